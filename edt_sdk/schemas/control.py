@@ -1,0 +1,214 @@
+"""The control channel: messages between the server and the supervisors, and the supervisor's orders on disk.
+
+ZeroMQ ROUTER (server) and DEALER (supervisor) with CURVE. Which job speaks is known from the client key (ZAP), never from
+a message. Reports are numbered by the supervisor and repeated until acknowledged, so that a server that dies between
+receiving and committing loses nothing; the server ignores numbers it has. Allocations are levels, not edges: each carries all
+slots the job holds now, so the newest one is always enough.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+
+PROTOCOL = 1
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """One unit of allocation. `device` is "cpu" or "cuda:<index>"."""
+
+    id: int
+    host: str
+    device: str = "cpu"
+
+
+class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """A process, unmistakably: a pid alone may be somebody else's by now."""
+
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    start_ticks: int
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """The supervisor's orders, `launch.json` (0600).
+
+    Attributes:
+        attempt: fencing number; a server refuses reports of an older one.
+        interpreter: absolute path of the Python that runs driver and workers.
+        threads_per_slot: resolved, ≥ 1.
+        runtime_dir: short 0700 folder for the link's socket.
+        control_file: where the server's endpoint and public key are read at every (re)connect (`ServerAddress` as JSON).
+        public_key, secret_key: this supervisor's CURVE pair (Z85).
+        data_fs: DLI_DATA_FS / DATA_DIR for the user's code, "" when not configured.
+    """
+
+    job_id: str
+    owner: str
+    attempt: int
+    spec: JobSpec
+    data_dir: str
+    runtime_dir: str
+    control_file: str
+    public_key: str
+    secret_key: str
+    interpreter: str
+    threads_per_slot: int
+    data_fs: str = ""
+
+
+class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """`<data_dir>/control/server.json` (0600)."""
+
+    endpoint: str
+    public_key: str
+
+
+# --- supervisor → server -----------------------------------------------------------------------------------------------
+
+
+class SupervisorHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """First message of every connection."""
+
+    protocol: int
+    attempt: int
+    identity: ProcessIdentity
+    holding: tuple[int, ...]
+    last_report: int
+
+
+class DriverStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The driver's process runs."""
+
+    pid: int
+
+
+class TrainingStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """`train()` was called: the job can use up to `shards` slots."""
+
+    training: int
+    shards: int
+    epochs: int
+
+
+class TrainingEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """`train()` is over and its workers are gone: until the next one the job can use no slot."""
+
+    training: int
+    updates: int
+
+
+class WorkerStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A worker's process runs in a slot."""
+
+    worker: int
+    slot: int
+    pid: int
+
+
+class GenerationFormed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Every member is in the group. `workers`, `slots` and `pids` in rank order; `update` updates were committed before."""
+
+    training: int
+    number: int
+    workers: tuple[int, ...]
+    slots: tuple[int, ...]
+    pids: tuple[int, ...]
+    update: int
+
+
+class SlotReleased(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The worker of this slot is gone (or none was ever started): the slot is free for others."""
+
+    slot: int
+    worker: int | None
+    exit_code: int | None
+
+
+class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Driver and workers are gone; every slot still held is free. The supervisor exits when this is acknowledged.
+
+    `state` is FINISHED, KILLED, FAILED or ERROR; `message` one sentence, followed for failures by the last log lines of
+    the process that failed.
+    """
+
+    state: JobState
+    message: str
+
+
+Report = DriverStarted | TrainingStarted | TrainingEnded | WorkerStarted | GenerationFormed | SlotReleased | JobEnded
+
+
+class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A report with its number (from 1, without gaps) and the supervisor's clock (seconds since the epoch)."""
+
+    number: int
+    time: float
+    report: Report
+
+
+class ProgressReport(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Unnumbered: only the newest matters."""
+
+    progress: JobProgress
+
+
+# --- server → supervisor -----------------------------------------------------------------------------------------------
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Answer to the hello: reports up to `acknowledged` are committed."""
+
+    protocol: int
+    acknowledged: int
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The server will not speak to this supervisor (older attempt, other protocol, job over): end everything."""
+
+    why: str
+
+
+class Ack(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Reports up to `number` are committed."""
+
+    number: int
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All slots the job may use from now on. `version` grows; an older one is ignored."""
+
+    version: int
+    slots: tuple[Slot, ...]
+
+
+class StopJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """End the job as KILLED; `why` goes into its message."""
+
+    why: str
+
+
+ToServer = SupervisorHello | Numbered | ProgressReport
+ToSupervisor = Welcome | Refused | Ack | Allocation | StopJob
+
+_encoder = msgspec.json.Encoder()
+_to_server: msgspec.json.Decoder[ToServer] = msgspec.json.Decoder(ToServer)
+_to_supervisor: msgspec.json.Decoder[ToSupervisor] = msgspec.json.Decoder(ToSupervisor)
+
+
+def encode(message: ToServer | ToSupervisor | Launch | ServerAddress) -> bytes:
+    """JSON bytes of one message."""
+    return _encoder.encode(message)
+
+
+def decode_to_server(data: bytes) -> ToServer:
+    """A supervisor's message; msgspec.ValidationError when malformed."""
+    return _to_server.decode(data)
+
+
+def decode_to_supervisor(data: bytes) -> ToSupervisor:
+    """A server's message; msgspec.ValidationError when malformed."""
+    return _to_supervisor.decode(data)

@@ -1,0 +1,54 @@
+"""The one list of events that the timeline, `job.story()` and the core's replay read.
+
+An event is what the store keeps as a row: who, when, what, and which event caused it. Inputs of the core
+(`INPUTS`) are enough to replay every decision; the others are what followed from them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+# Inputs of the scheduling core, see edt_server/core/events.py for their data.
+SLOTS_CHANGED = "slots_changed"
+JOB_ARRIVED = "job_arrived"
+JOB_DEMAND = "job_demand"
+JOB_CHANGED = "job_changed"
+JOB_GONE = "job_gone"
+SLOT_RELEASED = "slot_released"
+INPUTS = frozenset({SLOTS_CHANGED, JOB_ARRIVED, JOB_DEMAND, JOB_CHANGED, JOB_GONE, SLOT_RELEASED})
+
+# Decisions of the core.
+SLOT_GRANTED = "slot_granted"  # data: slot, slots (held afterwards)
+SLOT_REVOKED = "slot_revoked"  # data: slot, slots (entitled to afterwards); the slot is free at its slot_released
+
+# What else happened to a job.
+STATE = "state"  # data: state, before, message
+DRIVER_STARTED = "driver_started"
+TRAINING_STARTED = "training_started"
+TRAINING_ENDED = "training_ended"
+WORKER_STARTED = "worker_started"
+GENERATION = "generation"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the list.
+
+    Attributes:
+        seq: its number in the whole store, growing.
+        time: seconds since the epoch.
+        job: the job it belongs to, None for the machine itself.
+        kind: one of the constants of this module.
+        data: JSON object, by kind.
+        cause: `seq` of the event this followed from, None for the first of a chain.
+        text: one sentence for people.
+    """
+
+    seq: int
+    time: float
+    job: str | None
+    kind: str
+    data: dict[str, Any]
+    cause: int | None
+    text: str

@@ -1,0 +1,225 @@
+"""What a job is, as told to the server (`JobSpec`) and as told by it (`JobView`).
+
+Checks that need no server live in `JobSpec.check`, so that the SDK refuses before it sends and the server refuses
+with the same words. What depends on the server (groups, package, interpreter) is checked there.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+
+from edt_sdk.schemas.errors import InvalidRequest, NotBuiltYet, Unprocessable
+
+DEFAULT_PRIORITY = 5000
+DEFAULT_INSTANCE_GROUP = "default"
+DEFAULT_SHARDS = 8
+T = TypeVar("T")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class JobState(StrEnum):
+    """The states of a job; the last four are final."""
+
+    SUBMITTED = "SUBMITTED"
+    PENDING = "PENDING"
+    LAUNCHING = "LAUNCHING"
+    RUNNING = "RUNNING"
+    RECOVERING = "RECOVERING"
+    SUSPENDED = "SUSPENDED"
+    FINISHED = "FINISHED"
+    KILLED = "KILLED"
+    FAILED = "FAILED"
+    ERROR = "ERROR"
+
+    @property
+    def final(self) -> bool:
+        """True when the job has ended."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({JobState.FINISHED, JobState.KILLED, JobState.FAILED, JobState.ERROR})
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One submission.
+
+    Attributes:
+        name: what people call it; need not be unique.
+        main: main script, relative to the code folder, POSIX separators.
+        max_workers: most slots the job may hold at once, ≥ 1.
+        code_dir: name of the package's one top folder, or "" when its files lie at the top.
+        args: the script's own arguments.
+        env: environment variables for driver and workers.
+        priority: weight under fair share, ≥ 1.
+        instance_group: the queue.
+        mode: "exact" (equal bits for any number of workers) or "fast".
+        seed: seed of sample order, dropout and augmentation; never taken from the clock.
+        threads_per_slot: intra-op threads of a worker, None for cores ÷ slots of the server. Part of the bits.
+        python: interpreter to run the job in, None for the server's configured one.
+        python_version: "major.minor" the submitter's code was written or pickled for, None when that does not matter.
+    """
+
+    name: str
+    main: str
+    max_workers: int
+    code_dir: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    priority: int = DEFAULT_PRIORITY
+    instance_group: str = DEFAULT_INSTANCE_GROUP
+    mode: str = "exact"
+    seed: int = 0
+    threads_per_slot: int | None = None
+    python: str | None = None
+    python_version: str | None = None
+
+    def check(self) -> JobSpec:
+        """Return self, or raise InvalidRequest, Unprocessable or NotBuiltYet naming the field."""
+        if not self.name.strip() or len(self.name) > 200:
+            raise InvalidRequest("name must have 1 to 200 characters.", field="name")
+        if not self.main or self.main.startswith(("/", "\\")) or ".." in self.main.split("/"):
+            raise InvalidRequest(
+                f"main must be a path inside the package, not {self.main!r}.",
+                hint="Give it relative to the submitted folder, such as main='train.py'.",
+                field="main",
+            )
+        check_max_workers(self.max_workers)
+        check_priority(self.priority)
+        if self.mode not in ("exact", "fast"):
+            raise Unprocessable(f"mode is 'exact' or 'fast', not {self.mode!r}.", field="mode")
+        if self.mode == "fast":
+            raise NotBuiltYet("mode 'fast' is not built yet.", hint="Use mode='exact', the default.", field="mode")
+        if not 0 <= self.seed < 2**63:
+            raise Unprocessable("seed must lie in 0 … 2**63 - 1.", field="seed")
+        if self.threads_per_slot is not None and self.threads_per_slot < 1:
+            raise Unprocessable("threads_per_slot must be at least 1.", field="threads_per_slot")
+        for key, value in self.env.items():
+            if not _ENV_NAME.match(key) or "\0" in value:
+                raise InvalidRequest(f"{key!r} is not a usable environment variable.", field="env")
+        return self
+
+
+def check_max_workers(value: int) -> int:
+    """`value`, or Unprocessable when it is below 1."""
+    if value < 1:
+        raise Unprocessable(
+            f"max_workers must be at least 1, not {value}.",
+            hint="It is the most slots the job may use at once; the job starts on one.",
+            field="max_workers",
+        )
+    return value
+
+
+def check_priority(value: int) -> int:
+    """`value`, or Unprocessable when it is outside 1 … 10**9."""
+    if not 1 <= value <= 10**9:
+        raise Unprocessable(
+            f"priority must lie in 1 … 1000000000, not {value}.",
+            hint=f"The default is {DEFAULT_PRIORITY}; twice that gets about twice the slots.",
+            field="priority",
+        )
+    return value
+
+
+class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may change while a job lives; None leaves a field as it is."""
+
+    priority: int | None = None
+    max_workers: int | None = None
+    instance_group: str | None = None
+
+    def check(self) -> JobPatch:
+        """Return self, or raise Unprocessable or InvalidRequest."""
+        if self.priority is None and self.max_workers is None and self.instance_group is None:
+            raise InvalidRequest(
+                "Nothing to change.", hint="Give priority, max_workers or instance_group.", field="priority"
+            )
+        if self.priority is not None:
+            check_priority(self.priority)
+        if self.max_workers is not None:
+            check_max_workers(self.max_workers)
+        return self
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job does not hold what it asked for.
+
+    Attributes:
+        code: a word for programs: "busy", "share", "capped", "starting", "never_fits".
+        text: one sentence with the numbers, for people.
+        held, entitled, asked: slots.
+        numbers: whatever else the sentence mentions.
+    """
+
+    code: str
+    text: str
+    held: int
+    entitled: int
+    asked: int
+    numbers: dict[str, Any] = {}
+
+
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the training is. Updates and epochs count from 0; `update` is the number of committed updates.
+
+    `loss` and `accuracy` are means over the last update's samples; the `test_` ones are of the last validation.
+    """
+
+    update: int = 0
+    total_updates: int = 0
+    epoch: int = 0
+    epochs: int = 0
+    loss: float | None = None
+    accuracy: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    samples_per_second: float | None = None
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as the server shows it. Times are seconds since the epoch (UTC)."""
+
+    id: str
+    name: str
+    owner: str
+    state: JobState
+    state_since: float
+    created: float
+    started: float | None
+    ended: float | None
+    priority: int
+    max_workers: int
+    instance_group: str
+    mode: str
+    seed: int
+    main: str
+    args: tuple[str, ...]
+    slots: int
+    shards: int | None
+    progress: JobProgress | None
+    reason: Reason | None
+    message: str
+    result_dir: str
+
+
+def parse_spec(data: bytes | str) -> JobSpec:
+    """A checked JobSpec from JSON; InvalidRequest names the wrong field."""
+    return _parse(data, JobSpec).check()
+
+
+def parse_patch(data: bytes | str) -> JobPatch:
+    """A checked JobPatch from JSON; InvalidRequest names the wrong field."""
+    return _parse(data, JobPatch).check()
+
+
+def _parse(data: bytes | str, cls: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=cls)
+    except msgspec.ValidationError as wrong:
+        raise InvalidRequest(f"{str(wrong).replace('$.', '').rstrip('.')}.") from None
+    except msgspec.DecodeError as wrong:
+        raise InvalidRequest(f"The body is not JSON: {wrong}.") from None

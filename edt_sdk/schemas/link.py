@@ -1,0 +1,191 @@
+"""The link: messages between a job's supervisor and its driver and workers.
+
+One JSON object a line over a Unix socket in the job's runtime folder (0700). The first message of a process is its
+hello. A closed link means the other side is gone; a worker whose supervisor is gone ends itself.
+
+Life of one training::
+
+    driver                 supervisor                     worker (slot granted)
+      │ DriverHello ─────────▶ │                                │
+      │ TrainRequest ────────▶ │ ◀──────────────── WorkerHello  │  imported torch, store open
+      │                        │ Begin ───────────────────────▶ │  load payload, open data set
+      │                        │ ◀──────────────── WorkerReady  │
+      │                        │ Generation(1, [w0]) ─────────▶ │  group built
+      │                        │ ◀──────────────── Joined       │
+      │                        │ ◀──────────────── Progress …   │  rank 0, about twice a second
+      │  … a second worker becomes ready …                      │
+      │                        │ Generation(2, [w0, w1]) ─────▶ │  to members old and new; switch at the boundary that
+      │                        │ ◀──────────────── Joined (each)│  all of generation 1 know it at
+      │  … a slot is revoked …                                  │
+      │                        │ Generation(3, [w0]) ─────────▶ │
+      │                        │ ◀──────── Left (w1), exit 0    │
+      │                        │ ◀──────────────── Trained      │  rank 0, final files written
+      │ ◀──────── TrainingDone │ (the other members exit 0 by themselves after the last commit)
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker of a generation; its rank is its place in `Generation.members`.
+
+    `fresh` members were not in the generation before: they receive the state from a survivor, or start from the payload
+    when there is none.
+    """
+
+    worker: int
+    slot: int
+    pid: int
+    host: str
+    store_port: int
+    fresh: bool
+
+
+# --- from driver and workers to the supervisor -----------------------------------------------------------------------
+
+
+class DriverHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The driver's first message."""
+
+    pid: int
+
+
+class TrainRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The driver's `training`-th call of `train()` (from 0). The payload file is complete when this is sent.
+
+    `shards` is V; `max_workers` the caller's own limit (engines_number, or V when not given).
+    """
+
+    training: int
+    payload: str
+    shards: int
+    epochs: int
+
+
+class WorkerHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A worker's first message: torch is imported and its store listens on (host, store_port)."""
+
+    worker: int
+    pid: int
+    host: str
+    store_port: int
+
+
+class WorkerReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The payload is loaded and the data set open."""
+
+    worker: int
+    training: int
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """This worker is in the group of `generation`, state received; `update` updates are committed."""
+
+    worker: int
+    generation: int
+    update: int
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """This worker left at the boundary before `generation` and exits now."""
+
+    worker: int
+    generation: int
+    update: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Rank 0's report, at most about twice a second; fields as in `job.JobProgress`."""
+
+    worker: int
+    training: int
+    update: int
+    total_updates: int
+    epoch: int
+    epochs: int
+    loss: float | None = None
+    accuracy: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    samples_per_second: float | None = None
+
+
+class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Rank 0: every update is committed and the final files are on disk."""
+
+    worker: int
+    training: int
+    updates: int
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The user's code (or ours) raised. `worker` is None for the driver. The process exits 1 after sending this."""
+
+    worker: int | None
+    message: str
+    traceback: str
+
+
+# --- from the supervisor ---------------------------------------------------------------------------------------------
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To a worker: prepare for this training and answer WorkerReady."""
+
+    training: int
+    payload: str
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To every member of the current and the next generation. Survivors come first, in their former order.
+
+    At most one change is under way: the next is sent when every member has Joined and every leaver has Left.
+    """
+
+    training: int
+    number: int
+    members: tuple[Member, ...]
+
+
+class TrainingDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To the driver: `train()` may return."""
+
+    training: int
+    updates: int
+
+
+class TrainingFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To the driver: `train()` raises with this message."""
+
+    training: int
+    message: str
+
+
+FromDriver = DriverHello | TrainRequest | Failed
+FromWorker = WorkerHello | WorkerReady | Joined | Left | Progress | Trained | Failed
+ToDriver = TrainingDone | TrainingFailed
+ToWorker = Begin | Generation
+
+Upward = FromDriver | FromWorker
+Downward = ToDriver | ToWorker
+
+_encoder = msgspec.json.Encoder()
+_upward: msgspec.json.Decoder[Upward] = msgspec.json.Decoder(Upward)
+_downward: msgspec.json.Decoder[Downward] = msgspec.json.Decoder(Downward)
+
+
+def encode(message: Upward | Downward) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_upward(line: bytes) -> Upward:
+    """A message of a driver or worker; msgspec.ValidationError when malformed."""
+    return _upward.decode(line)
+
+
+def decode_downward(line: bytes) -> Downward:
+    """A message of the supervisor; msgspec.ValidationError when malformed."""
+    return _downward.decode(line)
