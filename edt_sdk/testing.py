@@ -1,0 +1,184 @@
+"""A real server for tests, demos and benchmarks: one Jupyter Server with the extension, in folders of its own.
+
+`LocalServer` starts it as a process on a free loopback port, with a token, and ends it again together with every job it left
+running. Nothing is faked: what works here works on the server people use. It never touches the user's own Jupyter folders.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import requests
+
+from edt_sdk.client import Client
+
+START_LIMIT = 60.0
+STOP_LIMIT = 30.0
+
+
+class LocalServer:
+    """A Jupyter Server with the extension, as a context manager.
+
+    Args:
+        root: folder for everything it writes (data, runtime, config); made when missing.
+        slots: CPU slots it offers.
+        traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line.
+        environ: additional environment variables for the server.
+        app: the Jupyter subcommand, "server" or "lab".
+
+    Attributes:
+        url: base URL, with a trailing slash.
+        token: its token.
+        pid: of the server's process.
+        data_dir: where the extension keeps jobs.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        slots: int = 4,
+        traits: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        app: str = "server",
+    ) -> None:
+        self.root = Path(root).resolve()
+        self.slots = slots
+        self.app = app
+        self.traits = dict(traits or {})
+        self.environ = dict(environ or {})
+        self.token = secrets.token_hex(16)
+        self.data_dir = self.root / "edt"
+        self.log = self.root / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        if self._process is None:
+            raise RuntimeError("The server is not running.")
+        return self._process.pid
+
+    def start(self) -> LocalServer:
+        """Start it and wait until it answers; RuntimeError with its log when it does not."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        port = _free_port()
+        self.url = f"http://127.0.0.1:{port}/"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(port),
+                cwd=self.root,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait_until_it_answers()
+        return self
+
+    def stop(self, *, end_jobs: bool = True) -> None:
+        """End the server; with `end_jobs` its unfinished jobs first, so that no process stays behind."""
+        process = self._process
+        if process is None:
+            return
+        if end_jobs and process.poll() is None:
+            client = self.client()
+            client.stop_all()
+            self._wait_for_the_last_job(client)
+        process.terminate()
+        try:
+            process.wait(STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL the server alone, as a crash would; its jobs go on."""
+        os.kill(self.pid, signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+        self._process = None
+
+    def client(self) -> Client:
+        """A client of this server."""
+        return Client(self.url, token=self.token)
+
+    def __enter__(self) -> LocalServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _command(self, port: int) -> list[str]:
+        options: dict[str, object] = {
+            "ServerApp.ip": "127.0.0.1",
+            "ServerApp.port": port,
+            "ServerApp.port_retries": 0,
+            "ServerApp.open_browser": False,
+            "ServerApp.root_dir": self.root,
+            "EdtApp.data_dir": self.data_dir,
+            "EdtApp.local_slots": self.slots,
+            **self.traits,
+        }
+        root_option = ["--allow-root"] if os.geteuid() == 0 else []
+        return [
+            sys.executable, "-m", "jupyter", self.app, *root_option, *(f"--{name}={value}" for name, value in options.items())
+        ]  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        own = {
+            "JUPYTER_CONFIG_DIR": str(self.root / "config"),
+            "JUPYTER_DATA_DIR": str(self.root / "data"),
+            "JUPYTER_RUNTIME_DIR": str(self.root / "runtime"),
+            "JUPYTER_TOKEN": self.token,
+            "IPYTHONDIR": str(self.root / "ipython"),
+        }
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_", "EDT_"))}
+        return {**inherited, **own, **self.environ}
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_LIMIT
+        while time.monotonic() < deadline:
+            if self._process is None or self._process.poll() is not None:
+                break
+            try:
+                answer = requests.get(
+                    f"{self.url}edt/api/", headers={"Authorization": f"token {self.token}"}, timeout=5
+                )
+                if answer.ok:
+                    return
+            except requests.ConnectionError:
+                pass
+            time.sleep(0.05)
+        tail = self.log.read_text(errors="replace")[-3000:]
+        self.stop(end_jobs=False)
+        raise RuntimeError(f"The Jupyter Server did not answer at {self.url}. The end of its log:\n{tail}")
+
+    @staticmethod
+    def _wait_for_the_last_job(client: Client) -> None:
+        deadline = time.monotonic() + STOP_LIMIT
+        while time.monotonic() < deadline:
+            if all(job.view.state.final for job in client.jobs()):
+                return
+            time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
