@@ -1,0 +1,69 @@
+"""What the end-to-end tests share: jobs on a real server, read back from the files they leave."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edt_sdk import Client, Job
+from edt_sdk.testing import LocalServer
+
+JOBS = Path(__file__).parent / "jobs"
+
+
+def wait_until(condition: Callable[[], Any], what: str, limit: float = 120.0) -> Any:
+    """The first true value of `condition`; fails by name when it stays false."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    pytest.fail(f"waited {limit:.0f} s in vain for {what}")
+
+
+class Jobs:
+    """What the tests of this folder need of one server."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self.server = server
+        self.client: Client = server.client()
+
+    def submit(self, main: str, *args: str, **options: Any) -> Job:
+        """One of the scripts in `jobs/`."""
+        options.setdefault("max_workers", 4)
+        return self.client.submit(JOBS, main=main, args=list(args), progress=False, **options)
+
+    def private(self, job: Job) -> Path:
+        """The machinery's folder of a job."""
+        return self.server.data_dir / "jobs" / job.id
+
+    def commits(self, job: Job, training: int = 0) -> list[dict[str, Any]]:
+        """Its commit log so far."""
+        path = self.private(job) / f"training-{training}.commits.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def worlds(self, job: Job) -> list[int]:
+        """The worker counts its updates were committed with, repetitions folded."""
+        worlds: list[int] = []
+        for commit in self.commits(job):
+            if not worlds or worlds[-1] != commit["world"]:
+                worlds.append(commit["world"])
+        return worlds
+
+    def final_hash(self, job: Job) -> str:
+        """SHA-256 over the names, shapes, types and bytes of the tensors of the final model."""
+        import torch
+
+        path = Path(job.view.result_dir) / "model" / "train" / "model_epoch_final.pth"
+        digest = hashlib.sha256()
+        for name, tensor in torch.load(path, weights_only=True).items():
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,3 @@
+"""A script that forgets to train."""
+
+print("all done, it thinks")

@@ -1,0 +1,3 @@
+"""A script that raises before it trains."""
+
+print(1 / 0)

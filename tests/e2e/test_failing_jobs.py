@@ -1,0 +1,85 @@
+"""What a user gets wrong, and processes that die: a clear end, the last words, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from edt_sdk import Job, JobFailed
+from tests.e2e.harness import Jobs, wait_until
+
+
+def nothing_left(jobs: Jobs, job: Job) -> None:
+    """No process of the job and no slot in its name."""
+    wait_until(lambda: not processes_of(job), "the job's last process to end", 30)
+    assert all(slot["job"] != job.id for slot in jobs.client.cluster()["slots"])
+
+
+def processes_of(job: Job) -> list[psutil.Process]:
+    """Processes that carry the job's id in their command line or environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            text = " ".join(process.cmdline()) + process.environ().get("EDT_JOB", "")
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        if job.id in text:
+            found.append(process)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("main", "said"),
+    [
+        ("raising_dataset.py", "the disk with the images is gone"),
+        ("never_trains.py", "train()"),
+        ("unpicklable_model.py", "model.handle"),
+        ("raising_getitem.py", "sample 13 is broken"),
+        ("raising_script.py", "ZeroDivisionError"),
+    ],
+)
+def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said: str) -> None:
+    job = four_slots.submit(main)
+    with pytest.raises(JobFailed, match=r".") as failed:
+        job.wait(120)
+    assert job.state == "FAILED"
+    assert said in str(failed.value), str(failed.value)
+    assert said in job.view.message
+    nothing_left(four_slots, job)
+
+
+def test_a_killed_worker_fails_the_job_and_never_hangs_it(four_slots: Jobs) -> None:
+    job = four_slots.submit("forever.py", name="victim")
+    wait_until(lambda: four_slots.worlds(job)[-1:] == [4], "four workers")
+    victim = job.workers()[-1]
+    os.kill(victim["pid"], signal.SIGKILL)
+    with pytest.raises(JobFailed, match="SIGKILL"):
+        job.wait(60)
+    assert job.state == "FAILED"
+    nothing_left(four_slots, job)
+
+
+@pytest.mark.parametrize("where", ["driver", "worker"])
+def test_the_last_line_before_a_kill_is_in_the_log(four_slots: Jobs, where: str) -> None:
+    job = four_slots.submit("last_words.py", where, max_workers=1)
+    with pytest.raises(JobFailed):
+        job.wait(60)
+    lines = job.logs(stream="stdout" if where == "driver" else "worker")
+    assert f"last words of the {where}, without a newline" in str(lines)
+    assert f"and on stderr of the {where}" in str(job.logs())
+    nothing_left(four_slots, job)
+
+
+def test_every_line_of_every_process_is_in_the_log(four_slots: Jobs) -> None:
+    job = four_slots.submit("talkative.py", max_workers=2).wait(120)
+    text = str(job.logs())
+    for line in [f"driver line {n}" for n in range(500)]:
+        assert line in text
+    workers = {w["worker"] for w in job.workers()}
+    for worker in workers:
+        own = str(job.logs(stream="worker", worker=worker))
+        assert "worker opens the data set" in own
+    assert "Train," in str(job.logs(stream="elog"))
