@@ -1,0 +1,85 @@
+"""The job's log of training progress, in the text format that WMLA's notebooks parse.
+
+Owns the file `stdout` in the driver's log folder; the server returns exactly this file as the job's log. It stands
+alone (standard library only), because it is also packed into submissions; the rule for the log folder is therefore
+written here and in `emetrics.py`. Every line is on disk when its method returns.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from types import TracebackType
+from typing import TextIO
+
+_FILE = "stdout"
+_DIGITS = 5
+
+
+class ELog:
+    """A log file opened for appending; get one by `ELog.open()`, best as a context manager."""
+
+    def __init__(self, file: TextIO, sub_id: str | None = None) -> None:
+        self._file = file
+        self.subId = sub_id
+        self.trainingId = os.environ.get("TRAINING_ID") or os.environ.get("DLI_EXECID") or ""
+
+    @staticmethod
+    def open(subId: str | None = None) -> ELog:
+        """Open the log below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp; `subId` names a sub-folder."""
+        folder = _log_folder()
+        if subId:
+            folder = os.path.join(folder, subId)
+        os.makedirs(folder, exist_ok=True)
+        return ELog(open(os.path.join(folder, _FILE), "a", encoding="utf-8"), subId)
+
+    def __enter__(self) -> ELog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def recordText(self, text: str) -> None:
+        """Append `text` behind the local time."""
+        self._write(time.time(), text)
+
+    def recordTrain(
+        self, title: str, iteration: int, global_steps: int, loss: float, accuracy: float, worker: int = 0
+    ) -> None:
+        """Append the metrics of one finished batch. `worker` is accepted and not printed."""
+        now = time.time()
+        self._write(
+            now,
+            f"{title},\tTimestamp: {int(now * 1000)},\tGlobal steps: {global_steps},\tIteration: {iteration},"
+            f"\tLoss: {_rounded(loss)},\tAccuracy: {_rounded(accuracy)}",
+        )
+
+    def recordTest(self, title: str, loss: float, accuracy: float, worker: int = 0) -> None:
+        """Append the metrics of one validation. `worker` is accepted and not printed."""
+        now = time.time()
+        self._write(
+            now,
+            f"{title},\tTimestamp: {int(now * 1000)},\tLoss: {_rounded(loss)},\tAccuracy: {_rounded(accuracy)}",
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, now: float, text: str) -> None:
+        self._file.write(time.strftime("[%Y-%m-%d %H:%M:%S] ", time.localtime(now)) + text + "\n")
+        self._file.flush()
+
+
+def _log_folder() -> str:
+    if os.environ.get("LOG_DIR"):
+        return os.environ["LOG_DIR"]
+    if os.environ.get("JOB_STATE_DIR"):
+        return os.path.join(os.environ["JOB_STATE_DIR"], "logs")
+    return "/tmp"
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), _DIGITS)

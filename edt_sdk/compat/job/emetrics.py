@@ -1,0 +1,102 @@
+"""Metrics of a job as one JSON object a line, in the format WMLA's tools read.
+
+Owns the file `evaluation-metrics.txt` in the log folder and, for sub-trainings, `val_dict_list.json` in the result
+folder. It stands alone (standard library only), because it is also packed into submissions; the rule for the log folder
+is therefore written here and in `elog.py`. Every record is on disk when `record` returns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TextIO
+
+_FILE = "evaluation-metrics.txt"
+_HISTORY_FILE = "val_dict_list.json"
+_INTEGER, _FLOAT = 2, 3
+
+
+class EMetrics:
+    """A metrics file opened for appending; get one by `EMetrics.open()`, best as a context manager."""
+
+    TEST_GROUP = "test"
+    TRAIN_GROUP = "train"
+
+    def __init__(self, file: TextIO, sub_id: str | None = None) -> None:
+        self._file = file
+        self._sub_id = sub_id
+        self._tested: list[dict[str, Any]] = []
+
+    @staticmethod
+    def open(subId: str | None = None) -> EMetrics:
+        """Open the metrics file below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp.
+
+        Args:
+            subId: of a sub-training of a hyper-parameter search; names a sub-folder and is written into each record.
+        """
+        folder = _log_folder()
+        if subId:
+            folder = os.path.join(folder, subId)
+        os.makedirs(folder, exist_ok=True)
+        return EMetrics(open(os.path.join(folder, _FILE), "a", encoding="utf-8"), subId)
+
+    def __enter__(self) -> EMetrics:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def record(self, group: str, iteration: int, values: Mapping[str, Any]) -> None:
+        """Append one record.
+
+        Args:
+            group: EMetrics.TEST_GROUP, EMetrics.TRAIN_GROUP or a name of your own.
+            iteration: the step these values belong to.
+            values: name → value. Python ints and floats keep their type in the file, everything else becomes text.
+        """
+        now = time.time()
+        meta: dict[str, Any] = {"training_id": os.environ.get("TRAINING_ID", ""), "time": int(now * 1000), "rindex": 1}
+        if self._sub_id:
+            meta["subid"] = self._sub_id
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now)) + f".{int(now)}"
+        line = {
+            "meta": meta,
+            "grouplabel": group,
+            "etimes": {"iteration": _typed(iteration), "time_stamp": _typed(stamp)},
+            "values": {name: _typed(value) for name, value in values.items()},
+        }
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        if group == self.TEST_GROUP:
+            self._tested.append({"steps": iteration, **values})
+
+    def close(self) -> None:
+        """Close the file; of a sub-training, also write its test records for the search to read."""
+        if self._file.closed:
+            return
+        self._file.close()
+        if self._sub_id:
+            with open(os.path.join(os.environ.get("RESULT_DIR") or "/tmp", _HISTORY_FILE), "w") as history:
+                json.dump(self._tested, history)
+
+
+def _log_folder() -> str:
+    if os.environ.get("LOG_DIR"):
+        return os.environ["LOG_DIR"]
+    if os.environ.get("JOB_STATE_DIR"):
+        return os.path.join(os.environ["JOB_STATE_DIR"], "logs")
+    return "/tmp"
+
+
+def _typed(value: object) -> dict[str, Any]:
+    # A bool is an int to Python, but "True" is no integer to whoever reads the file.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"type": _INTEGER, "value": str(value)}
+    if isinstance(value, float):
+        return {"type": _FLOAT, "value": str(value)}
+    return {"value": str(value)}
