@@ -1,0 +1,70 @@
+# Everything that a person or CI runs. The first target that needs it makes .venv; a second run starts at once.
+#
+#   make demo PYTHON=python3.12      another interpreter (3.11 or newer)
+#
+# CPU-only torch on a machine of your own (a tenth of the download), before the first make:
+#   python3.11 -m venv .venv && .venv/bin/pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install demo lab test check format bench docs constraints clean
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+install: $(STAMP) ## .venv with the package (editable), its tools and everything the demo needs
+
+demo: $(STAMP) ## two trainings share four slots, in a notebook on a real Jupyter Server
+	@$(BIN)/python demo/run.py
+
+lab: $(STAMP) ## JupyterLab on notebooks/, with the extension and four slots
+	@$(BIN)/python demo/lab.py
+
+test: check ## everything CI runs
+	@$(BIN)/python -m pytest
+
+check: $(STAMP) ## ruff and mypy, without the tests
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --check . || true; echo "run: make format"; exit 1; }
+	@$(BIN)/mypy
+
+format: $(STAMP) ## let ruff put the code into shape
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## the figures in the README
+	@$(BIN)/python benchmarks/scaling.py
+
+docs: $(STAMP) ## links, examples and the table of settings in the documentation are right
+	@$(BIN)/python -m pytest -q tests/repo/test_docs.py
+
+constraints: $(STAMP) ## write constraints.txt from .venv, after a deliberate upgrade
+	@{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/^\(torch==[0-9.]*\)+.*/\1/'; } > .venv/constraints.txt
+	@mv .venv/constraints.txt constraints.txt
+
+clean: ## remove what demo, lab, tests and builds left behind, but not .venv
+	@rm -rf .demo .lab .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each line of an install is quiet; errors are not. hatchling first: without build isolation the editable install needs
+# no second download and repeats exactly. --no-build-isolation also works with the pip that Python 3.11 brings (23.2).
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into .venv; the first time this takes a few minutes, most of them torch."
+	@$(PIP) install -c constraints.txt hatchling editables
+	@$(PIP) install -c constraints.txt torch
+	@$(PIP) install -c constraints.txt --no-build-isolation -e ".[demo,test,lint]"
+	@touch $@
+
+$(BIN)/python:
+	@python="$(PYTHON)"; \
+	for candidate in $${python:-python3.11 python3.12 python3.13 python3}; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    exec "$$candidate" -m venv .venv; \
+	  fi; \
+	done; \
+	echo "No Python 3.11 or newer found. Install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1
