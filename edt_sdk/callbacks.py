@@ -1,0 +1,63 @@
+"""The base classes that model code derives its callbacks and loggers from.
+
+They hold no state and define every hook as a no-op: subclasses in existing model code often neither call
+`super().__init__()` nor define more than two of the hooks. Who calls them, when and with what is decided by
+`edt_sdk.training.hooks` (callbacks, on rank 0) and `edt_sdk.training.logging_hooks` (loggers).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Callback:
+    """Hooks around the epochs of a training; one instance runs, on rank 0.
+
+    Attributes:
+        params: `{"optimizer": the optimizer, "epochs": how many}`, set before the first hook. Changing
+            `params["optimizer"].param_groups[i]["lr"]` (or another number there) in a hook takes effect for all workers.
+        model: the module that is trained, set before the first hook.
+
+    The object moves between processes when rank 0 leaves the job, so what it keeps in its attributes must pickle.
+    """
+
+    params: dict[str, Any]
+    model: Any
+
+    def on_train_begin(self) -> None:
+        """Before the first epoch."""
+
+    def on_train_end(self) -> None:
+        """After the last epoch, before the final files are written."""
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Before an epoch; `epoch` counts from 0."""
+
+    def on_epoch_end(self, epoch: int) -> None:
+        """After an epoch and its validation, before its checkpoint; `epoch` counts from 0."""
+
+
+class LoggerCallback:
+    """Receives metrics: as `driver_logger` in the driver, as `worker_logger` in each worker.
+
+    All values are plain Python numbers.
+    """
+
+    def on_train_begin(self) -> None:
+        """Before the first metric."""
+
+    def on_train_end(self) -> None:
+        """After the last metric, before `train()` returns."""
+
+    def log_train_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
+        """Called once for every finished micro-batch, in order.
+
+        Args:
+            loss: running value of the epoch: the sum of the batches' mean losses over the number of samples so far.
+            acc: running fraction (0 … 1) of right answers in the epoch; 0.0 where labels are not classes.
+            completed_batch: for the k-th micro-batch of an epoch k + 1, and 0 for its last one, as WMLA 1.2 counted.
+            worker: number of the worker that computed it.
+        """
+
+    def log_test_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
+        """Called once for every validation: mean loss and fraction of right answers over the whole test set."""

@@ -1,0 +1,7 @@
+"""`pyedt.fabric_model`, as WMLA 4.8 named it: `FabricModel` of `edt_sdk.fabric`."""
+
+from edt_sdk.fabric import FabricModel, announce
+
+__all__ = ["FabricModel"]
+
+announce()

@@ -1,0 +1,151 @@
+"""The linear list of steps of one training, and the cursor in it.
+
+Everything a training does between `train()` and the final files is one `Step` of this list: hooks, updates, validation
+steps, checkpoints. Members of a job agree on a position in it and on nothing else, so a joiner continues
+where the others are by being told one number. Pure: no clock, no torch, no I/O; positions are computed, the list is
+never held in memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TrainBegin:
+    """Callbacks' `on_train_begin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegin:
+    """Callbacks' `on_epoch_begin`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One optimizer step: the `in_epoch`-th of its epoch, the `number`-th of the training, all from 0."""
+
+    epoch: int
+    in_epoch: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """The `index`-th part of the validation after an epoch; `last` closes it."""
+
+    epoch: int
+    index: int
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Callbacks' `on_epoch_end`, then the epoch's checkpoint when it has one."""
+
+    epoch: int
+    checkpoint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """Callbacks' `on_train_end` and the final files."""
+
+
+Step = TrainBegin | EpochBegin | Update | Validate | EpochEnd | Final
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The list itself.
+
+    Args:
+        epochs: ≥ 1.
+        updates_per_epoch: ≥ 1.
+        validation_steps: parts of one validation; 0 when there is nothing to validate with.
+        validation_freq: epochs between validations, the first after that many; 0 for none.
+        checkpoint_freq: epochs between checkpoints, the first after that many; 0 for none.
+    """
+
+    epochs: int
+    updates_per_epoch: int
+    validation_steps: int = 0
+    validation_freq: int = 1
+    checkpoint_freq: int = 1
+
+    def __len__(self) -> int:
+        return self._epoch_start(self.epochs) + 1
+
+    def __iter__(self) -> Iterator[Step]:
+        return (self[position] for position in range(len(self)))
+
+    def __getitem__(self, position: int) -> Step:
+        """The step at a position in [0, len); IndexError outside."""
+        if not 0 <= position < len(self):
+            raise IndexError(f"position {position} of {len(self)} steps")
+        if position == 0:
+            return TrainBegin()
+        if position == len(self) - 1:
+            return Final()
+        epoch = bisect_right(range(self.epochs), position, key=self._epoch_start) - 1
+        within = position - self._epoch_start(epoch)
+        if within == 0:
+            return EpochBegin(epoch)
+        within -= 1
+        if within < self.updates_per_epoch:
+            return Update(epoch, within, epoch * self.updates_per_epoch + within)
+        within -= self.updates_per_epoch
+        if self._validates(epoch) and within < self.validation_steps:
+            return Validate(epoch, within, last=within == self.validation_steps - 1)
+        return EpochEnd(epoch, checkpoint=self.checkpoint_freq > 0 and (epoch + 1) % self.checkpoint_freq == 0)
+
+    @property
+    def total_updates(self) -> int:
+        """Optimizer steps of the whole training."""
+        return self.epochs * self.updates_per_epoch
+
+    def _validates(self, epoch: int) -> bool:
+        return self.validation_freq > 0 and (epoch + 1) % self.validation_freq == 0
+
+    def _epoch_start(self, epoch: int) -> int:
+        """Position of an epoch's first step: one TrainBegin, whole epochs, and the validations among them."""
+        validations = epoch // self.validation_freq if self.validation_freq > 0 else 0
+        return 1 + epoch * (self.updates_per_epoch + 2) + validations * self.validation_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in a schedule: `step` is the next thing to do."""
+
+    schedule: Schedule
+    position: int = 0
+
+    @property
+    def step(self) -> Step:
+        """What comes next."""
+        return self.schedule[self.position]
+
+    @property
+    def updates(self) -> int:
+        """How many updates are committed here."""
+        step = self.step
+        match step:
+            case TrainBegin():
+                return 0
+            case Update():
+                return step.number
+            case EpochBegin():
+                return step.epoch * self.schedule.updates_per_epoch
+            case Validate() | EpochEnd():
+                return (step.epoch + 1) * self.schedule.updates_per_epoch
+            case Final():
+                return self.schedule.total_updates
+
+    @property
+    def next(self) -> Cursor:
+        """The place after this one."""
+        return Cursor(self.schedule, self.position + 1)
