@@ -1,0 +1,45 @@
+"""The scheduling core: who gets how many slots, pure and replayable.
+
+`Core.apply(event, now)` is the whole interface; nothing in this package reads a clock, does I/O or draws a random
+number, so the service, the simulator and the tests run the same object.
+"""
+
+from edt_server.core.core import Core
+from edt_server.core.events import (
+    CoreEvent,
+    JobArrived,
+    JobChanged,
+    JobDemand,
+    JobGone,
+    SlotReleased,
+    SlotsChanged,
+    from_data,
+    inputs,
+    kind_of,
+    to_data,
+)
+from edt_server.core.groups import InstanceGroup
+from edt_server.core.instructions import Grant, Instruction, Revoke, to_event
+from edt_server.core.webster import Claim, divide
+
+__all__ = [
+    "Claim",
+    "Core",
+    "CoreEvent",
+    "Grant",
+    "InstanceGroup",
+    "Instruction",
+    "JobArrived",
+    "JobChanged",
+    "JobDemand",
+    "JobGone",
+    "Revoke",
+    "SlotReleased",
+    "SlotsChanged",
+    "divide",
+    "from_data",
+    "inputs",
+    "kind_of",
+    "to_data",
+    "to_event",
+]

@@ -1,0 +1,38 @@
+"""What the core decides. The service commits these to the store before it acts on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edt_sdk.schemas.events import SLOT_GRANTED, SLOT_REVOKED
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The job may use this slot from now on; `held` slots are its own after it."""
+
+    job: str
+    slot: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """The job must leave this slot, which is free only when it has; it is entitled to `entitled` slots now."""
+
+    job: str
+    slot: int
+    entitled: int
+
+
+Instruction = Grant | Revoke
+
+
+def to_event(instruction: Instruction) -> tuple[str, dict[str, Any]]:
+    """Kind and data of the instruction's row in the event list; its job is `instruction.job`."""
+    match instruction:
+        case Grant(slot=slot, held=held):
+            return SLOT_GRANTED, {"slot": slot, "slots": held}
+        case Revoke(slot=slot, entitled=entitled):
+            return SLOT_REVOKED, {"slot": slot, "slots": entitled}
