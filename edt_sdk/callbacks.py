@@ -14,8 +14,8 @@ class Callback:
     """Hooks around the epochs of a training; one instance runs, on rank 0.
 
     Attributes:
-        params: `{"optimizer": the optimizer, "epochs": how many}`, set before the first hook. Changing
-            `params["optimizer"].param_groups[i]["lr"]` (or another number there) in a hook takes effect for all workers.
+        params: `{"optimizer": the optimizer, "epochs": how many}`, set before the first hook. A hook that changes
+            `params["optimizer"].param_groups[i]["lr"]`, or another number there, changes it for all workers.
         model: the module that is trained, set before the first hook.
 
     The object moves between processes when rank 0 leaves the job, so what it keeps in its attributes must pickle.

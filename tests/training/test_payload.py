@@ -1,0 +1,179 @@
+"""What survives the way into a payload and out of it, in another process, and what is refused on the way."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import cloudpickle
+import pytest
+import torch
+from torch import nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training import payload
+from edt_sdk.training.by_value import modules_below
+from edt_sdk.training.culprit import find_culprit
+from edt_sdk.training.payload import Training, TrainOptions
+
+
+def training(model: nn.Module, **parts: object) -> Training:
+    optimizer = parts.pop("optimizer", None) or torch.optim.SGD(model.parameters(), lr=0.1)
+    parts.setdefault("datasets_function", dict)
+    return Training(
+        model=model,
+        loss_function=nn.functional.cross_entropy,
+        optimizer=optimizer,
+        options=TrainOptions(epochs=1, micro_batch=2, shards=(2, 2)),
+        **parts,
+    )
+
+
+def through(packed: Training, path: Path, roots: tuple[Path, ...] = ()) -> Training:
+    payload.write(path, payload.pack(packed, roots))
+    return payload.read(path)
+
+
+def test_the_optimizer_holds_the_models_own_parameters(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 3, bias=False))
+    model[1].weight = nn.Parameter(model[0].weight.detach().clone())
+    model.tied = model[0].weight
+    optimizer = torch.optim.Adam([{"params": model[0].parameters(), "lr": 0.1}, {"params": [model[1].weight]}])
+
+    class Keeps:
+        def __init__(self) -> None:
+            self.optimizer = optimizer
+
+    read = through(training(model, optimizer=optimizer, callbacks=[Keeps()]), tmp_path / "p")
+    held = [p for group in read.optimizer.param_groups for p in group["params"]]
+    assert [id(p) for p in held] == [id(p) for p in read.model.parameters()]
+    assert read.model.tied is read.model[0].weight
+    assert read.callbacks[0].optimizer is read.optimizer
+    assert [g["lr"] for g in read.optimizer.param_groups] == [0.1, 0.001]
+
+
+def test_the_file_is_private_and_says_what_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "training-0.payload"
+    payload.write(path, payload.pack(training(nn.Linear(1, 1)), ()))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_bytes().split(b"\n", 1)[0]) == {
+        "edt_payload": 1,
+        "python": "{}.{}".format(*sys.version_info),
+        "torch": torch.__version__,
+    }
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    with pytest.raises(OSError, match="p"):
+        payload.write(tmp_path / "p", b"x")
+    assert [p.name for p in tmp_path.iterdir()] == ["p"]
+
+
+class Bomb:
+    def __reduce__(self) -> object:
+        return os.system, ("touch exploded",)
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (b'{"edt_payload": 1, "python": "3.4", "torch": "2"}\n', "Python 3.4"),
+        (b'{"edt_payload": 99, "python": "3.11", "torch": "2"}\n', "format 99"),
+        (b"\x80\x05\n", "not what"),
+        (b"", "not what"),
+    ],
+)
+def test_a_foreign_payload_is_refused_before_it_is_unpickled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "p"
+    path.write_bytes(header + cloudpickle.dumps(Bomb()))
+    with pytest.raises(Unprocessable, match=said):
+        payload.read(path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_module_of_the_folder_travels_with_its_globals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "my_model_parts.py").write_text(
+        "from torch import nn\nROOT = None\nclass Net(nn.Linear):\n    def root(self):\n        return ROOT\n"
+    )
+    monkeypatch.syspath_prepend(str(code))
+    parts = importlib.import_module("my_model_parts")
+    try:
+        parts.ROOT = "set by the script"
+        payload.write(tmp_path / "p", payload.pack(training(parts.Net(2, 2)), (code,)))
+    finally:
+        del sys.modules["my_model_parts"]
+    assert not cloudpickle.list_registry_pickle_by_value()
+    elsewhere = "import sys, pathlib; from edt_sdk.training import payload; " + (
+        "t = payload.read(pathlib.Path(sys.argv[1])); print(t.model.root(), 'my_model_parts' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", elsewhere, str(tmp_path / "p")], capture_output=True, text=True, cwd="/", check=True
+    )
+    assert done.stdout.split() == ["set", "by", "the", "script", "False"]
+
+
+def test_installed_packages_below_the_folder_do_not_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / ".venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    for folder, name in ((installed, "edt_test_installed"), (tmp_path, "edt_test_own")):
+        (folder / f"{name}.py").write_text("")
+        monkeypatch.syspath_prepend(str(folder))
+        importlib.import_module(name)
+    assert [m.__name__ for m in modules_below([tmp_path])] == ["edt_test_own"]
+    repository = Path(payload.__file__).parents[2]
+    assert not [m for m in modules_below([repository]) if m.__name__.startswith(("edt_sdk", "torch", "json"))]
+
+
+class Holding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.handle = threading.Lock()
+
+
+def test_what_cannot_be_pickled_is_named() -> None:
+    nested = nn.ModuleDict({"deep": nn.Sequential(nn.ReLU(), Holding())})
+    with pytest.raises(Unprocessable, match=r"model\.deep\.1\.handle .* is a lock") as refused:
+        payload.pack(training(nested), ())
+    assert "__getstate__" in refused.value.hint
+
+    lock = threading.Lock()
+    with pytest.raises(Unprocessable, match=r"lock \(used by datasets_function\)"):
+        payload.pack(training(nn.Linear(1, 1), datasets_function=lambda: lock), ())
+    with pytest.raises(Unprocessable, match=r"user_callback\[0\]\['x'\]"):
+        payload.pack(training(nn.Linear(1, 1), callbacks=[{"x": lock}]), ())
+    assert not cloudpickle.list_registry_pickle_by_value()
+
+
+def test_the_search_names_the_innermost_part() -> None:
+    lock = threading.Lock()
+
+    class Slotted:
+        __slots__ = ("inner",)
+
+        def __init__(self) -> None:
+            self.inner = [1, {"k": lock}]
+
+    cycle: list[object] = []
+    cycle += [cycle, lock]
+    for value, path in (
+        (Slotted(), "x.inner[1]['k']"),
+        (cycle, "x[1]"),
+        (functools.partial(print, sep=lock), "x.keywords['sep']"),
+        (lock, "x"),
+    ):
+        assert find_culprit("x", value) == (path, lock)
+    assert find_culprit("x", [1, "fine"]) is None
