@@ -1,0 +1,300 @@
+"""Unpacking of a submitted package: a tar archive, plain or gzipped, from somebody who may mean harm.
+
+The archive is read once, member by member, into a fresh folder beside the target, which takes the target's name only
+when everything was in order; a refused package leaves nothing. Every refusal is a `PackageError` that names the
+member. Files are written by us, not by `tarfile.extract`: each is created new (never through a link), with 0644 or
+0755, and symbolic links come last, when nothing is written any more. The standard library's data filter is asked as a
+second opinion.
+
+Invariant: nothing is ever written outside the fresh folder, and never more than `max_bytes` in `max_files` members.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import tarfile
+import tempfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from edt_sdk.schemas.errors import PackageError
+
+_CHUNK = 1 << 20
+_GZIP = b"\x1f\x8b"
+_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What was unpacked: the names of its files, relative to the target and sorted, and their total size in bytes."""
+
+    files: tuple[str, ...]
+    size: int
+
+
+def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: int, max_bytes: int) -> Package:
+    """Unpack `archive` as the folder `target`, whose parent exists.
+
+    Args:
+        archive: a tar file, plain or gzipped.
+        target: the folder to make; must not exist yet.
+        main: the main script that must be in it, relative to `code_dir`.
+        code_dir: the package's one top folder, or "".
+        max_files: most members (files, folders, links) it may have.
+        max_bytes: most bytes its files may have together.
+
+    Raises:
+        PackageError: the archive is unreadable, unsafe, too large, or lacks the main script.
+    """
+    if code_dir in (".", "..") or "/" in code_dir or "\0" in code_dir:
+        raise PackageError(f"code_dir must name one folder of the package, not {code_dir!r}.", field="code_dir")
+    fresh = Path(tempfile.mkdtemp(prefix=".unpack-", dir=target.parent))
+    try:
+        fresh.chmod(0o755)
+        package = _Unpacking(fresh, max_files, max_bytes).run(archive)
+        _find_main(fresh, package, main, code_dir)
+        fresh.rename(target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return package
+
+
+def _find_main(root: Path, package: Package, main: str, code_dir: str) -> None:
+    if "\0" not in main and (root / code_dir / main).is_file():
+        return
+    place = f"{code_dir}/{main}" if code_dir else main
+    shown = ", ".join(package.files[:_NAMES_SHOWN]) or "no file at all"
+    more = len(package.files) - _NAMES_SHOWN
+    raise PackageError(
+        f"The main script {place!r} is not in the package.",
+        hint=f"The package holds {shown}{f' and {more} more' if more > 0 else ''}; set main to one of its files.",
+        field="main",
+        files=list(package.files[:100]),
+    )
+
+
+@dataclass(slots=True)
+class _Unpacking:
+    """One run over one archive."""
+
+    root: Path
+    max_files: int
+    max_bytes: int
+    seen: int = 0
+    size: int = 0
+    files: dict[str, Path] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=lambda: {"."})
+    links: dict[str, str] = field(default_factory=dict)
+
+    def run(self, archive: Path) -> Package:
+        try:
+            with archive.open("rb") as raw:
+                gzipped = raw.read(2) == _GZIP
+                raw.seek(0)
+                plain = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if gzipped else raw
+                self._read(_Bounded(plain, self._limit()))
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise PackageError(
+                f"The package is not a readable tar archive: {error}.", hint="Send a .tar.gz, as Client.submit does."
+            ) from None
+        except FileExistsError as error:
+            raise PackageError(
+                f"{_show(str(error.filename))} and another name differ only in a way this disk ignores."
+            ) from None
+        self._make_links()
+        return Package(tuple(sorted({*self.files, *self.links})), self.size)
+
+    def _limit(self) -> int:
+        # Headers and padding of a member are at most a few blocks; more than this cannot be an honest archive.
+        return self.max_bytes + (self.max_files + 20) * 4096
+
+    def _read(self, stream: _Bounded) -> None:
+        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:") as tar:
+            for member in tar:
+                self._accept(tar, member)
+            # tarfile takes a damaged header for the end; a real end is a block of zeros, or nothing.
+            stream.seek(tar.offset)
+            if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
+                raise tarfile.ReadError(f"damaged header at byte {tar.offset}")
+            while stream.read(_CHUNK):  # to the end, so that gzip compares its checksum
+                pass
+
+    def _accept(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        self.seen += 1
+        if self.seen > self.max_files:
+            raise PackageError(
+                f"The package has more than {self.max_files} members; {_show(member.name)} is one too many.",
+                hint="Leave data and build folders out with an .edtignore file, or ask for a larger max_package_files.",
+            )
+        name = _clean(member.name)
+        if name == "." or _from_macos(name):
+            return
+        self._claim(name, folder=member.isdir())
+        if member.isdir():
+            self._add_folder(name)
+        elif member.isreg():
+            self._count(name, member.size)
+            self._second_opinion(member)
+            source = tar.extractfile(member)
+            if source is None:
+                raise PackageError(f"{_show(name)} cannot be read from the package.")
+            with source:
+                self._write(name, source, executable=bool(member.mode & 0o100))
+        elif member.issym():
+            self.links[name] = self._link_target(name, member.linkname)
+            self._second_opinion(member)
+            self._add_folder(str(PurePosixPath(name).parent))
+        elif member.islnk():
+            self._copy(name, _clean(member.linkname))
+        else:
+            raise PackageError(f"{_show(name)} is a device or a pipe; a package holds files, folders and links.")
+
+    def _claim(self, name: str, *, folder: bool) -> None:
+        """Refuse a second entry of the same name, and whatever would be written through a file or a link."""
+        if name in self.files or name in self.links or (name in self.folders and not folder):
+            raise PackageError(f"The package contains {_show(name)} twice.")
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in self.files or str(parent) in self.links:
+                raise PackageError(f"{_show(name)} lies below {_show(str(parent))}, which is not a folder.")
+
+    def _second_opinion(self, member: tarfile.TarInfo) -> None:
+        try:
+            tarfile.data_filter(member, str(self.root))
+        except tarfile.FilterError as error:
+            raise PackageError(f"{_show(member.name)} is refused: {error}.") from None
+
+    def _count(self, name: str, size: int) -> None:
+        self.size += size
+        if self.size > self.max_bytes:
+            raise PackageError(
+                f"The package unpacks to more than {self.max_bytes} bytes; {_show(name)} is over the cap.",
+                hint="Keep data sets out of the package and read them from DATA_DIR.",
+            )
+
+    def _add_folder(self, name: str) -> None:
+        if name not in self.folders:
+            self._add_folder(str(PurePosixPath(name).parent))
+            os.mkdir(self.root / name, 0o755)
+            self.folders.add(name)
+
+    def _write(self, name: str, source: IO[bytes], *, executable: bool) -> None:
+        self._add_folder(str(PurePosixPath(name).parent))
+        place = self.root / name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(place, flags, 0o755 if executable else 0o644)
+        with os.fdopen(descriptor, "wb") as sink:
+            shutil.copyfileobj(source, sink, _CHUNK // 4)
+        self.files[name] = place
+
+    def _copy(self, name: str, origin: str) -> None:
+        """A hard link becomes a second copy: two names of one file would let a job change what it did not mean to."""
+        place = self.files.get(origin)
+        if place is None:
+            raise PackageError(
+                f"{_show(name)} is a hard link to {_show(origin)}, which is no earlier file of the package."
+            )
+        self._count(name, place.stat().st_size)
+        with place.open("rb") as source:
+            self._write(name, source, executable=os.access(place, os.X_OK))
+
+    def _link_target(self, name: str, target: str) -> str:
+        """`target` unchanged when it stays in the package, looked at name by name."""
+        steps: list[str] = [] if target.startswith("/") else list(PurePosixPath(name).parent.parts)
+        outside = not target or target.startswith("/") or "\0" in target
+        for part in target.split("/"):
+            if part == "..":
+                outside = outside or not steps
+                steps = steps[:-1]
+            elif part not in ("", "."):
+                steps.append(part)
+        if outside:
+            raise PackageError(f"{_show(name)} is a link to {_show(target)}, outside of the package.")
+        return target
+
+    def _make_links(self) -> None:
+        for name, target in self.links.items():
+            here = PurePosixPath(os.path.normpath(PurePosixPath(name).parent / target))
+            # `a/..` is not what it looks like when `a` is a link, so links to or through links are out.
+            through = [str(p) for p in (here, *here.parents) if str(p) in self.links]
+            if through or (".." in target.split("/") and not self._climbs_by_folders(name, target)):
+                raise PackageError(
+                    f"{_show(name)} is a link to or through another link ({_show(target)}).",
+                    hint="Link to the file or folder itself.",
+                )
+            os.symlink(target, self.root / name)
+
+    def _climbs_by_folders(self, name: str, target: str) -> bool:
+        """True when every `..` of the target leaves a real folder."""
+        here = PurePosixPath(name).parent
+        for part in target.split("/"):
+            if part == "..":
+                if str(here) not in self.folders:
+                    return False
+                here = here.parent
+            elif part not in ("", "."):
+                here = here / part
+        return True
+
+
+class _Bounded:
+    """A readable, seekable stream that ends the run when more than `limit` bytes come out of it.
+
+    A single read of more than a mebibyte can only be an extended header, which tarfile would hold in memory.
+    """
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+
+    def read(self, size: int = -1) -> bytes:
+        if size > _CHUNK:
+            raise PackageError(f"The package has a header of {size} bytes.", hint="Shorten its file names.")
+        data = self._stream.read(size)
+        self._check(self._stream.tell())
+        return data
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        if whence == 0:
+            self._check(position)
+        return self._stream.seek(position, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def _check(self, position: int) -> None:
+        if position > self._limit:
+            raise PackageError(f"The package unpacks to more than {self._limit} bytes, headers included.")
+
+
+def _clean(name: str) -> str:
+    """A member's name without `./`, or PackageError when it is no plain relative name."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    try:
+        encoded = [part.encode() for part in parts]
+    except UnicodeEncodeError:
+        raise PackageError(f"The name {name!a} is not UTF-8.") from None
+    if name.startswith("/"):
+        raise PackageError(f"{_show(name)} is an absolute name.", hint="Names in a package are relative.")
+    if ".." in parts:
+        raise PackageError(f"{_show(name)} leads out of the package.", hint="Names in a package must not contain '..'.")
+    if any(ord(c) < 32 for c in name):
+        raise PackageError(f"{name!a} has control characters in its name.")
+    if any(len(part) > 255 for part in encoded) or sum(map(len, encoded)) + len(encoded) > 1024:
+        raise PackageError(f"{_show(name)} is too long a name.")
+    return "/".join(parts) or "."
+
+
+def _from_macos(name: str) -> bool:
+    """Finder's companions of files; they are never wanted."""
+    parts = PurePosixPath(name).parts
+    return parts[0] == "__MACOSX" or parts[-1] == ".DS_Store" or any(part.startswith("._") for part in parts)
+
+
+def _show(name: str) -> str:
+    text = repr(name if len(name) <= 120 else name[:117] + "…")
+    return text.encode("utf-8", "backslashreplace").decode()
