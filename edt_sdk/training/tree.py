@@ -1,0 +1,110 @@
+"""The fixed binary tree over the shards [0, V), and sums in its order.
+
+Floating-point addition is not associative, so a sum has the same bits for every number of workers only if its brackets
+never move. Here they are the nodes of one tree that depends on V alone: a node [a, b) splits at a + the largest power
+of two below b − a. A worker folds the shards it holds into the largest nodes it can (`Fold`), the owner of a slice
+finishes the tree from everybody's nodes (`finish`). A node whose shards are all empty is None, and a sum with None is
+the other summand: which shards are empty is known to all and does not depend on N, so neither do the bits. Works on
+anything with in-place addition. Pure; never imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Node:
+    """The shards start … stop − 1 as one summand of the tree."""
+
+    start: int
+    stop: int
+
+    @property
+    def leaf(self) -> bool:
+        """True for a single shard."""
+        return self.stop - self.start == 1
+
+    def children(self) -> tuple[Node, Node]:
+        """The two summands of a node that is no leaf."""
+        middle = self.start + (1 << (self.stop - self.start - 1).bit_length() - 1)
+        return Node(self.start, middle), Node(middle, self.stop)
+
+
+@lru_cache(maxsize=32)
+def _parents(shards: int) -> dict[tuple[Node, Node], Node]:
+    """The parent of every pair of siblings."""
+    found: dict[tuple[Node, Node], Node] = {}
+    waiting = [Node(0, shards)]
+    while waiting:
+        node = waiting.pop()
+        if not node.leaf:
+            found[node.children()] = node
+            waiting.extend(node.children())
+    return found
+
+
+class Fold(Generic[T]):
+    """Adds the shards of one block in the order of the tree, each pair of siblings as soon as both are there.
+
+    At most about log2(V) vectors per aligned part of the block live at once. The fold owns what is pushed and adds in
+    place.
+
+    Args:
+        shards: V.
+        block: the shards that will be pushed, in increasing order.
+        release: called with each vector that has been added into another one and is free for use again.
+    """
+
+    def __init__(self, shards: int, block: range, release: Callable[[T], object] = lambda vector: None) -> None:
+        self._parents = _parents(shards)
+        self._block = block
+        self._next = block.start
+        self._release = release
+        self._stack: list[tuple[Node, T | None]] = []
+
+    def push(self, shard: int, vector: T | None) -> None:
+        """Take the next shard of the block; None when it is empty."""
+        if shard != self._next or shard not in self._block:
+            raise ValueError(f"shard {shard} pushed, {self._next} of {self._block} expected")
+        self._next += 1
+        self._stack.append((Node(shard, shard + 1), vector))
+        while len(self._stack) > 1:
+            (left, a), (right, b) = self._stack[-2:]
+            parent = self._parents.get((left, right))
+            if parent is None:
+                break
+            self._stack[-2:] = [(parent, _add(a, b, self._release))]
+
+    def nodes(self) -> dict[Node, T | None]:
+        """The sums of the block's subtrees (`blocks.subtrees`), left to right. Only when all shards were pushed."""
+        if self._next != self._block.stop:
+            raise ValueError(f"shard {self._next} of {self._block} is missing")
+        return dict(self._stack)
+
+
+def finish(parts: Mapping[Node, T | None], shards: int) -> T | None:
+    """The sum over all V shards from the sums of subtrees that cover them; adds in place, None if all are None."""
+
+    def total(node: Node) -> T | None:
+        if node in parts:
+            return parts[node]
+        if node.leaf:
+            raise ValueError(f"no part holds shard {node.start}")
+        left, right = node.children()
+        return _add(total(left), total(right), lambda vector: None)
+
+    return total(Node(0, shards))
+
+
+def _add(left: T | None, right: T | None, release: Callable[[T], object]) -> T | None:
+    if left is None or right is None:
+        return right if left is None else left
+    left += right  # type: ignore[operator]  # T is whatever can be added in place
+    release(right)
+    return left
