@@ -12,7 +12,7 @@ SHELL := bash
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -51,12 +51,12 @@ clean: ## remove what demo, lab, tests and builds left behind, but not .venv
 	@rm -rf .demo .lab .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Each line of an install is quiet; errors are not. hatchling first: without build isolation the editable install needs
+# pip is quiet; its errors are not. hatchling first: without build isolation the editable install needs
 # no second download and repeats exactly. --no-build-isolation also works with the pip that Python 3.11 brings (23.2).
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing into .venv; the first time this takes a few minutes, most of them torch."
-	@$(PIP) install -c constraints.txt hatchling editables
-	@$(PIP) install -c constraints.txt torch
+	@echo "Installing torch into .venv (the largest part; minutes on a slow line) …"
+	@$(PIP) install -c constraints.txt hatchling editables torch
+	@echo "Installing jupyter-edt, JupyterLab and the tools …"
 	@$(PIP) install -c constraints.txt --no-build-isolation -e ".[demo,test,lint]"
 	@touch $@
 
