@@ -1,0 +1,11 @@
+"""The job store: the truth about jobs and everything that happened to them.
+
+SQLAlchemy models with alembic migrations from revision 1. It keeps rows and hands them out; it decides nothing.
+"""
+
+from edt_server.store.errors import StoreError
+from edt_server.store.rows import JobRow
+from edt_server.store.store import Store
+from edt_server.store.writer import Writer
+
+__all__ = ["JobRow", "Store", "StoreError", "Writer"]

@@ -1,0 +1,109 @@
+"""SQLAlchemy engines with the settings the store relies on.
+
+For SQLite: foreign keys, a busy timeout, WAL (a rollback journal on network file systems), and transactions that really
+begin where SQLAlchemy says so: sqlite3 alone begins them late, and a reader that turns writer fails with "database is
+locked" whatever the timeout. Writers therefore begin IMMEDIATE.
+
+`synchronous=FULL`, not NORMAL: what is committed is acted on and acknowledged to supervisors, who never send it again.
+With NORMAL a power cut may undo the last commits, and the store would be behind what others were told.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from edt_server.store.errors import StoreError
+from edt_server.store.filesystem import network_filesystem
+
+log = logging.getLogger(__name__)
+
+BUSY_TIMEOUT_MS = 30_000
+WRITING = "edt_writing"
+
+
+def make_engine(url: str) -> Engine:
+    """An engine for the store's URL; the folder of an SQLite file is created (0700), the file too (0600).
+
+    Raises:
+        StoreError: not a database URL, its driver is not installed, an SQLite URL without a file, or a folder that
+            cannot be written.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        return create_engine(
+            parsed, pool_pre_ping=True, json_serializer=_to_json, json_deserializer=msgspec.json.decode
+        )
+    except (ArgumentError, NoSuchModuleError) as wrong:
+        raise StoreError(
+            f"This is not the URL of a database we know: {_safe(url)}.",
+            hint="Set c.EdtApp.db_url to something like sqlite:////srv/edt/store.db, or leave it unset.",
+        ) from wrong
+    except ModuleNotFoundError as missing:
+        raise StoreError(
+            f"The database driver {missing.name!r} is not installed.",
+            hint=f"Install it into the server's environment: pip install {missing.name}.",
+        ) from missing
+
+
+def _sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:" or url.query:
+        raise StoreError(
+            f"The job store must be a plain file, not {url}.", hint="Use a URL such as sqlite:////srv/edt/store.db."
+        )
+    path = Path(url.database)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as wrong:
+        raise StoreError(
+            f"The job store {path} cannot be written: {wrong.strerror}.",
+            hint="Make its folder writable for the server, or set c.EdtApp.data_dir to another one.",
+        ) from wrong
+    network = network_filesystem(path)
+    if network is not None:
+        log.warning(
+            "the job store %s is on a network file system (%s): it is kept without WAL and must have one server only; "
+            "for more than one set c.EdtApp.db_url to a local file or a PostgreSQL database",
+            path,
+            network,
+        )
+    engine = create_engine(
+        url,
+        json_serializer=_to_json,
+        json_deserializer=msgspec.json.decode,
+        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
+    )
+    journal = "WAL" if network is None else "DELETE"
+
+    @event.listens_for(engine, "connect")
+    def settings(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # we begin transactions ourselves, below
+        for pragma in ("foreign_keys=ON", f"journal_mode={journal}", "synchronous=FULL"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writing = connection.get_execution_options().get(WRITING, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def _to_json(value: Any) -> str:
+    # NaN becomes null: a diverged loss must not make a row that no other JSON reader accepts.
+    return msgspec.json.encode(value).decode()
+
+
+def _safe(url: str) -> str:
+    """The URL without what may be a password."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.split('://')[0]}://…@{tail}" if at else url

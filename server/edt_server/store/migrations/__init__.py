@@ -1,0 +1,1 @@
+"""Numbered changes of the tables; `edt_server.store.schema` runs them."""

@@ -1,0 +1,1 @@
+"""One file a revision, named after its number and what it does. A released one is never edited."""

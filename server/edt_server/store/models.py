@@ -1,0 +1,130 @@
+"""The tables, as they are after the newest migration. A test compares the two.
+
+Column names are the field names of `JobRow` and `Event`. Structs are kept as JSON. `edt_events.job` is no foreign key,
+on purpose: a deleted job's events stay, or the allocation timeline would show slots that nobody held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, String, Text, TypeDecorator
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from edt_sdk.schemas.control import ProcessIdentity
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_server.store.rows import JobRow
+
+T = TypeVar("T")
+
+
+class StructJSON(TypeDecorator[T], Generic[T]):
+    """A msgspec struct in a JSON column; fields a newer release added are ignored when an older one reads."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def __init__(self, cls: type[T]) -> None:
+        super().__init__()
+        self.cls = cls
+
+    def process_bind_param(self, value: T | None, dialect: Dialect) -> Any:
+        """Struct to JSON builtins."""
+        return None if value is None else msgspec.to_builtins(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> T | None:
+        """JSON builtins to struct."""
+        return None if value is None else msgspec.convert(value, self.cls)
+
+
+class StateName(TypeDecorator[JobState]):
+    """A job state by its name, so that a new state needs no migration."""
+
+    impl = String(16)
+    cache_ok = True
+
+    def process_bind_param(self, value: JobState | None, dialect: Dialect) -> str | None:
+        """State to name; ValueError when it is none."""
+        return None if value is None else JobState(value).value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> JobState | None:
+        """Name to state."""
+        return None if value is None else JobState(value)
+
+
+class Base(DeclarativeBase):
+    """Base of the tables."""
+
+    type_annotation_map = {float: Float(53), str: Text()}
+
+
+class JobModel(Base):
+    """One row of `edt_jobs`; see `JobRow` for the meaning of the columns."""
+
+    __tablename__ = "edt_jobs"
+    __table_args__ = (
+        Index("ix_edt_jobs_owner", "owner", "created"),
+        Index("ix_edt_jobs_state", "state", "created"),
+        Index("ix_edt_jobs_created", "created"),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    owner: Mapped[str]
+    spec: Mapped[JobSpec] = mapped_column(StructJSON(JobSpec))
+    state: Mapped[JobState] = mapped_column(StateName())
+    state_since: Mapped[float]
+    created: Mapped[float]
+    started: Mapped[float | None]
+    ended: Mapped[float | None]
+    attempt: Mapped[int]
+    message: Mapped[str]
+    interpreter: Mapped[str]
+    threads_per_slot: Mapped[int]
+    supervisor: Mapped[ProcessIdentity | None] = mapped_column(StructJSON(ProcessIdentity))
+    public_key: Mapped[str]
+    shards: Mapped[int | None]
+    last_report: Mapped[int] = mapped_column(BigInteger)
+    progress: Mapped[JobProgress | None] = mapped_column(StructJSON(JobProgress))
+    priority: Mapped[int]
+    max_workers: Mapped[int]
+    instance_group: Mapped[str]
+    project: Mapped[str | None]
+    definition: Mapped[str | None]
+    metric: Mapped[str | None]
+
+    def to_row(self) -> JobRow:
+        """The row as a value."""
+        return JobRow(**{name: getattr(self, name) for name in JOB_FIELDS})
+
+
+class EventModel(Base):
+    """One row of `edt_events`; see `edt_sdk.schemas.events.Event` for the meaning of the columns."""
+
+    __tablename__ = "edt_events"
+    __table_args__ = (
+        Index("ix_edt_events_job", "job", "seq"),
+        Index("ix_edt_events_kind", "kind", "seq"),
+        # Numbers are never used again, so a client that has seen `seq` n has seen everything up to n.
+        {"sqlite_autoincrement": True},
+    )
+
+    # SQLite numbers rows only where the key's type is spelled INTEGER.
+    seq: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    time: Mapped[float]
+    job: Mapped[str | None] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(40))
+    data: Mapped[dict[str, Any]] = mapped_column(JSON())
+    cause: Mapped[int | None] = mapped_column(BigInteger)
+    text: Mapped[str]
+
+    def to_event(self) -> Event:
+        """The row as a value."""
+        return Event(
+            seq=self.seq, time=self.time, job=self.job, kind=self.kind, data=self.data, cause=self.cause, text=self.text
+        )
+
+
+JOB_FIELDS = tuple(each.name for each in fields(JobRow))

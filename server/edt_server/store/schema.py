@@ -1,0 +1,54 @@
+"""Bringing a database to the newest revision, and refusing one we must not touch.
+
+The migrations lie in this package as plain Python files and run from here, never by hand. Everything happens in one
+transaction: two servers that start at once on a new file do not collide, and a migration that fails leaves nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from edt_server.store.errors import StoreError
+
+VERSION_TABLE = "edt_schema"
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+def config(connection: Connection) -> Config:
+    """Alembic's configuration for this connection (see migrations/env.py)."""
+    made = Config()
+    made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    made.attributes["connection"] = connection
+    return made
+
+
+def revision(connection: Connection) -> str | None:
+    """Revision of the database, None for an empty one."""
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the database to the newest revision, within the connection's transaction.
+
+    Raises:
+        StoreError: a newer release wrote it.
+    """
+    settings = config(connection)
+    scripts = ScriptDirectory.from_config(settings)
+    newest, present = scripts.get_current_head(), revision(connection)
+    if present == newest:
+        return
+    known = {script.revision for script in scripts.walk_revisions()}
+    if present is not None and present not in known:
+        raise StoreError(
+            f"The job store has revision {present}; this release of jupyter-edt knows revisions up to {newest}. "
+            "A newer release wrote it.",
+            hint="Install that release again (pip install -U jupyter-edt), or give this one another c.EdtApp.data_dir.",
+        )
+    command.upgrade(settings, "head")

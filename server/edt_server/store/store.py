@@ -1,0 +1,145 @@
+"""The store's door: open it, write in transactions, read jobs and events.
+
+Blocking; the service calls it in one thread (several are safe, writers wait for each other). Reads see what is
+committed. It never decides anything, and a database it cannot make sense of is left exactly as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
+from sqlalchemy.orm import Session
+
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobState
+from edt_server.store import schema
+from edt_server.store.engine import WRITING, make_engine
+from edt_server.store.errors import StoreError
+from edt_server.store.models import EventModel, JobModel
+from edt_server.store.rows import JobRow
+from edt_server.store.writer import Writer
+
+
+class Store:
+    """An open job store; made by `Store.open`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writing = engine.execution_options(**{WRITING: True})
+        self._lock = threading.Lock()
+        self._writer_thread: int | None = None
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """Open the store at a SQLAlchemy URL, creating it or bringing it to the newest revision.
+
+        Raises:
+            StoreError: it cannot be reached, is damaged, or was written by a newer release; it is left as it is.
+        """
+        engine = make_engine(url)
+        try:
+            with engine.execution_options(**{WRITING: True}).begin() as connection:
+                _check_file(connection)
+                schema.migrate(connection)
+        except DBAPIError as wrong:
+            engine.dispose()
+            raise _unusable(engine, wrong) from wrong
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine)
+
+    @contextmanager
+    def write(self) -> Iterator[Writer]:
+        """One transaction: committed at the end of the block, rolled back when it raises.
+
+        Raises:
+            RuntimeError: within another `write()` of the same thread; reads there do not see what it wrote either.
+        """
+        me = threading.get_ident()
+        if self._writer_thread == me:
+            raise RuntimeError("Store.write() inside Store.write(): use the writer of the outer block")
+        with self._lock:
+            self._writer_thread = me
+            try:
+                with Session(self._writing, expire_on_commit=False) as session, session.begin():
+                    yield Writer(session)
+            finally:
+                self._writer_thread = None
+
+    def job(self, job_id: str) -> JobRow | None:
+        """The job of this id, None when there is none."""
+        with Session(self._engine) as session:
+            model = session.get(JobModel, job_id)
+            return None if model is None else model.to_row()
+
+    def jobs(self, *, owner: str | None = None, states: Iterable[JobState] | None = None) -> list[JobRow]:
+        """Jobs, newest first; only of `owner`, only in `states`, where these are given."""
+        query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc())
+        if owner is not None:
+            query = query.where(JobModel.owner == owner)
+        if states is not None:
+            query = query.where(JobModel.state.in_(list(states)))
+        with Session(self._engine) as session:
+            return [model.to_row() for model in session.scalars(query)]
+
+    def events(
+        self,
+        *,
+        job: str | None = None,
+        kinds: Iterable[str] | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Event]:
+        """Events with seq > `after`, oldest first; only of `job`, only of `kinds`, the first `limit`, where given."""
+        query = select(EventModel).where(EventModel.seq > after).order_by(EventModel.seq).limit(limit)
+        if job is not None:
+            query = query.where(EventModel.job == job)
+        if kinds is not None:
+            query = query.where(EventModel.kind.in_(list(kinds)))
+        with Session(self._engine) as session:
+            return [model.to_event() for model in session.scalars(query)]
+
+    def close(self) -> None:
+        """Close all connections. The store must not be used afterwards."""
+        self._engine.dispose()
+
+
+def _check_file(connection: Connection) -> None:
+    """Refuse a damaged SQLite file before anything writes to it; reads the whole file, some 100 MB a second."""
+    if connection.dialect.name != "sqlite":
+        return
+    found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+    if found != "ok":
+        raise _damaged(str(connection.engine.url.database), str(found))
+
+
+def _unusable(engine: Engine, wrong: DBAPIError) -> StoreError:
+    """What the driver said while the store was opened, for people."""
+    said = str(wrong.orig)
+    if engine.dialect.name != "sqlite":
+        return StoreError(
+            f"The job store at {engine.url.render_as_string(hide_password=True)} cannot be opened: {said.strip()}",
+            hint="Check that the database runs and that c.EdtApp.db_url names it.",
+        )
+    path = str(engine.url.database)
+    if isinstance(wrong, DatabaseError) and not isinstance(wrong, OperationalError):
+        return _damaged(path, said)
+    return StoreError(
+        f"The job store {path} cannot be opened: {said}.",
+        hint="Check that its folder is writable, its disk not full, and that no other program keeps it locked.",
+    )
+
+
+def _damaged(path: str, said: str) -> StoreError:
+    return StoreError(
+        f"The job store {path} is damaged or no database at all ({said}). It was left as it is.",
+        hint=(
+            "Put a backup in its place; or save what can be read (sqlite3 FILE .recover); or move it away: the server "
+            "then starts with an empty store, and the results of earlier jobs stay on disk."
+        ),
+    )
