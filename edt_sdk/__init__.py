@@ -1,0 +1,88 @@
+"""What notebooks, scripts and training processes import: `import edt_sdk`.
+
+Every name below is resolved at its first use (PEP 562), so that the import itself costs nothing and loads neither torch
+nor ipywidgets. `%load_ext edt_sdk` adds the magics.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edt_sdk.callbacks import Callback, LoggerCallback
+    from edt_sdk.client import Client
+    from edt_sdk.fabric import FabricModel
+    from edt_sdk.job import Job
+    from edt_sdk.magics import load_ipython_extension, unload_ipython_extension
+    from edt_sdk.schemas.errors import (
+        Conflict,
+        EdtError,
+        InvalidRequest,
+        JobFailed,
+        NotAllowed,
+        NotBuiltYet,
+        NotFound,
+        PackageError,
+        ServerUnreachable,
+        TooLarge,
+        Unprocessable,
+        WaitTimeout,
+    )
+    from edt_sdk.schemas.job import JobState, JobView
+
+    __version__: str
+
+__all__ = [
+    "Callback",
+    "Client",
+    "Conflict",
+    "EdtError",
+    "FabricModel",
+    "InvalidRequest",
+    "Job",
+    "JobFailed",
+    "JobState",
+    "JobView",
+    "LoggerCallback",
+    "NotAllowed",
+    "NotBuiltYet",
+    "NotFound",
+    "PackageError",
+    "ServerUnreachable",
+    "TooLarge",
+    "Unprocessable",
+    "WaitTimeout",
+    "__version__",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
+
+_HOMES = {
+    "Callback": "callbacks",
+    "Client": "client",
+    "FabricModel": "fabric",
+    "Job": "job",
+    "JobState": "schemas.job",
+    "JobView": "schemas.job",
+    "LoggerCallback": "callbacks",
+    "load_ipython_extension": "magics",
+    "unload_ipython_extension": "magics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("jupyter-edt")
+    elif name in __all__:
+        value = getattr(import_module(f"edt_sdk.{_HOMES.get(name, 'schemas.errors')}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,107 @@
+"""Notebook cells become a script.
+
+A script has no IPython: magics (`%`, `%%`), shell lines (`!`) and help (`?`) are commented out, each with a note. What
+is one of these is decided by Python's own parser, which stops at them, so that a `%` inside a string or an expression
+that spans lines is never touched, and the outcome does not depend on whether IPython is loaded here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edt_sdk.schemas.errors import PackageError
+
+NOT_RUN = "# not run in a job: "
+# Cell magics whose body is Python that a script can run as it is.
+_TRANSPARENT = frozenset({"time", "capture", "prun", "timeit"})
+_LINE = re.compile(
+    r"\s*[%!?]"  # a magic, a shell line, help in front
+    r"|.*=\s*[%!]"  # an assignment from one
+    r"|.*\?\s*\Z"  # help behind
+    r"|\s*(pip|conda|mamba|uv|cd|ls|cat|mkdir|rm|cp|mv)\s"  # IPython lets these go without their sign
+)
+
+
+def script_from_cells(cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """(one script, notes on what was commented out) from the sources of code cells.
+
+    Raises:
+        PackageError: a cell is not Python; the message has the cell's number and the line.
+    """
+    pieces: list[str] = []
+    notes: list[str] = []
+    for number, cell in enumerate(cells, 1):
+        text, dropped = _plain(cell.replace("\r\n", "\n"), number)
+        notes += [f"cell {number}: not run in a job: {line}" for line in dropped]
+        if text.strip():
+            pieces.append(text.rstrip("\n") + "\n")
+    if not pieces:
+        raise PackageError("The cells contain no code.", field="source")
+    return "\n\n".join(pieces), tuple(notes)
+
+
+def cells_of(path: Path) -> list[str]:
+    """Sources of the code cells of a notebook file (nbformat 4)."""
+    try:
+        notebook: Any = msgspec.json.decode(path.read_bytes())
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        return ["".join(cell["source"]) for cell in cells]
+    except (msgspec.DecodeError, KeyError, TypeError) as wrong:
+        raise PackageError(
+            f"{path.name} is not a notebook of format 4 ({wrong}).", hint="Open and save it in Jupyter once."
+        ) from None
+
+
+def _plain(cell: str, number: int) -> tuple[str, list[str]]:
+    """The cell without what only IPython understands, and the lines that were dropped."""
+    lines = cell.split("\n")
+    first = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    dropped: list[str] = []
+    while lines[first].startswith("%%"):
+        words = lines[first][2:].split()
+        dropped.append(lines[first].strip())
+        if not words or words[0] not in _TRANSPARENT:
+            return "\n".join(NOT_RUN + line for line in lines[first:]), dropped
+        lines[first] = NOT_RUN + lines[first]
+        first = next((at for at in range(first + 1, len(lines)) if lines[at].strip()), first)
+    # Each round comments out one line, so this ends.
+    while (wrong := _first_error(lines)) is not None:
+        at = min(max((wrong.lineno or 1) - 1, 0), len(lines) - 1)
+        if not _LINE.match(lines[at]) or lines[at].lstrip().startswith("pass  #"):
+            raise _not_python(wrong, lines, at, number) from None
+        end = _last_of(lines, at)
+        dropped.append(lines[at].strip())
+        indent = re.match(r"\s*", lines[at])
+        lines[at] = f"{indent[0] if indent else ''}pass  {NOT_RUN}{lines[at].strip()}"
+        for more in range(at + 1, end + 1):
+            lines[more] = NOT_RUN + lines[more]
+    return "\n".join(lines), dropped
+
+
+def _first_error(lines: Sequence[str]) -> SyntaxError | None:
+    try:
+        compile("\n".join(lines), "<cell>", "exec", dont_inherit=True)
+    except SyntaxError as wrong:
+        return wrong
+    return None
+
+
+def _last_of(lines: Sequence[str], at: int) -> int:
+    """Index of the last line of a magic that goes on after a backslash."""
+    while lines[at].endswith("\\") and at + 1 < len(lines):
+        at += 1
+    return at
+
+
+def _not_python(wrong: SyntaxError, lines: Sequence[str], at: int, number: int) -> PackageError:
+    awaits = "outside function" in (wrong.msg or "") and "await" in lines[at]
+    return PackageError(
+        f"Cell {number}, line {at + 1} is not Python: {wrong.msg}: {lines[at].strip()}",
+        hint="A script cannot await at top level; wrap it in asyncio.run(…)." if awaits else "",
+        field="source",
+    )

@@ -1,0 +1,94 @@
+"""`edt`: the verbs of the SDK at a shell's prompt.
+
+stdout carries the answer alone (of `submit`, the job's id), stderr everything said to a person. Errors are one clean
+line.
+
+Exit codes: 0 fine; 1 the job failed (`wait`, `submit --wait`); 2 wrong use, also when it is the server that says so (no
+such job, wrong state, a value it refuses); 3 timed out; 4 no server, or it fails; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
+
+# One file per group of verbs; each has `add(subparsers, common)`.
+GROUPS = ("submitting", "jobs", "reading", "machine")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    own, script_args = _split(words)
+    parser = build_parser()
+    arguments = parser.parse_args(own)
+    if script_args is not None and arguments.verb != "submit":
+        parser.error("arguments after -- belong to `edt submit` only")
+    arguments.args = script_args or []
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except EdtError as refused:
+        return complain(refused)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever reads has seen enough (`edt logs … | head`). Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all verbs."""
+    common = argparse.ArgumentParser(add_help=False)
+    server = common.add_argument_group("server")
+    server.add_argument("--url", help="address of the Jupyter Server (default: EDT_URL, else the one that runs here)")
+    server.add_argument("--token", help="its token (default: EDT_TOKEN, else found with the server)")
+    parser = argparse.ArgumentParser(
+        prog="edt",
+        description="Submit elastic trainings to a Jupyter Server, and look after them.",
+        epilog="Exit codes: 0 fine, 1 the job failed, 2 wrong use, 3 timed out, 4 server unreachable.",
+    )
+    parser.add_argument("--version", action=_Version)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for group in GROUPS:
+        import_module(f"edt_sdk.cli.{group}").add(verbs, common)
+    return parser
+
+
+def complain(refused: EdtError) -> int:
+    """Say what is wrong on stderr, and which exit code that is."""
+    first, *rest = str(refused).splitlines() or [refused.code]
+    print(f"edt: {first}", *rest, sep="\n", file=sys.stderr)
+    if isinstance(refused, JobFailed):
+        return 1
+    if isinstance(refused, WaitTimeout):
+        return 3
+    return 2 if 400 <= refused.status < 500 else 4
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from edt_sdk import __version__
+
+        print(f"edt {__version__}")
+        parser.exit()
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """What is ours, and what stands after `--` for the submitted script."""
+    if "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], words[at + 1 :]

@@ -1,0 +1,100 @@
+"""The verbs that list jobs and change them: list, get, update, stop, suspend, resume, delete."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from edt_sdk.cli.session import Verbs, add_verb, client, job, print_json, table
+from edt_sdk.schemas.errors import InvalidRequest
+
+
+def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verbs of this group."""
+    listing = add_verb(verbs, common, "list", run_list, "List jobs, newest first.")
+    listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    listing.add_argument("--all", action="store_true", help="other users' jobs as well")
+    listing.add_argument("--state", help="only jobs in this state")
+    get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
+    get.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    update = add_verb(verbs, common, "update", run_update, "Change a job while it lives.", job="the job")
+    update.add_argument("--priority", type=int, metavar="P")
+    update.add_argument("--max-workers", type=int, metavar="N")
+    update.add_argument("--instance-group", metavar="G")
+    stop = add_verb(verbs, common, "stop", run_stop, "End jobs; logs and checkpoints stay.")
+    stop.add_argument("ids", metavar="ID", nargs="*")
+    stop.add_argument("--all", action="store_true", help="all of mine")
+    add_verb(verbs, common, "suspend", run_suspend, "Checkpoint a job and give its slots back.", job="the job")
+    add_verb(verbs, common, "resume", run_resume, "Let a suspended job go on.", job="the job")
+    delete = add_verb(verbs, common, "delete", run_delete, "Remove jobs with their logs and results.")
+    delete.add_argument("ids", metavar="ID", nargs="+")
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """`edt list`."""
+    views = [found.view for found in client(arguments).jobs(all=arguments.all, state=arguments.state)]
+    if arguments.output == "json":
+        print_json({"jobs": views})
+        return 0
+    if not views:
+        print("No jobs. Submit one: edt submit FOLDER --main train.py --max-workers 4", file=sys.stderr)
+        return 0
+    rows = []
+    for view in views:
+        p = view.progress
+        done = f"{100 * p.update / p.total_updates:.0f} %" if p is not None and p.total_updates else "-"
+        slots = "-" if view.state.final else f"{view.slots}/{view.max_workers}"
+        rows.append((view.id, view.name, view.state, slots, done, view.priority, view.owner))
+    print(table(("ID", "NAME", "STATE", "SLOTS", "DONE", "PRIORITY", "OWNER"), rows))
+    return 0
+
+
+def run_get(arguments: argparse.Namespace) -> int:
+    """`edt get`."""
+    found = job(arguments)
+    if arguments.output == "json":
+        print_json(found.view)
+    else:
+        print(found)
+    return 0
+
+
+def run_update(arguments: argparse.Namespace) -> int:
+    """`edt update`."""
+    changed = job(arguments).update(
+        priority=arguments.priority, max_workers=arguments.max_workers, instance_group=arguments.instance_group
+    )
+    print(changed)
+    return 0
+
+
+def run_stop(arguments: argparse.Namespace) -> int:
+    """`edt stop`."""
+    if arguments.all == bool(arguments.ids):
+        raise InvalidRequest("Name the jobs to stop, or say --all.")
+    server = client(arguments)
+    stopped = server.stop_all() if arguments.all else [server.job(name).stop().id for name in arguments.ids]
+    for name in stopped:
+        print(name)
+    return 0
+
+
+def run_suspend(arguments: argparse.Namespace) -> int:
+    """`edt suspend`."""
+    print(job(arguments).suspend())
+    return 0
+
+
+def run_resume(arguments: argparse.Namespace) -> int:
+    """`edt resume`."""
+    print(job(arguments).resume())
+    return 0
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """`edt delete`."""
+    server = client(arguments)
+    for name in arguments.ids:
+        server.job(name).delete()
+        print(name)
+    return 0

@@ -1,0 +1,48 @@
+"""The verbs about the machine as a whole: timeline, cluster."""
+
+from __future__ import annotations
+
+import argparse
+
+from edt_sdk.cli.session import Verbs, add_verb, client, print_json, table
+
+
+def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verbs of this group."""
+    timeline = add_verb(verbs, common, "timeline", run_timeline, "Show which job held how many slots when, and why.")
+    timeline.add_argument("id", metavar="ID", nargs="?", help="one job and its neighbours (default: everything)")
+    timeline.add_argument("--settled", action="store_true", help="leave out slots on their way between jobs")
+    cluster = add_verb(verbs, common, "cluster", run_cluster, "Show the slots and who has them.")
+    for verb in (timeline, cluster):
+        verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run_timeline(arguments: argparse.Namespace) -> int:
+    """`edt timeline`."""
+    server = client(arguments)
+    found = server.job(arguments.id).timeline() if arguments.id else server.timeline()
+    if arguments.output == "json":
+        print_json({"capacity": found.capacity, "rows": found.rows, "names": found.names})
+    else:
+        print(found.table(settled_only=arguments.settled))
+    return 0
+
+
+def run_cluster(arguments: argparse.Namespace) -> int:
+    """`edt cluster`."""
+    found = client(arguments).cluster()
+    if arguments.output == "json":
+        print_json(found)
+        return 0
+    print(
+        table(
+            ("SLOT", "HOST", "DEVICE", "JOB"),
+            [(s["id"], s["host"], s["device"], s["job"] or "-") for s in found["slots"]],
+        )
+    )
+    for group in found["groups"]:
+        slots = group["slots"]
+        count = len(slots) if isinstance(slots, list) else slots
+        print(f"group {group['name']}: {group['policy']}, {count} slots")
+    print(f"threads per slot: {found['threads_per_slot']}")
+    return 0

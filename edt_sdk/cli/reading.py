@@ -1,0 +1,92 @@
+"""The verbs that read one job: logs, metrics, story, workers, checkpoints, download."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
+from edt_sdk.readings import clock
+
+# Not imported from edt_sdk.job: that loads the HTTP stack, which `edt --help` does not need. A test keeps them equal.
+STREAMS = ("all", "driver", "stdout", "stderr", "elog", "worker")
+PARTS = ("model", "checkpoint", "log", "all")
+
+
+def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verbs of this group."""
+    logs = add_verb(verbs, common, "logs", run_logs, "Print what a job wrote.", job="the job")
+    logs.add_argument("--stream", choices=STREAMS, default="all", help="default: all, merged by time")
+    logs.add_argument("--worker", type=int, metavar="K", help="one worker only")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
+    for name, run, says in (
+        ("metrics", run_metrics, "Print a job's losses and accuracies."),
+        ("story", run_story, "Tell what happened to a job."),
+        ("workers", run_workers, "List a job's workers."),
+        ("checkpoints", run_checkpoints, "List a job's checkpoints."),
+    ):
+        verb = add_verb(verbs, common, name, run, says, job="the job")
+        verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    download = add_verb(verbs, common, "download", run_download, "Fetch a job's results as a zip.", job="the job")
+    download.add_argument("-d", "--directory", default=".", metavar="DIR", help="where to (default: here)")
+    download.add_argument("--part", choices=PARTS, default="all")
+    download.add_argument("--extract", action="store_true", help="also unpack it into DIR/ID")
+
+
+def run_logs(arguments: argparse.Namespace) -> int:
+    """`edt logs`."""
+    found = job(arguments)
+    for line in found.logs(arguments.stream, worker=arguments.worker, follow=True) if arguments.follow else ():
+        print(line, flush=True)
+    if not arguments.follow:
+        sys.stdout.write(str(found.logs(arguments.stream, worker=arguments.worker)))
+    return 0
+
+
+def run_metrics(arguments: argparse.Namespace) -> int:
+    """`edt metrics`."""
+    found = job(arguments).metrics()
+    if arguments.output == "json":
+        print_json({"train": found.train, "test": found.test})
+    else:
+        print(found)
+    return 0
+
+
+def run_story(arguments: argparse.Namespace) -> int:
+    """`edt story`."""
+    story = job(arguments).story()
+    if arguments.output == "json":
+        print_json({"events": list(story)})
+    else:
+        print(story)
+    return 0
+
+
+def run_workers(arguments: argparse.Namespace) -> int:
+    """`edt workers`."""
+    workers = job(arguments).workers()
+    if arguments.output == "json":
+        print_json({"workers": workers})
+        return 0
+    names = ("worker", "slot", "host", "pid", "rank", "generation")
+    rows = [["-" if worker.get(name) is None else worker[name] for name in names] for worker in workers]
+    print(table([name.upper() for name in names], rows))
+    return 0
+
+
+def run_checkpoints(arguments: argparse.Namespace) -> int:
+    """`edt checkpoints`."""
+    checkpoints = job(arguments).checkpoints()
+    if arguments.output == "json":
+        print_json({"checkpoints": checkpoints})
+        return 0
+    rows = [(c["name"], "-" if c["epoch"] is None else c["epoch"], c["bytes"], clock(c["time"])) for c in checkpoints]
+    print(table(("NAME", "EPOCH", "BYTES", "TIME (UTC)"), rows))
+    return 0
+
+
+def run_download(arguments: argparse.Namespace) -> int:
+    """`edt download`."""
+    print(job(arguments).download(arguments.directory, arguments.part, extract=arguments.extract))
+    return 0

@@ -1,0 +1,74 @@
+"""`edt submit` and `edt wait`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from edt_sdk.cli.session import Verbs, add_verb, client, job
+
+if TYPE_CHECKING:
+    from edt_sdk.job import Job
+
+
+def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verbs of this group."""
+    submit = add_verb(verbs, common, "submit", run_submit, "Submit a training. Prints the job's id, alone, on stdout.")
+    submit.usage = "edt submit SOURCE [options] [-- ARG …]"
+    submit.add_argument("source", metavar="SOURCE", help="a folder, a .py file or an .ipynb file")
+    submit.add_argument("--main", metavar="FILE", help="main script, relative to the folder")
+    submit.add_argument(
+        "--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)"
+    )
+    submit.add_argument("--name", help="what to call it (default: from the source)")
+    submit.add_argument(
+        "--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)"
+    )
+    submit.add_argument("--instance-group", default="default", metavar="G", help="the queue (default: default)")
+    submit.add_argument("--mode", default="exact", help="exact (default): equal bits for any number of workers")
+    submit.add_argument("--seed", type=int, default=0, help="seed of the training (default 0)")
+    submit.add_argument("--threads-per-slot", type=int, metavar="N", help="threads of a worker (default: the server's)")
+    submit.add_argument(
+        "--env", action="append", default=[], type=_variable, metavar="K=V", help="an environment variable; repeatable"
+    )
+    submit.add_argument("--wait", action="store_true", help="wait for its end; exit code 1 if it fails")
+    wait = add_verb(verbs, common, "wait", run_wait, "Wait until a job has ended.", job="the job")
+    wait.add_argument("--timeout", type=float, metavar="S", help="give up after so many seconds (exit code 3)")
+
+
+def run_submit(arguments: argparse.Namespace) -> int:
+    """`edt submit`."""
+    submitted = client(arguments).submit(
+        arguments.source,
+        main=arguments.main,
+        name=arguments.name,
+        max_workers=arguments.max_workers,
+        priority=arguments.priority,
+        instance_group=arguments.instance_group,
+        mode=arguments.mode,
+        seed=arguments.seed,
+        threads_per_slot=arguments.threads_per_slot,
+        args=arguments.args,
+        env=dict(arguments.env),
+    )
+    print(submitted.id, flush=True)
+    return _wait(submitted, None) if arguments.wait else 0
+
+
+def run_wait(arguments: argparse.Namespace) -> int:
+    """`edt wait`."""
+    return _wait(job(arguments), arguments.timeout)
+
+
+def _wait(waited: Job, timeout: float | None) -> int:
+    waited.wait(timeout)  # JobFailed and WaitTimeout have their own exit codes
+    print(waited, file=sys.stderr)
+    return 0
+
+
+def _variable(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not key or not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value

@@ -1,0 +1,201 @@
+"""`Client`: one server, seen from a notebook, a script or the command line.
+
+Synchronous; a job is awaitable where an event loop runs. A submission contains what is listed before it is sent, and
+never the token of the server or the Hub.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from edt_sdk.connection import Connection
+from edt_sdk.discovery import connect
+from edt_sdk.job import Job
+from edt_sdk.packing import QUIET_VARIABLE, Multipart, packing_table, upload_progress, write_archive
+from edt_sdk.readings import Timeline
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, DEFAULT_PRIORITY, JobSpec, JobState, JobView
+from edt_sdk.sources import Collected, Source, collect
+
+if TYPE_CHECKING:
+    from edt_sdk.monitor import Monitor
+
+# Names under which tokens of servers travel in the environment of kernels.
+_SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
+
+
+class Client:
+    """A connection to a server.
+
+    Args:
+        url: its address; without one the server is found as `edt_sdk/discovery.py` says.
+        token: its token.
+        output: where `submit` tells what it packs; sys.stdout by default.
+
+    Raises:
+        ServerUnreachable: no server found, or it does not answer.
+        NotAllowed: it does not accept the token.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, output: IO[str] | None = None) -> None:
+        self.server, self.info = connect(url, token)
+        self._connection = Connection(self.server.url, self.server.token)
+        self._output = output
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self.server.url
+
+    def close(self) -> None:
+        """Close the connection; its jobs go on."""
+        self._connection.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client of {self.url} ({self.info.name} {self.info.version}, user {self.info.user})"
+
+    # --- submitting -----------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        source: Source,
+        *,
+        main: str | None = None,
+        name: str | None = None,
+        max_workers: int = 1,
+        priority: int = DEFAULT_PRIORITY,
+        instance_group: str = DEFAULT_INSTANCE_GROUP,
+        mode: str = "exact",
+        seed: int = 0,
+        threads_per_slot: int | None = None,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        progress: bool = True,
+    ) -> Job:
+        """Pack `source`, send it, and return the job.
+
+        Args:
+            source: a folder; a `.py` or `.ipynb` file, sent with the modules beside it that it imports; or code: a
+                string with a line break, or a list of notebook cells.
+            main: main script, relative to the folder; needed only where more than one could be meant.
+            name: what people call it; taken from the source by default.
+            max_workers: most slots it may hold at once. It starts on one.
+            priority: weight under fair share; twice the weight gets about twice the slots.
+            instance_group: the queue.
+            mode: "exact": equal bits for any number of workers.
+            seed: of sample order, dropout and augmentation.
+            threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
+            args: the script's own arguments.
+            env: environment variables of the job; nothing is taken over from here by itself.
+            progress: print what is packed; `EDT_NONINTERACTIVE` silences it too.
+
+        Raises:
+            PackageError: no such source, no such main script, or a file that cannot be packed.
+            TooLarge: the package is over the server's limit.
+            InvalidRequest, Unprocessable: an argument cannot be used.
+        """
+        collected = collect(source, main)
+        spec = JobSpec(
+            name=name or collected.name,
+            main=collected.main,
+            max_workers=max_workers,
+            args=tuple(map(str, args)),
+            env=dict(env or {}),
+            priority=priority,
+            instance_group=instance_group,
+            mode=mode,
+            seed=seed,
+            threads_per_slot=threads_per_slot,
+            # On another machine this path means nothing; the server then takes its configured interpreter.
+            python=sys.executable if self.server.local else None,
+            python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+        ).check()
+        self._keep_secrets(spec)
+        return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
+
+    def _keep_secrets(self, spec: JobSpec) -> None:
+        for key, value in spec.env.items():
+            if key in _SECRETS or self._connection.holds(value):
+                raise InvalidRequest(
+                    f"env has {key}, the token of a server; a job must not carry it.",
+                    hint="Pass only the variables that the job needs.",
+                    field="env",
+                )
+        if any(map(self._connection.holds, spec.args)):
+            raise InvalidRequest("args has the token of the server; a job must not carry it.", field="args")
+
+    def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
+        with tempfile.TemporaryFile(prefix="edt-package-") as package:
+            size = write_archive(collected.files, package, cap=self.info.max_upload_bytes)
+            if not quiet:
+                print(packing_table(collected, size), file=self._output or sys.stdout, flush=True)
+            package.seek(0)
+            body = Multipart(msgspec.json.encode(spec), package, size, None if quiet else upload_progress())
+            answer = self._connection.post_body("jobs", body, body.content_type)
+        return Job(self._connection, msgspec.convert(answer, JobView))
+
+    # --- the other verbs ------------------------------------------------------------------------------------------
+
+    def jobs(self, *, all: bool = False, state: JobState | str | None = None) -> list[Job]:
+        """My jobs, newest first.
+
+        Args:
+            all: those of other users as well, as far as the server shows them.
+            state: only those in this state.
+        """
+        if state is not None:
+            state = _state(state)
+        answer = self._connection.json("GET", "jobs", params={"all": 1 if all else None, "state": state})
+        return [Job(self._connection, view) for view in msgspec.convert(answer["jobs"], list[JobView])]
+
+    def job(self, job: str) -> Job:
+        """The job with this id; NotFound when there is none."""
+        if not job or PurePath(job).name != job:
+            raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
+        return Job(self._connection, msgspec.convert(self._connection.json("GET", f"jobs/{job}"), JobView))
+
+    def stop_all(self) -> list[str]:
+        """Stop all my jobs; their ids."""
+        ids: list[str] = self._connection.json("POST", "jobs/stop")["jobs"]
+        return ids
+
+    def cluster(self) -> dict[str, Any]:
+        """Slots and instance groups.
+
+        `{"slots": [{"id", "host", "device", "job"}], "groups": [{"name", "policy", "slots"}], "threads_per_slot": n}`
+        """
+        answer: dict[str, Any] = self._connection.json("GET", "cluster")
+        return answer
+
+    def timeline(self) -> Timeline:
+        """Which job held how many slots, when and why."""
+        return msgspec.convert(self._connection.json("GET", "timeline"), Timeline)
+
+    def monitor(self) -> Monitor:
+        """Watch all jobs live: a table in a notebook, a line in a terminal."""
+        from edt_sdk.monitor import ClientMonitor
+
+        return ClientMonitor(self).show()
+
+
+def _state(text: str) -> JobState:
+    try:
+        return JobState(text.upper())
+    except ValueError:
+        raise InvalidRequest(f"{text!r} is no state; the states are {', '.join(JobState)}.", field="state") from None

@@ -1,0 +1,316 @@
+"""One HTTP session with one server: token, time-outs, errors, streams.
+
+Everything that leaves this machine for a server passes here. A refusal of the server becomes the error class it stands
+for (`schemas/errors.py`), a network problem becomes ServerUnreachable. Only GETs are ever repeated by themselves: they
+are the only requests that are safe to send twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ReadTimeoutError
+from urllib3.util.retry import Retry
+
+from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable, from_json
+from edt_sdk.sse import EventParser, ServerEvent
+
+API = "edt/api"
+CONNECT_TIMEOUT = 5.0
+READ_TIMEOUT = 60.0
+# A job outlives its server's restart; so does whoever waits for it.
+PATIENCE = 120.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+Params = dict[str, str | int | float | None]
+
+
+def is_loopback(url: str) -> bool:
+    """True when `url` names this machine by its loopback name or address."""
+    return (urlsplit(url).hostname or "") in _LOOPBACK
+
+
+class TokenAuth(requests.auth.AuthBase):
+    """Sends Jupyter's token. As an `auth` object it also keeps requests from using a .netrc entry instead."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """The same request with its Authorization header."""
+        if self._token:
+            request.headers["Authorization"] = f"token {self._token}"
+        return request
+
+
+@dataclass(slots=True)
+class Pause:
+    """Waiting between attempts: 0.1 s, doubled up to 2 s, given up after `patience` seconds without success."""
+
+    patience: float
+    _delay: float = 0.1
+    _since: float | None = None
+
+    def success(self) -> None:
+        """The connection works: start over."""
+        self._delay, self._since = 0.1, None
+
+    def failure(self, error: ServerUnreachable, stop: threading.Event | None, deadline: float | None) -> None:
+        """Wait a little, or raise `error` when patience is at its end."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since > self.patience:
+            raise error
+        delay = self._delay if deadline is None else max(0.0, min(self._delay, deadline - now))
+        if stop is None:
+            time.sleep(delay)
+        else:
+            stop.wait(delay)
+        self._delay = min(2.0, self._delay * 2)
+
+
+class Connection:
+    """A session with the server at `url`.
+
+    Args:
+        url: the Jupyter Server's address with its base_url, such as `http://127.0.0.1:8888/user/ann/`.
+        token: Jupyter's token, "" when the server wants none.
+        retries: how often a GET is repeated when the network or a proxy fails.
+        timeout: seconds without a byte after which an answer counts as lost.
+    """
+
+    def __init__(self, url: str, token: str = "", *, retries: int = 3, timeout: float = READ_TIMEOUT) -> None:
+        self.url = url.rstrip("/") + "/"
+        self.base_path = urlsplit(self.url).path
+        self.timeout = timeout
+        self._token = token
+        self._session = _session(url, token, retries)
+        self._streams = _session(url, token, 0)  # `follow` counts and paces its own attempts
+
+    def close(self) -> None:
+        """Close all sockets."""
+        self._session.close()
+        self._streams.close()
+
+    def holds(self, text: str) -> bool:
+        """True when `text` contains this session's token."""
+        return bool(self._token) and self._token in text
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def json(self, method: str, path: str, *, params: Params | None = None, body: Any = None) -> Any:
+        """The decoded JSON of an answer; None for 204.
+
+        Raises:
+            EdtError: the class that the server's refusal stands for, or ServerUnreachable.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        with self.open(method, path, params=params, data=data, headers=headers) as response:
+            return self._decode(response)
+
+    def post_body(self, path: str, body: Any, content_type: str) -> Any:
+        """POST a body that is read while it is sent (an object with `read` and `__len__`); the decoded answer."""
+        # The server unpacks and checks before it answers, so this may take longer than other requests.
+        with self.open("POST", path, data=body, headers={"Content-Type": content_type}, timeout=300.0) as response:
+            return self._decode(response)
+
+    def save(self, path: str, target: IO[bytes], *, params: Params | None = None) -> int:
+        """Write an answer's body to `target` while it arrives; its number of bytes."""
+        written = 0
+        with self.open("GET", path, params=params) as response:
+            try:
+                for chunk in response.iter_content(1 << 20):
+                    written += target.write(chunk)
+            except requests.RequestException as broken:
+                raise self.unreachable(broken, "broke off the download") from broken
+        return written
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        data: Any = None,
+        headers: dict[str, str] | None = None,
+        timeout: float | None = None,
+        session: requests.Session | None = None,
+    ) -> requests.Response:
+        """An open answer with a status below 300; whoever calls closes it."""
+        try:
+            response = (session or self._session).request(
+                method,
+                f"{self.url}{API}/{path.lstrip('/')}",
+                params={key: value for key, value in (params or {}).items() if value is not None},
+                data=data,
+                headers=headers,
+                timeout=(CONNECT_TIMEOUT, timeout or self.timeout),
+                allow_redirects=False,
+                stream=True,
+            )
+        except requests.RequestException as broken:
+            raise self.unreachable(broken, "does not answer") from broken
+        if response.status_code >= 300:
+            with response:
+                raise self._refusal(response)
+        return response
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def follow(
+        self,
+        path: str,
+        *,
+        params: Params | None = None,
+        after: str = "",
+        stop: threading.Event | None = None,
+        deadline: float | None = None,
+        patience: float = PATIENCE,
+    ) -> Iterator[ServerEvent | None]:
+        """Events of a stream, resumed after the last one whenever the connection drops; None at signs of life.
+
+        Ends after the event `end`, when `stop` is set or when `time.monotonic()` passes `deadline`.
+
+        Args:
+            path: the resource; `follow=1` and `after` are added.
+            params: further query parameters.
+            after: the id to resume after, "" for the beginning.
+            stop: set by another thread to end the stream, within about 5 s.
+            deadline: in `time.monotonic()` seconds.
+            patience: seconds without a connection after which ServerUnreachable is raised.
+        """
+        pause = Pause(patience)
+        while not over(stop, deadline):
+            idle = 5.0 if stop is not None or deadline is not None else self.timeout
+            if deadline is not None:
+                idle = max(0.05, min(idle, deadline - time.monotonic()))
+            try:
+                for event in self._stream(path, params, after, idle):
+                    pause.success()
+                    after = event.id if event is not None else after
+                    yield event
+                    if event is not None and event.kind == "end":
+                        return
+                    if over(stop, deadline) or (deadline is not None and deadline - time.monotonic() < idle):
+                        break  # connect again with a shorter time-out, so that the deadline is kept
+                else:
+                    # The server closed the stream without saying that it is over.
+                    pause.failure(ServerUnreachable(f"The server at {self.url} ends the stream."), stop, deadline)
+            except ServerUnreachable as lost:
+                pause.failure(lost, stop, deadline)
+
+    def _stream(self, path: str, params: Params | None, after: str, idle: float) -> Iterator[ServerEvent | None]:
+        """One connection of `follow`; ends silently when it is idle for longer than `idle` seconds."""
+        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        if after:
+            headers["Last-Event-ID"] = after
+        query: Params = {**(params or {}), "follow": 1, "after": after or None}
+        parser = EventParser(after)
+        with self.open("GET", path, params=query, headers=headers, timeout=idle, session=self._streams) as response:
+            # Pieces as they come where the transfer is chunked (tornado's is); else only single bytes do not block.
+            size = None if getattr(response.raw, "chunked", False) else 1
+            try:
+                for chunk in response.iter_content(size):
+                    yield None
+                    yield from parser.feed(chunk)
+            except requests.RequestException as broken:
+                if any(isinstance(reason, ReadTimeoutError) for reason in broken.args):
+                    yield None  # nothing to tell for a while is not a failure
+                    return
+                raise self.unreachable(broken, "dropped the connection") from broken
+
+    # --- errors -------------------------------------------------------------------------------------------------------
+
+    def unreachable(self, cause: Exception, what: str) -> ServerUnreachable:
+        """The error for a network problem, without the transport's own wording."""
+        hint = "Is it running? Start one with: jupyter edt"
+        if isinstance(cause, requests.exceptions.SSLError):
+            what, hint = "has a certificate that is not trusted here", "Set REQUESTS_CA_BUNDLE to its certificate."
+        return ServerUnreachable(f"The server at {self.url} {what}.", hint=hint, url=self.url)
+
+    def _decode(self, response: requests.Response) -> Any:
+        try:
+            content = response.content
+        except requests.RequestException as broken:
+            raise self.unreachable(broken, "broke off its answer") from broken
+        if not content:
+            return None
+        try:
+            return msgspec.json.decode(content)
+        except msgspec.DecodeError:
+            raise ServerUnreachable(
+                f"What answers at {self.url}{API} is not jupyter-edt: it did not send JSON.",
+                hint="Check the address, and that no login page stands in between.",
+            ) from None
+
+    def _refusal(self, response: requests.Response) -> EdtError:
+        status = response.status_code
+        if status < 400:
+            where = response.headers.get("Location", "elsewhere")
+            return NotAllowed(
+                f"The server at {self.url} sends this request to {where} instead of answering it.",
+                hint="It probably wants a login: give the server's token, with EDT_TOKEN or Client(token=…).",
+            )
+        try:
+            body = msgspec.json.decode(response.content)
+        except (msgspec.DecodeError, requests.RequestException):
+            body = None
+        if not isinstance(body, dict):
+            body = {"message": f"The server at {self.url} answered {status} {response.reason}."}
+        if status in (401, 403) and not body.get("code"):
+            return NotAllowed(
+                f"The server at {self.url} does not accept this token.",
+                hint="Give its token with EDT_TOKEN or Client(token=…); `jupyter server list` shows it.",
+            )
+        if status in (502, 503, 504) and not body.get("code"):
+            return ServerUnreachable(f"The server at {self.url} answered {status} {response.reason}.", url=self.url)
+        return from_json(body, status)
+
+
+def _session(url: str, token: str, retries: int) -> requests.Session:
+    session = requests.Session()
+    session.auth = TokenAuth(token)
+    session.headers["User-Agent"] = "jupyter-edt"
+    # No cookies: each request stands for itself, and a token alone needs no XSRF handshake.
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    if is_loopback(url):
+        session.trust_env = False  # a proxy in the environment cannot reach our loopback
+    policy = Retry(
+        total=retries,
+        read=min(1, retries),
+        allowed_methods=frozenset({"GET"}),
+        status_forcelist=(502, 503, 504),
+        backoff_factor=0.1,
+        raise_on_status=False,
+    )
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(max_retries=policy))
+    return session
+
+
+def over(stop: threading.Event | None, deadline: float | None) -> bool:
+    """True when a wait has been ended from outside or has lasted long enough."""
+    return (stop is not None and stop.is_set()) or (deadline is not None and time.monotonic() >= deadline)
+
+
+def save_file(connection: Connection, path: str, target: Path, *, params: Params | None = None) -> int:
+    """Write an answer's body to `target` under a temporary name first, so that a partial file never has the name."""
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        with partial.open("wb") as file:
+            size = connection.save(path, file, params=params)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return size

@@ -1,0 +1,356 @@
+"""`Job`: one submitted training, as seen from a notebook, a script or the command line.
+
+Holds an id, a connection and the last view; the truth is the server's. Nothing here can hurt a job but `stop`,
+`suspend` and `delete`: letting go of the object, interrupting a wait or losing the server leaves the job as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import msgspec
+
+from edt_sdk import card
+from edt_sdk.connection import Connection, save_file
+from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
+from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, NotFound, ServerUnreachable, WaitTimeout
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobPatch, JobState, JobView
+from edt_sdk.waiting import ProgressLine, fetch, in_thread, watch
+
+if TYPE_CHECKING:
+    import torch
+
+    from edt_sdk.monitor import Monitor
+
+MIME = "application/vnd.edt.job+json"
+FINAL_MODEL = "model/train/model_epoch_final.pth"
+STREAMS = ("all", "driver", "stdout", "stderr", "elog", "worker")
+PARTS = ("model", "checkpoint", "log", "all")
+_PAGE = 5000
+
+
+class Job:
+    """One job. Made by `Client.submit()`, `Client.job(id)` and `Client.jobs()`.
+
+    `await job` waits for its end inside a running event loop, `job.wait()` everywhere else.
+
+    Args:
+        connection: the server's.
+        view: the job as last seen.
+        taken: when that was, seconds since the epoch; now by default.
+    """
+
+    def __init__(self, connection: Connection, view: JobView, taken: float | None = None) -> None:
+        self._connection = connection
+        self._view = view
+        self._taken = time.time() if taken is None else taken
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Its id, unique on the server."""
+        return self._view.id
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self._view.name
+
+    @property
+    def view(self) -> JobView:
+        """The job as last seen, without asking the server."""
+        return self._view
+
+    @property
+    def status(self) -> JobState:
+        """Its state now (asks the server)."""
+        return self.refresh().view.state
+
+    @property
+    def state(self) -> JobState:
+        """Same as `status`."""
+        return self.status
+
+    @property
+    def result_dir(self) -> Path:
+        """Where its results lie on the server's machine."""
+        return Path(self._view.result_dir)
+
+    def refresh(self) -> Job:
+        """Ask the server how it is; self."""
+        self._saw(fetch(self._connection, self.id))
+        return self
+
+    def _saw(self, view: JobView) -> None:
+        self._view, self._taken = view, time.time()
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None, *, progress: bool = True) -> Job:
+        """Wait for its end; self when it FINISHED.
+
+        A lost connection is taken up again for up to two minutes. Ctrl-C ends the waiting, never the job.
+
+        Args:
+            timeout: seconds, None for as long as it takes.
+            progress: draw one line on stderr once it takes longer than 2 s.
+
+        Raises:
+            JobFailed: it ended as FAILED, ERROR or KILLED.
+            WaitTimeout: it goes on, but `timeout` seconds are over.
+            ServerUnreachable: the server did not come back.
+        """
+        return self._wait(timeout, progress=progress)
+
+    def __await__(self) -> Generator[Any, None, Job]:
+        return in_thread(lambda stop: self._wait(None, progress=False, stop=stop)).__await__()
+
+    def _wait(self, timeout: float | None, *, progress: bool, stop: threading.Event | None = None) -> Job:
+        deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
+        line = ProgressLine() if progress else None
+        try:
+            for view in watch(self._connection, self.id, stop=stop, deadline=deadline):
+                if view is not None:
+                    self._saw(view)
+                if line is not None:
+                    line.show(view)
+        except KeyboardInterrupt:
+            print(
+                f"\nStopped waiting. Job {self.id} goes on; wait again with job.wait(), end it with job.stop().",
+                file=sys.stderr,
+            )
+            raise KeyboardInterrupt from None
+        except ServerUnreachable as lost:
+            hint = f"Job {self.id} does not need the server in order to go on. {lost.hint}".strip()
+            raise ServerUnreachable(lost.message, hint=hint, job=self.id) from None
+        finally:
+            if line is not None:
+                line.close()
+        return self._ended(timeout)
+
+    def _ended(self, timeout: float | None) -> Job:
+        view = self._view
+        if not view.state.final:
+            raise WaitTimeout(
+                f"Job {self.id} is still {view.state} after {timeout or 0:g} s.",
+                hint="It goes on; wait again, or end it with job.stop().",
+                job=self.id,
+                state=view.state.value,
+            )
+        if view.state is not JobState.FINISHED:
+            raise JobFailed(
+                f"Job {self.id} ({view.name}) ended as {view.state}: {view.message or 'no message'}",
+                hint="job.logs() has every line it wrote.",
+                job=self.id,
+                state=view.state.value,
+            )
+        return self
+
+    # --- changing it ----------------------------------------------------------------------------------------------
+
+    def update(
+        self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
+    ) -> Job:
+        """Change what may change while it lives; self.
+
+        Args:
+            priority: weight under fair share, 1 … 10**9.
+            max_workers: most slots it may hold, ≥ 1.
+            instance_group: the queue it moves to.
+
+        Raises:
+            Conflict: it has ended.
+            Unprocessable: the value cannot be used here.
+        """
+        patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
+        changes = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
+        return self._answer("PATCH", "", changes)
+
+    def stop(self) -> Job:
+        """End it as KILLED; self. Its logs and checkpoints stay."""
+        return self._answer("POST", "/stop")
+
+    def suspend(self) -> Job:
+        """Checkpoint and give all slots back, until `resume`; self."""
+        return self._answer("POST", "/suspend")
+
+    def resume(self) -> Job:
+        """Go on after `suspend`; self."""
+        return self._answer("POST", "/resume")
+
+    def delete(self) -> None:
+        """Remove it with its logs and results."""
+        self._connection.json("DELETE", f"jobs/{self.id}")
+
+    def _answer(self, method: str, verb: str, body: Any = None) -> Job:
+        answer = self._connection.json(method, f"jobs/{self.id}{verb}", body=body)
+        self._saw(msgspec.convert(answer, JobView))
+        return self
+
+    # --- reading it -----------------------------------------------------------------------------------------------
+
+    @overload
+    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[False] = False) -> LogText: ...
+    @overload
+    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[True]) -> Iterator[LogLine]: ...
+    @overload
+    def logs(self, stream: str = "all", *, worker: int | None = None, follow: bool) -> LogText | Iterator[LogLine]: ...
+
+    def logs(
+        self, stream: str = "all", *, worker: int | None = None, follow: bool = False
+    ) -> LogText | Iterator[LogLine]:
+        """What it wrote.
+
+        Args:
+            stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
+            worker: one worker only.
+            follow: an iterator that goes on until the job has ended, over dropped connections.
+        """
+        if stream not in STREAMS:
+            raise InvalidRequest(f"stream is one of {', '.join(STREAMS)}, not {stream!r}.", field="stream")
+        params: dict[str, str | int | float | None] = {"stream": stream, "worker": worker}
+        return self._follow_logs(params) if follow else LogText(self._all_logs(params))
+
+    def _all_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
+        cursor: str | None = None
+        while True:
+            query = {**params, "after": cursor, "limit": _PAGE}
+            page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
+            yield from msgspec.convert(page["lines"], list[LogLine])
+            if not page["lines"] or page["next"] == cursor:
+                return
+            cursor = page["next"]
+
+    def _follow_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
+        for event in self._connection.follow(f"jobs/{self.id}/logs", params=params):
+            if event is not None and event.kind == "line":
+                yield msgspec.json.decode(event.data, type=LogLine)
+
+    def metrics(self, *, points: int | None = None) -> Metrics:
+        """Its curves; `points` thins the training curve to about that many."""
+        answer = self._connection.json("GET", f"jobs/{self.id}/metrics", params={"points": points})
+        return Metrics(train=answer["train"], test=answer["test"])
+
+    def story(self) -> Story:
+        """Its events, oldest first; the repr tells them."""
+        story, after = Story(), None
+        while True:
+            page = self._connection.json("GET", f"jobs/{self.id}/events", params={"after": after})
+            story.extend(msgspec.convert(page["events"], list[Event]))
+            if not page["events"] or page["next"] == after:
+                return story
+            after = page["next"]
+
+    def timeline(self) -> Timeline:
+        """How many slots it and its neighbours held, when and why."""
+        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline"), Timeline)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """`{"worker", "slot", "host", "pid", "rank", "generation"}` of each worker that runs now."""
+        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/workers")["workers"]
+        return answer
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """`{"name", "epoch", "bytes", "time"}` of each checkpoint."""
+        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"]
+        return answer
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def download(self, directory: str | os.PathLike[str] = ".", part: str = "all", *, extract: bool = False) -> Path:
+        """Fetch its results as one zip, streamed to disk; the path of the zip.
+
+        Args:
+            directory: where to; made when missing.
+            part: "model", "checkpoint", "log" or "all".
+            extract: also unpack it, into `directory/<job id>/`, and return that folder.
+        """
+        if part not in PARTS:
+            raise InvalidRequest(f"part is one of {', '.join(PARTS)}, not {part!r}.", field="part")
+        folder = Path(directory).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{self.id}-{part}.zip"
+        save_file(self._connection, f"jobs/{self.id}/result", target, params={"part": part})
+        if not zipfile.is_zipfile(target):
+            target.unlink()
+            raise ServerUnreachable(f"The download of job {self.id} is damaged.", hint="Try again.", job=self.id)
+        if not extract:
+            return target
+        unpacked = folder / self.id
+        with zipfile.ZipFile(target) as archive:
+            archive.extractall(unpacked)
+        return unpacked
+
+    def load_into(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Load the weights it ended with into `model`, in place; the model.
+
+        Only tensors are read from the file, never code. Raises NotFound when there is no final model yet.
+        """
+        import torch
+
+        with tempfile.TemporaryDirectory(prefix="edt-") as folder:
+            with zipfile.ZipFile(self.download(folder, "model")) as archive:
+                name = next((name for name in archive.namelist() if name.endswith(FINAL_MODEL)), None)
+                if name is None:
+                    raise NotFound(
+                        f"Job {self.id} has no final model (its state is {self._view.state}).",
+                        hint="It is written after the last update; wait for the job first.",
+                        job=self.id,
+                    )
+                path = archive.extract(name, folder)
+            model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        return model
+
+    def monitor(self) -> Monitor:
+        """Watch it live: a widget in a notebook, a line in a terminal."""
+        from edt_sdk.monitor import JobMonitor
+
+        return JobMonitor(self).show()
+
+    # --- how it looks ---------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        trouble = self._renew()
+        return card.text_card(self._view, self._taken, trouble=trouble)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """The card. Never a widget: one that lost its kernel hides the HTML beside it."""
+        trouble = self._renew()
+        losses = [] if trouble else self._losses()
+        return {
+            MIME: {
+                "id": self.id,
+                "path": f"edt/api/jobs/{self.id}",
+                "taken": self._taken,
+                "snapshot": msgspec.to_builtins(self._view),
+            },
+            "text/html": card.html_card(self._view, self._taken, losses=losses, trouble=trouble),
+            "text/plain": card.text_card(self._view, self._taken, trouble=trouble),
+        }
+
+    def _renew(self) -> str:
+        """Refresh a view that may have changed; the sentence that says why that was not possible, or ""."""
+        if self._view.state.final:
+            return ""
+        try:
+            self.refresh()
+        except EdtError as refused:
+            return refused.message
+        return ""
+
+    def _losses(self) -> list[tuple[float, float]]:
+        try:
+            train = self.metrics(points=100).train
+        except EdtError:
+            return []  # a card without its curve is still a card
+        return [(point["update"], point["loss"]) for point in train if point["loss"] is not None]

@@ -1,0 +1,222 @@
+"""What is submitted: a folder, a `.py` file, a notebook file or cells, as one list of files.
+
+Reads names and sizes, of scripts also their imports; writes nothing. Links are followed while they stay inside the
+folder. Every file of the outcome lies inside the source, so a link that leads outside is refused rather than copied.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pathspec
+
+from edt_sdk.cells import cells_of, script_from_cells
+from edt_sdk.local_imports import local_modules
+from edt_sdk.schemas.errors import PackageError
+
+IGNORE_FILE = ".edtignore"
+ALWAYS_IGNORED = (
+    ".git/", ".hg/", ".svn/", "__pycache__/", "*.py[co]", ".venv/", ".ipynb_checkpoints/", ".mypy_cache/",
+    ".ruff_cache/", ".pytest_cache/", ".hypothesis/", ".tox/", ".nox/", "*.egg-info/", "node_modules/", ".DS_Store",
+    ".idea/", ".vscode/", ".env", ".netrc", IGNORE_FILE,
+)  # fmt: skip
+# Found in a folder, they make it an environment of a Python, whatever its name.
+_ENVIRONMENT = "pyvenv.cfg"
+HELPERS = ("edtcallback.py", "elog.py", "emetrics.py")
+
+Source = str | os.PathLike[str] | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file of the package: its name there, and where its bytes are."""
+
+    name: str
+    content: Path | bytes
+    size: int
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A source, ready to be packed. `notes` are sentences for the person who submits."""
+
+    name: str
+    main: str
+    files: tuple[SourceFile, ...]
+    notes: tuple[str, ...] = ()
+
+
+def collect(source: Source, main: str | None = None) -> Collected:
+    """The files of `source` and its main script.
+
+    Args:
+        source: a folder; a `.py` or `.ipynb` file; or code: a string with a line break, or a list of cells.
+        main: the script to run, relative to the folder. Needed only where more than one could be meant.
+
+    Raises:
+        PackageError: no such source, no such main script, or a file that cannot be packed.
+    """
+    if isinstance(source, str) and "\n" in source:
+        source = [source]
+    if not isinstance(source, str | os.PathLike):
+        return _with_helpers(_from_cells(list(source), "cells", Path.cwd(), main))
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _with_helpers(_from_folder(path.resolve(), main))
+    if not path.is_file():
+        raise PackageError(
+            f"There is no folder or file {str(source)!r}.",
+            hint="Give a folder, a .py or .ipynb file, or a list of notebook cells.",
+            field="source",
+        )
+    path = path.resolve()
+    if path.suffix == ".ipynb":
+        return _with_helpers(_from_cells(cells_of(path), path.stem, path.parent, main))
+    if path.suffix == ".py":
+        return _with_helpers(_from_file(path, main))
+    raise PackageError(
+        f"{path.name} is neither a folder nor a .py or .ipynb file.",
+        hint="Submit its folder, with main=….",
+        field="source",
+    )
+
+
+def _from_folder(folder: Path, main: str | None) -> Collected:
+    notes: list[str] = []
+    files = sorted(_walk(folder, notes), key=lambda file: file.name)
+    return Collected(folder.name or "job", _main_of(folder, files, main), tuple(files), tuple(notes))
+
+
+def _from_file(path: Path, main: str | None) -> Collected:
+    if main not in (None, path.name):
+        raise PackageError(f"main is {main!r}, but the source is the file {path.name}.", field="main")
+    script = path.read_text(encoding="utf-8", errors="replace")
+    files = [_entry(path, path.name), *_beside(script, path.parent, taken={path.name})]
+    return Collected(path.stem, path.name, tuple(files))
+
+
+def _from_cells(cells: list[str], name: str, folder: Path, main: str | None) -> Collected:
+    script, notes = script_from_cells(cells)
+    beside = list(_beside(script, folder, taken=set()))
+    names = {file.name for file in beside}
+    main = main or next(choice for choice in ("main.py", "main_script.py", "main_cells.py") if choice not in names)
+    if main in names or "/" in main or not main.endswith(".py"):
+        raise PackageError(f"The cells cannot be saved as {main!r}.", hint="Leave main out.", field="main")
+    data = script.encode()
+    return Collected(name, main, (SourceFile(main, data, len(data)), *beside), notes)
+
+
+def _beside(script: str, folder: Path, taken: set[str]) -> Iterator[SourceFile]:
+    ignored = _ignored_in(folder)
+    for path in local_modules(script, folder):
+        name = path.relative_to(folder).as_posix()
+        inside = path.resolve().is_relative_to(folder)
+        if name not in taken and inside and not ignored.match_file(name):
+            yield _entry(path, name)
+
+
+def _with_helpers(collected: Collected) -> Collected:
+    """WMLA's model folders expect these beside them; a folder's own copy wins."""
+    own = {file.name for file in collected.files}
+    folder = Path(__file__).parent / "compat" / "job"
+    helpers = [_entry(folder / name, name) for name in HELPERS if name not in own]
+    files = sorted((*collected.files, *helpers), key=lambda file: file.name)
+    return Collected(collected.name, collected.main, tuple(files), collected.notes)
+
+
+def _ignored_in(folder: Path) -> pathspec.GitIgnoreSpec:
+    lines: list[str] = list(ALWAYS_IGNORED)
+    own = folder / IGNORE_FILE
+    if own.is_file():
+        lines += own.read_text(encoding="utf-8", errors="replace").splitlines()
+    try:
+        return pathspec.GitIgnoreSpec.from_lines(lines)
+    except ValueError as wrong:
+        raise PackageError(f"{IGNORE_FILE} has a line that is no pattern: {wrong}", field="source") from None
+
+
+def _walk(root: Path, notes: list[str]) -> Iterator[SourceFile]:
+    """Every file below `root` that is not ignored."""
+    ignored = _ignored_in(root)
+    waiting: list[tuple[Path, str, frozenset[Path]]] = [(root, "", frozenset({root}))]
+    while waiting:
+        folder, prefix, above = waiting.pop()
+        for entry in sorted(_listed(folder), key=lambda e: e.name):
+            name, path = prefix + entry.name, Path(entry.path)
+            if ignored.match_file(name + ("/" if entry.is_dir() else "")):
+                continue
+            real = _inside(root, path, name) if entry.is_symlink() else path
+            if entry.is_dir():
+                if (path / _ENVIRONMENT).is_file():
+                    notes.append(f"{name}/ is left out: it is a Python environment")
+                elif real.resolve() in above:
+                    raise PackageError(f"The link {name} leads back to a folder it lies in.", hint=_hint(name))
+                else:
+                    waiting.append((path, f"{name}/", above | {real.resolve()}))
+            elif stat.S_ISREG(path.stat().st_mode):
+                yield _entry(path, name)
+            else:
+                notes.append(f"{name} is left out: it is not a plain file")
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as refused:
+        raise PackageError(
+            f"The folder {folder} cannot be read: {refused.strerror}.", hint=_hint(folder.name)
+        ) from None
+
+
+def _inside(root: Path, link: Path, name: str) -> Path:
+    """What a link leads to, or PackageError when it leads nowhere or out of the folder."""
+    try:
+        real = link.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise PackageError(f"The link {name} leads nowhere.", hint=_hint(name), field="source") from None
+    if not real.is_relative_to(root):
+        raise PackageError(
+            f"The link {name} leads out of the folder, to {real}.",
+            hint=f"Copy what it names, read it by its absolute path, or name it in {IGNORE_FILE}.",
+            field="source",
+        )
+    return real
+
+
+def _entry(path: Path, name: str) -> SourceFile:
+    status = path.stat()
+    return SourceFile(name, path, status.st_size, bool(status.st_mode & stat.S_IXUSR))
+
+
+def _main_of(folder: Path, files: Sequence[SourceFile], main: str | None) -> str:
+    scripts = [file.name for file in files if file.name.endswith(".py")]
+    if main is not None:
+        wanted = main.replace(os.sep, "/").removeprefix("./")
+        if any(file.name == wanted for file in files):
+            return wanted
+        raise PackageError(f"main={main!r} is not in the package. {_found(folder, scripts)}", field="main")
+    usual = [name for name in ("main.py", "train.py") if name in scripts]
+    top = [name for name in scripts if "/" not in name and name not in HELPERS]
+    for choice in (usual, top, scripts):
+        if len(choice) == 1:
+            return choice[0]
+    raise PackageError(
+        f"Which script is the main one? {_found(folder, scripts)}", hint="Name it: main='train.py'.", field="main"
+    )
+
+
+def _found(folder: Path, scripts: Sequence[str]) -> str:
+    if not scripts:
+        return f"There is no .py file in {folder}."
+    shown = ", ".join(scripts[:12]) + (f" and {len(scripts) - 12} more" if len(scripts) > 12 else "")
+    return f"Python files in {folder}: {shown}."
+
+
+def _hint(name: str) -> str:
+    return f"Name it in {IGNORE_FILE} if the job does not need it: {name}"

@@ -1,0 +1,82 @@
+"""The allocation timeline as text: who had how many slots when, and why it changed.
+
+A pure function of the rows that `/timeline` answers with. One line per change: time since the first, slots of each job,
+one block per slot in the order of the jobs, and the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# A letter as well as a shade: the bar can be read without colours and by a screen reader.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_FREE = "·"
+_LEAVING = "▒"
+_WIDEST_BAR = 64
+
+
+def timeline_table(
+    rows: Sequence[Mapping[str, Any]],
+    names: Mapping[str, str] | None = None,
+    *,
+    capacity: int | None = None,
+    settled_only: bool = False,
+) -> str:
+    """A table of `rows`.
+
+    Args:
+        rows: `{"time", "slots": {job: n}, "free", "capacity", "cause", "text", "settled"}`, times in seconds.
+        names: what to call the jobs; ids where it has none.
+        capacity: slots of the machine; each row's own when not given.
+        settled_only: leave out the moments in which a slot was still on its way from one job to another. They are
+            marked with `~` otherwise.
+    """
+    shown = [row for row in rows if row.get("settled", True) or not settled_only]
+    if not shown:
+        return "No slot has been given to a job yet."
+    jobs = list(dict.fromkeys(job for row in shown for job, held in row["slots"].items() if held or len(shown) == 1))
+    labels = _labels(jobs, names or {})
+    start = rows[0]["time"]
+    bars = [_bar(row, jobs, capacity) for row in shown]
+    bar_width = max(len("slots"), *(len(bar) for bar in bars))
+    head = ["     time", *labels, "free", f"{'slots':<{bar_width}}", "cause"]
+    lines = ["  ".join(head)]
+    for row, bar in zip(shown, bars, strict=True):
+        counts = [f"{row['slots'].get(job) or '-':>{len(label)}}" for job, label in zip(jobs, labels, strict=True)]
+        mark = " " if row.get("settled", True) else "~"
+        cells = [f"{mark}{_since(row['time'] - start):>8}", *counts, f"{row['free']:>4}", f"{bar:<{bar_width}}"]
+        lines.append("  ".join([*cells, str(row.get("text") or row.get("cause") or "")]).rstrip())
+    return "\n".join(lines)
+
+
+def _labels(jobs: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Column heads: the letter of the bar and the job's name, cut to stay narrow; alike names get the id's end."""
+    called = [names.get(job) or job for job in jobs]
+    labels = []
+    for at, (job, name) in enumerate(zip(jobs, called, strict=True)):
+        twice = called.count(name) > 1 and name != job
+        name = f"{name[:10]}…{job[-4:]}" if twice else name
+        labels.append(f"{_letter(at)} {name if len(name) <= 16 else name[:15] + '…'}")
+    return labels
+
+
+def _letter(at: int) -> str:
+    return _LETTERS[at % len(_LETTERS)]
+
+
+def _bar(row: Mapping[str, Any], jobs: Sequence[str], capacity: int | None) -> str:
+    held = "".join(_letter(at) * int(row["slots"].get(job, 0)) for at, job in enumerate(jobs))
+    total = int(row.get("capacity") or capacity or 0)
+    free = int(row["free"])
+    bar = held + _LEAVING * max(0, total - len(held) - free) + _FREE * free
+    return bar if len(bar) <= _WIDEST_BAR else ""
+
+
+def _since(seconds: float) -> str:
+    """Like 0:07.4 below an hour, 1:02:09 above."""
+    tenths = round(max(0.0, seconds) * 10)
+    minutes, rest = divmod(tenths, 600)
+    if minutes < 60:
+        return f"{minutes}:{rest // 10:02d}.{rest % 10}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest // 10:02d}"
