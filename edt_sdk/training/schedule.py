@@ -12,6 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from edt_sdk.training.order import TestStep, TrainStep
+
 
 @dataclass(frozen=True, slots=True)
 class TrainBegin:
@@ -23,24 +25,6 @@ class EpochBegin:
     """Callbacks' `on_epoch_begin`."""
 
     epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """One optimizer step: the `in_epoch`-th of its epoch, the `number`-th of the training, all from 0."""
-
-    epoch: int
-    in_epoch: int
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Validate:
-    """The `index`-th part of the validation after an epoch; `last` closes it."""
-
-    epoch: int
-    index: int
-    last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +40,7 @@ class Final:
     """Callbacks' `on_train_end` and the final files."""
 
 
-Step = TrainBegin | EpochBegin | Update | Validate | EpochEnd | Final
+Step = TrainBegin | EpochBegin | TrainStep | TestStep | EpochEnd | Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +81,15 @@ class Schedule:
             return EpochBegin(epoch)
         within -= 1
         if within < self.updates_per_epoch:
-            return Update(epoch, within, epoch * self.updates_per_epoch + within)
+            return TrainStep(epoch, within, epoch * self.updates_per_epoch + within)
         within -= self.updates_per_epoch
         if self._validates(epoch) and within < self.validation_steps:
-            return Validate(epoch, within, last=within == self.validation_steps - 1)
+            return TestStep(epoch, within)
         return EpochEnd(epoch, checkpoint=self.checkpoint_freq > 0 and (epoch + 1) % self.checkpoint_freq == 0)
+
+    def closes_validation(self, step: TestStep) -> bool:
+        """Whether a validation is complete after this step."""
+        return step.index == self.validation_steps - 1
 
     @property
     def total_updates(self) -> int:
@@ -136,11 +124,11 @@ class Cursor:
         match step:
             case TrainBegin():
                 return 0
-            case Update():
-                return step.number
+            case TrainStep():
+                return step.update
             case EpochBegin():
                 return step.epoch * self.schedule.updates_per_epoch
-            case Validate() | EpochEnd():
+            case TestStep() | EpochEnd():
                 return (step.epoch + 1) * self.schedule.updates_per_epoch
             case Final():
                 return self.schedule.total_updates

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.schedule import Cursor, EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, Update, Validate
+from edt_sdk.training.order import TestStep, TrainStep
+from edt_sdk.training.schedule import Cursor, EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin
 
 schedules = st.builds(
     Schedule,
@@ -24,10 +25,10 @@ def written_down(s: Schedule) -> list[Step]:
     for epoch in range(s.epochs):
         steps.append(EpochBegin(epoch))
         for k in range(s.updates_per_epoch):
-            steps.append(Update(epoch, k, number))
+            steps.append(TrainStep(epoch, k, number))
             number += 1
         if s.validation_freq and (epoch + 1) % s.validation_freq == 0:
-            steps += [Validate(epoch, i, i == s.validation_steps - 1) for i in range(s.validation_steps)]
+            steps += [TestStep(epoch, i) for i in range(s.validation_steps)]
         steps.append(EpochEnd(epoch, bool(s.checkpoint_freq) and (epoch + 1) % s.checkpoint_freq == 0))
     return [*steps, Final()]
 
@@ -43,7 +44,7 @@ def test_the_cursor_walks_it_and_counts_updates(schedule: Schedule) -> None:
     cursor, updates = Cursor(schedule), 0
     while cursor.step != Final():
         assert cursor.updates == updates
-        updates += isinstance(cursor.step, Update)
+        updates += isinstance(cursor.step, TrainStep)
         cursor = cursor.next
     assert cursor.updates == updates == schedule.total_updates
     with pytest.raises(IndexError):
@@ -52,7 +53,7 @@ def test_the_cursor_walks_it_and_counts_updates(schedule: Schedule) -> None:
 
 def test_validation_every_tenth_of_two_epochs_never_happens() -> None:
     schedule = Schedule(epochs=2, updates_per_epoch=3, validation_steps=2, validation_freq=10)
-    assert not any(isinstance(step, Validate) for step in schedule)
+    assert not any(isinstance(step, TestStep) for step in schedule)
 
 
 def test_a_hundred_thousand_epochs_cost_nothing() -> None:

@@ -1,0 +1,303 @@
+"""`FabricModel`: the one object through which model code trains elastically.
+
+It checks what it is given, where the mistake was made; packs it; and, in a job's driver, asks the supervisor for workers
+and waits while it hands metrics to the loggers. It trains nothing itself and never looks at the data: the workers do
+(`edt_sdk.training.worker`). Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this module imports
+torch; `import edt_sdk` does not import this module.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from edt_sdk.schemas.context import job_context, worker_context
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed, NotBuiltYet, Unprocessable
+from edt_sdk.schemas.link import TrainingDone, TrainingFailed, TrainRequest
+from edt_sdk.training import checkpoint, payload, session
+from edt_sdk.training.logging_hooks import DriverLoggers
+from edt_sdk.training.order import shard_sizes
+from edt_sdk.training.payload import Training, TrainOptions
+from edt_sdk.training.recorder import MetricsReader
+
+log = logging.getLogger(__name__)
+
+# How often the driver looks for new metrics while it waits; the end of the training wakes it at once.
+_METRICS_INTERVAL = 0.2
+_ANNOUNCED = ("DATA_DIR", "RESULT_DIR", "LOG_DIR", "SAVED_MODEL_DIR")
+_announced = False
+
+
+class FabricModel:
+    """A model and everything needed to train it.
+
+    Args:
+        model: the module, on the CPU; workers place it.
+        datasets_function: called without arguments in each worker; returns `(train, test)`, two map-style data sets
+            of `(features, label)`, the second one None when there is nothing to validate with.
+        loss_function: `loss_function(outputs, labels)` → mean loss of a batch, a scalar tensor.
+        optimizer: built over parameters of `model`, all or some.
+        driver_logger: a `LoggerCallback` in the driver; replaces the lines that are printed by default.
+        worker_logger: a `LoggerCallback` in each worker.
+        user_callback: a `Callback`, or a list of them; they run on rank 0.
+        enable_onnx, save_to_onnx: accepted; exporting to ONNX is not built yet, which a line in the log says.
+        fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`, in place of
+            the engine's forward and backward of one micro-batch.
+        fn_test: `fn_test(model, test_iter, fn_args)` → validation loss; runs on rank 0 in place of the engine's own.
+        scaleup_function: accepted; the scheduler decides how many workers there are.
+        metrics: functions `metric(outputs, labels)` → number, averaged over samples beside loss and accuracy.
+        worker_logger_callback, driver_logger_callback: loggers with the hooks of WMLA 4 and 5, which get a dictionary.
+        keras_custom_objects: accepted; it has no meaning for PyTorch.
+        fn_batch_collate: list of samples → `(features, labels)`; torch's default collate when not given.
+        clip_grad_norm: greatest norm of an update's combined gradient; None does not clip.
+
+    Raises:
+        InvalidRequest: an argument has the wrong type, or does not fit the others.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        datasets_function: Callable[[], Any],
+        loss_function: Callable[..., Any],
+        optimizer: torch.optim.Optimizer,
+        *,
+        driver_logger: Any = None,
+        worker_logger: Any = None,
+        user_callback: Any = None,
+        enable_onnx: bool = False,
+        fn_step_train: Callable[..., Any] | None = None,
+        fn_test: Callable[..., Any] | None = None,
+        scaleup_function: Callable[..., Any] | None = None,
+        metrics: Sequence[Callable[..., Any]] | None = None,
+        worker_logger_callback: Any = None,
+        driver_logger_callback: Any = None,
+        save_to_onnx: bool = False,
+        keras_custom_objects: Mapping[str, Any] | None = None,
+        fn_batch_collate: Callable[..., Any] | None = None,
+        clip_grad_norm: float | None = None,
+    ) -> None:
+        _check_model(model)
+        _check_optimizer(optimizer, model)
+        _check_callable("datasets_function", datasets_function, "Define a function that returns (train, test).")
+        _check_callable("loss_function", loss_function, "Give a function such as torch.nn.functional.cross_entropy.")
+        optional = {"fn_step_train": fn_step_train, "fn_test": fn_test, "fn_batch_collate": fn_batch_collate}
+        for name, function in optional.items():
+            if function is not None:
+                _check_callable(name, function, "Give the function itself, or leave it out.")
+        for metric in metrics or ():
+            _check_callable("metrics", metric, "Each metric is a function of (outputs, labels).")
+        if clip_grad_norm is not None and not clip_grad_norm > 0:
+            raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
+        if enable_onnx or save_to_onnx:
+            _tell("exporting to ONNX is not built yet; the trained weights are saved as .pth files.")
+        _tell_unused(scaleup_function=scaleup_function, keras_custom_objects=keras_custom_objects)
+        self.model = model
+        self.optimizer = optimizer
+        self._datasets_function = datasets_function
+        self._loss_function = loss_function
+        self._driver_logger = driver_logger
+        self._driver_logger_callback = driver_logger_callback
+        self._workers_parts: dict[str, Any] = {
+            "callbacks": _as_tuple(user_callback),
+            "fn_step_train": fn_step_train,
+            "fn_test": fn_test,
+            "fn_batch_collate": fn_batch_collate,
+            "metrics": tuple(metrics or ()),
+            "worker_logger": worker_logger,
+            "worker_logger_callback": worker_logger_callback,
+        }
+        self._clip_grad_norm = clip_grad_norm
+
+    def train(
+        self,
+        epoch_number: int,
+        batch_size: int,
+        engines_number: int | None = None,
+        *,
+        num_dataloader_threads: int = 0,
+        validation_freq: int = 1,
+        checkpoint_freq: int = 1,
+        effective_batch_size: int | None = None,
+        worker_memory: str | None = None,
+        driver_memory: str | None = None,
+        hardware_spec: Mapping[str, Any] | str | None = None,
+        worker_num: int | None = None,
+        worker_device_num: int | None = None,
+    ) -> None:
+        """Train; returns when the training is over and the trained weights are in `model`.
+
+        Args:
+            epoch_number: passes over the training set, ≥ 1.
+            batch_size: samples a worker computes at once, ≥ 1.
+            engines_number: most workers, and how many batches of `batch_size` one update averages; 8 when neither it
+                nor `effective_batch_size` is given. How many workers there are at any time does not change the result.
+            num_dataloader_threads: processes that load samples beside each worker.
+            validation_freq: epochs between validations; 0 for none.
+            checkpoint_freq: epochs between `.pth` files; 0 for none but the final ones.
+            effective_batch_size: samples of one update, in place of `engines_number`.
+            worker_memory: accepted; what a job may use is told to the scheduler when it is submitted.
+            driver_memory: accepted, likewise.
+            hardware_spec: accepted, likewise.
+            worker_num: accepted, likewise.
+            worker_device_num: accepted, likewise.
+
+        Raises:
+            InvalidRequest, Unprocessable: an argument cannot be, or cannot be sent to the workers.
+            JobFailed: a worker failed; the message is the worker's.
+            NotBuiltYet: outside a job.
+        """
+        _tell_unused(
+            worker_memory=worker_memory,
+            driver_memory=driver_memory,
+            hardware_spec=hardware_spec,
+            worker_num=worker_num,
+            worker_device_num=worker_device_num,
+        )
+        options = TrainOptions(
+            epochs=_whole("epoch_number", epoch_number, 1),
+            micro_batch=_whole("batch_size", batch_size, 1),
+            shards=shard_sizes(batch_size, engines_number=engines_number, effective_batch_size=effective_batch_size),
+            loader_workers=_whole("num_dataloader_threads", num_dataloader_threads, 0),
+            validation_freq=_whole("validation_freq", validation_freq, 0),
+            checkpoint_freq=_whole("checkpoint_freq", checkpoint_freq, 0),
+            clip_grad_norm=self._clip_grad_norm,
+        )
+        own = _session()
+        training = own.trainings
+        self._request(own, training, options)
+        self._wait(own, training, options.epochs)
+        checkpoint.load_final(own.job.paths.train_dir, self.model)
+
+    def download(self, out_dir: str | None = None) -> str:
+        """Not built yet: `Job.download()` of the SDK fetches a job's results."""
+        raise NotBuiltYet(
+            "FabricModel.download() is not built yet.",
+            hint="Inside a job the trained weights are in the model after train(); from a notebook use "
+            "Client().job(id).download(folder).",
+        )
+
+    def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
+        packed = payload.pack(
+            Training(
+                model=self.model,
+                datasets_function=self._datasets_function,
+                loss_function=self._loss_function,
+                optimizer=self.optimizer,
+                options=options,
+                **self._workers_parts,
+            ),
+            [own.job.paths.code_dir(own.job.code_dir)],
+        )
+        path = own.job.paths.payload(training)
+        payload.write(path, packed)
+        own.trainings += 1
+        own.link.send(
+            TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=options.epochs)
+        )
+
+    def _wait(self, own: session.Session, training: int, epochs: int) -> None:
+        loggers = DriverLoggers(self._driver_logger, self._driver_logger_callback)
+        reader = MetricsReader(own.job.paths.metrics(training))
+        loggers.begin()
+        verdict = None
+        while verdict is None:
+            verdict = own.link.take(TrainingDone, TrainingFailed, timeout=_METRICS_INTERVAL)
+            # Every line was written before the verdict was sent, so this reads all of them.
+            for line in reader.read():
+                loggers.deliver(line)
+        if isinstance(verdict, TrainingFailed):
+            raise JobFailed(verdict.message, job=own.job.job_id)
+        loggers.end(epochs)
+
+
+def announce() -> None:
+    """What importing WMLA's engine printed: in a job the folders, once; elsewhere a log record, nothing on stdout."""
+    global _announced
+    if _announced:
+        return
+    _announced = True
+    if job_context() is None:
+        log.info("Using pytorch backend.")
+        return
+    for variable in _ANNOUNCED:
+        if value := os.environ.get(variable):
+            print(f"<> {variable} {value}")
+    print("Using pytorch backend.", flush=True)
+
+
+def _session() -> session.Session:
+    own = session.current()
+    if own is not None:
+        return own
+    if worker_context() is not None:
+        raise Conflict(
+            "train() was called in a worker, while it loaded the model's code.",
+            hint='Put the call under `if __name__ == "__main__":`.',
+        )
+    raise NotBuiltYet(
+        "train() outside a job is not built yet.",
+        hint="Submit the script: Client().submit(folder, main='train.py', max_workers=4).",
+    )
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise InvalidRequest(
+            f"model must be a torch.nn.Module, not a {type(model).__name__}.",
+            hint="Give an instance of the model, not its class." if isinstance(model, type) else "",
+            field="model",
+        )
+
+
+def _check_optimizer(optimizer: Any, model: nn.Module) -> None:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidRequest(
+            f"optimizer must be an instance of torch.optim.Optimizer, not a {type(optimizer).__name__}.",
+            hint="For example torch.optim.SGD(model.parameters(), lr=0.1).",
+            field="optimizer",
+        )
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(p) not in own for group in optimizer.param_groups for p in group["params"]):
+        raise InvalidRequest(
+            "optimizer holds parameters that are not the model's.",
+            hint="Build it over model.parameters() of this very model, after the model has its final layers.",
+            field="optimizer",
+        )
+
+
+def _check_callable(name: str, value: Any, hint: str) -> None:
+    if not callable(value):
+        raise InvalidRequest(f"{name} must be callable, not a {type(value).__name__}.", hint=hint, field=name)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    # numpy's integers are whole numbers too; True is not meant as one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidRequest(f"{name} must be a whole number, not {value!r}.", field=name)
+    number = int(value)
+    if number < least:
+        raise Unprocessable(f"{name} must be at least {least}, not {number}.", field=name)
+    return number
+
+
+def _as_tuple(callbacks: Any) -> tuple[Any, ...]:
+    if callbacks is None:
+        return ()
+    return tuple(callbacks) if isinstance(callbacks, list | tuple) else (callbacks,)
+
+
+def _tell_unused(**arguments: Any) -> None:
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        _tell(f"{', '.join(given)}: accepted, without effect here.")
+
+
+def _tell(text: str) -> None:
+    print(f"edt: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,68 @@
+"""Opens the data set of a training, once in each worker.
+
+The user's function is called in every worker. The first worker of a training calls it alone: model code often downloads
+or unpacks its data there, and several workers doing that at once would destroy each other's files. The others wait for
+it once and then call it side by side.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from edt_sdk.schemas.errors import Unprocessable
+
+
+def open_datasets(function: Callable[[], Any], lock: Path) -> tuple[Any, Any | None]:
+    """The training and the validation set (None for none, or an empty one).
+
+    Args:
+        function: the user's `datasets_function`; what it raises passes through.
+        lock: a file of this training, created when missing.
+
+    Raises:
+        Unprocessable: it did not return two map-style data sets, or the training set is empty.
+    """
+    return _checked(_first_alone(function, lock))
+
+
+def _first_alone(function: Callable[[], Any], lock: Path) -> Any:
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_size == 0:
+            result = function()
+            os.write(descriptor, b"opened\n")
+            return result
+    finally:
+        os.close(descriptor)
+    return function()
+
+
+def _checked(result: Any) -> tuple[Any, Any | None]:
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise Unprocessable(
+            f"datasets_function must return (train, test), not {_described(result)}.",
+            hint="Return two data sets; None as the second when there is nothing to validate with.",
+        )
+    train, test = result
+    for name, dataset in (("training", train), ("test", test)):
+        if dataset is None and name == "test":
+            continue
+        if not (hasattr(type(dataset), "__len__") and hasattr(type(dataset), "__getitem__")):
+            raise Unprocessable(
+                f"The {name} set is {_described(dataset)}, which has no __len__ and __getitem__.",
+                hint="Give a map-style data set: the engine decides the order of samples, so it needs to reach each by "
+                "its index. Wrap an iterable one in a list.",
+            )
+    if len(train) == 0:
+        raise Unprocessable("The training set is empty.", hint="len(train) is 0: look at the path it reads from.")
+    return train, test if test is not None and len(test) > 0 else None
+
+
+def _described(value: Any) -> str:
+    kind = f"a {type(value).__name__}"
+    return f"{kind} of {len(value)}" if isinstance(value, tuple | list) else kind

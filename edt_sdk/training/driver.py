@@ -1,0 +1,81 @@
+"""The driver: runs the user's main script as if `python main.py` had been typed in the code folder.
+
+Started by the supervisor as `python -u -m edt_sdk.training.driver`. The script is this process's `__main__`, so classes
+and functions it defines travel to the workers by value. The driver holds no slot and trains nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from edt_sdk.schemas.context import JobContext, job_context
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.link import DriverHello, Failed
+from edt_sdk.training import session
+from edt_sdk.training.link import Link
+
+NEVER_TRAINED = (
+    "{main} ended without calling FabricModel(...).train(...). "
+    "Build a FabricModel in the main script and call its train() method; that is what the workers run."
+)
+
+
+def main() -> int:
+    """Run the script; its exit code."""
+    job = job_context()
+    if job is None:
+        print("edt: this program is started by a job's supervisor (EDT_JOB is not set).", file=sys.stderr)
+        return 2
+    link = Link.connect(job.link)
+    link.send(DriverHello(pid=os.getpid()))
+    own = session.Session(job, link)
+    session.begin(own)
+    try:
+        run_script(job)
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise
+    except Exception as error:
+        report(link, error, job.main)
+        return 1
+    if own.trainings == 0:
+        message = NEVER_TRAINED.format(main=job.main)
+        print(f"edt: {message}", file=sys.stderr, flush=True)
+        link.send(Failed(worker=None, message=message, traceback=""))
+        return 1
+    return 0
+
+
+def run_script(job: JobContext) -> None:
+    """Execute the main script as `__main__`; what it raises passes through."""
+    code_dir = job.paths.code_dir(job.code_dir)
+    script = code_dir / job.main
+    os.chdir(code_dir)
+    sys.argv = [job.main, *job.args]
+    # A script in a sub-folder finds its neighbours there and the other modules in the code folder.
+    sys.path[:1] = list(dict.fromkeys([str(script.parent), str(code_dir)]))
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=str(script), __builtins__=__builtins__)
+    sys.modules["__main__"] = module
+    code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+def report(link: Link, error: Exception, main: str) -> None:
+    """The user's traceback on stderr, without our own frames above it, and the failure to the supervisor."""
+    own_frames: TracebackType | None = error.__traceback__
+    while own_frames is not None and Path(own_frames.tb_frame.f_code.co_filename) == Path(__file__):
+        own_frames = own_frames.tb_next
+    error.__traceback__ = own_frames
+    text = "".join(traceback.format_exception(error))
+    print(text, file=sys.stderr, end="", flush=True)
+    message = str(error) if isinstance(error, EdtError) else f"{main} raised {type(error).__name__}: {error}"
+    link.send(Failed(worker=None, message=message, traceback=text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

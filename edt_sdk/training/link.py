@@ -1,0 +1,132 @@
+"""One process's end of the link to its supervisor (`edt_sdk.schemas.link`).
+
+A thread reads; everybody else sends and waits on a condition, nobody polls. The supervisor is the parent of all: once
+its end of the socket is closed this process has no purpose and ends at once, wherever its other threads are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import socket
+import sys
+import threading
+from typing import NoReturn, TypeVar
+
+import msgspec
+
+from edt_sdk.schemas import link as wire
+
+T = TypeVar("T", bound=wire.Downward)
+
+
+class Link:
+    """The socket, a reader thread, and what it has heard so far.
+
+    Args:
+        connection: a connected stream socket; this object owns it.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._send_lock = threading.Lock()
+        self._heard = threading.Condition()
+        self._inbox: list[wire.Downward] = []
+        self._generations: dict[int, wire.Generation] = {}
+        self._pending = 0
+        self._closing = False
+        # A forked child (a loader process) must not keep the socket open when this process is gone.
+        os.register_at_fork(after_in_child=connection.close)
+        threading.Thread(target=self._read, name="edt-link", daemon=True).start()
+
+    @classmethod
+    def connect(cls, path: str) -> Link:
+        """The link over the supervisor's Unix socket at `path`."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(path)
+        return cls(connection)
+
+    @property
+    def pending(self) -> int:
+        """The highest generation number heard, 0 before the first."""
+        return self._pending
+
+    def send(self, message: wire.Upward) -> None:
+        """Hand a message to the kernel; from any thread."""
+        try:
+            with self._send_lock:
+                self._connection.sendall(wire.encode(message))
+        except OSError as error:
+            self._lost(f"{type(error).__name__}: {error}")
+
+    def generation(self, number: int) -> wire.Generation:
+        """Generation `number`, which has been heard (`number` ≤ `pending`); KeyError otherwise."""
+        with self._heard:
+            return self._generations[number]
+
+    def wait_generation(self, worker: int) -> wire.Generation:
+        """The newest generation that this worker is a member of, as soon as there is one."""
+        with self._heard:
+            while True:
+                for number in sorted(self._generations, reverse=True):
+                    generation = self._generations[number]
+                    if any(member.worker == worker for member in generation.members):
+                        return generation
+                self._heard.wait()
+
+    def take(self, *kinds: type[T], timeout: float | None = None) -> T | None:
+        """The first message of these kinds, removed from the inbox.
+
+        Args:
+            *kinds: message classes.
+            timeout: seconds to wait; None for as long as it takes. After it, None is returned.
+        """
+        with self._heard:
+            self._heard.wait_for(lambda: any(isinstance(m, kinds) for m in self._inbox), timeout)
+            for position, message in enumerate(self._inbox):
+                if isinstance(message, kinds):
+                    del self._inbox[position]
+                    return message
+        return None
+
+    def close(self) -> None:
+        """Close this end; the reader ends quietly."""
+        self._closing = True
+        with contextlib.suppress(OSError):  # the other side was faster
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _read(self) -> None:
+        try:
+            with self._connection.makefile("rb") as lines:
+                for line in lines:
+                    self._hear(wire.decode_downward(line))
+            why = "it closed the link"
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            why = f"{type(error).__name__}: {error}"
+        if not self._closing:
+            self._lost(why)
+
+    def _hear(self, message: wire.Downward) -> None:
+        with self._heard:
+            if isinstance(message, wire.Generation):
+                self._generations[message.number] = message
+                self._pending = max(self._pending, message.number)
+            else:
+                self._inbox.append(message)
+            self._heard.notify_all()
+
+    def _lost(self, why: str) -> NoReturn:
+        print(f"edt: the supervisor is gone ({why}); process {os.getpid()} ends.", file=sys.stderr, flush=True)
+        end_process(1)
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process now, with its loader processes and whatever its other threads are blocked in."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)
