@@ -187,8 +187,12 @@ class Core:
         """The slots of each job under the rule, whatever they hold; only who may run at all depends on that."""
         claimants = [job for job in self._jobs.values() if job.asked > 0]
         if len(claimants) > len(self._slots):
-            # Nobody is suspended in this release: who runs stays, the others follow as they came.
-            claimants = sorted(claimants, key=lambda job: (not job.held, job.arrival))[: len(self._slots)]
+            # Nobody is suspended in this release: who runs stays, the others follow as they came. Who was let in and
+            # waits for its slot to be left stays too, or an older job that comes back could take it away again.
+            def turn(job: _Job) -> tuple[bool, bool, int]:
+                return not job.held, not self._targets.get(job.name), job.arrival
+
+            claimants = sorted(claimants, key=turn)[: len(self._slots)]
         shares = divide(len(self._slots), [job.claim for job in claimants])
         given = {job.name: share for job, share in zip(claimants, shares, strict=True)}
         return {name: given.get(name, 0) for name in self._jobs}

@@ -1,0 +1,150 @@
+"""The slots this host offers: one per GPU, else one per CPU share.
+
+GPUs are found by asking `nvidia-smi`, never by importing torch into the server. What the server itself may use bounds
+what it offers: CUDA_VISIBLE_DEVICES, the CPU affinity and the cgroup's CPU quota are respected.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+from collections.abc import Sized
+from functools import cache
+from pathlib import Path
+
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.errors import Unprocessable
+
+log = logging.getLogger(__name__)
+
+_QUERY = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
+_QUERY_SECONDS = 20.0  # a cold driver takes some
+
+
+def find_slots(count: int = 0, host: str | None = None) -> tuple[Slot, ...]:
+    """The slots of this host, ids from 0.
+
+    With GPUs there is one slot per GPU, the first `count` of them where `count` > 0; to offer CPU slots on a machine
+    with GPUs start the server with CUDA_VISIBLE_DEVICES="". Without GPUs there are `count` CPU slots, or one per usable
+    core for 0.
+
+    Args:
+        count: how many, 0 for all there are.
+        host: name of this host, None for the system's.
+
+    Raises:
+        Unprocessable: `count` is negative.
+    """
+    if count < 0:
+        raise Unprocessable(
+            f"A host cannot offer {count} slots.", hint="Give 0 to find them automatically.", field="local_slots"
+        )
+    host = socket.gethostname() if host is None else host
+    gpus = find_gpus()
+    if not gpus:
+        return tuple(Slot(id=number, host=host) for number in range(count or usable_cores()))
+    if count > len(gpus):
+        log.warning("%d slots were asked for, but there are %d GPUs: one slot per GPU", count, len(gpus))
+    return tuple(Slot(id=number, host=host, device=f"cuda:{gpu}") for number, gpu in enumerate(gpus[: count or None]))
+
+
+def threads_per_slot(slots: int | Sized) -> int:
+    """Intra-op threads of one worker when every slot is used: usable cores ÷ slots, at least 1."""
+    number = slots if isinstance(slots, int) else len(slots)
+    return max(1, usable_cores() // max(1, number))
+
+
+def find_gpus() -> tuple[int, ...]:
+    """Indices of the GPUs this process may use, as `nvidia-smi` numbers them; empty when there are none.
+
+    A missing or failing tool means no GPUs; that is logged once.
+    """
+    try:
+        answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as wrong:
+        _say_once(f"no GPUs: {_why(wrong)}; CPU slots are used")
+        return ()
+    rows = [tuple(part.strip() for part in line.split(",")) for line in answer.splitlines() if line.strip()]
+    try:
+        there = [(int(index), uuid) for index, uuid in rows]
+    except ValueError:
+        _say_once(f"no GPUs: nvidia-smi answered {answer.strip()[:200]!r}; CPU slots are used")
+        return ()
+    return _visible(there, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def usable_cores(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Cores this process may keep busy: its CPU affinity, bounded by its cgroup's quota, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota(proc, cgroups)
+    return max(1, cores if quota is None else min(cores, int(quota)))
+
+
+def _visible(there: list[tuple[int, str]], variable: str | None) -> tuple[int, ...]:
+    """The GPUs CUDA would show under this CUDA_VISIBLE_DEVICES: in its order, up to the first entry that is none."""
+    if variable is None:
+        return tuple(index for index, _ in there)
+    shown: list[int] = []
+    for entry in (part.strip() for part in variable.split(",")):
+        found = [index for index, uuid in there if entry == str(index) or (len(entry) > 4 and uuid.startswith(entry))]
+        if len(found) != 1:
+            break
+        if found[0] not in shown:
+            shown.append(found[0])
+    return tuple(shown)
+
+
+def _quota(proc: Path, cgroups: Path) -> float | None:
+    """Cores the tightest cgroup around this process grants, None without a limit (cgroups v1 and v2)."""
+    try:
+        memberships = (proc / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    quotas: list[float] = []
+    for line in memberships:
+        _, controllers, group = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = cgroups / controllers if controllers else cgroups
+        # Inside a container the group may be named as the host sees it; then only the root is there.
+        inner = root / group.lstrip("/")
+        for folder in (inner, *inner.parents):
+            if not folder.is_relative_to(root):
+                break
+            limit = _limit_v2(folder) if not controllers else _limit_v1(folder)
+            if limit is not None:
+                quotas.append(limit)
+    return min(quotas, default=None)
+
+
+def _limit_v2(folder: Path) -> float | None:
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()
+    except OSError:
+        return None
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _limit_v1(folder: Path) -> float | None:
+    try:
+        quota = int((folder / "cpu.cfs_quota_us").read_text())
+        period = int((folder / "cpu.cfs_period_us").read_text())
+    except OSError:
+        return None
+    return None if quota < 0 else quota / period
+
+
+def _why(wrong: OSError | subprocess.SubprocessError) -> str:
+    if isinstance(wrong, FileNotFoundError):
+        return "there is no nvidia-smi"
+    if isinstance(wrong, subprocess.CalledProcessError):
+        said = (wrong.stdout or wrong.stderr or "").strip().splitlines()
+        return f"nvidia-smi ended with {wrong.returncode}" + (f" ({said[0]})" if said else "")
+    return str(wrong)
+
+
+@cache
+def _say_once(message: str) -> None:
+    log.info("%s", message)
