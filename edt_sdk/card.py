@@ -13,16 +13,17 @@ from edt_sdk.pictures import curve, image, progress_bar
 from edt_sdk.readings import clock, figures
 from edt_sdk.schemas.job import JobState, JobView
 
+GREY = "#8a8a8a"
 # (icon, mid-tone colour legible on white and black); the icon tells them apart without colour.
 LOOKS: dict[JobState, tuple[str, str]] = {
-    JobState.SUBMITTED: ("○", "#8a8a8a"),
+    JobState.SUBMITTED: ("○", GREY),
     JobState.PENDING: ("◔", "#b8860b"),
     JobState.LAUNCHING: ("◔", "#4a8fd4"),
     JobState.RUNNING: ("▶", "#4a8fd4"),
     JobState.RECOVERING: ("↻", "#b8860b"),
-    JobState.SUSPENDED: ("⏸", "#8a8a8a"),
+    JobState.SUSPENDED: ("⏸", GREY),
     JobState.FINISHED: ("✔", "#2e9e5b"),
-    JobState.KILLED: ("■", "#8a8a8a"),
+    JobState.KILLED: ("■", GREY),
     JobState.FAILED: ("✘", "#d1495b"),
     JobState.ERROR: ("✘", "#d1495b"),
 }
@@ -81,6 +82,37 @@ def picture(view: JobView) -> str:
     return image(progress_bar(share, slots, 0 if view.state.final else view.max_workers), says)
 
 
+def state_html(view: JobView, *, grey: bool = False) -> str:
+    """Icon and word of the state, in its colour."""
+    icon, colour = LOOKS[view.state]
+    return f'<span style="color: {GREY if grey else colour}"><b>{icon} {view.state.value}</b></span>'
+
+
+def head_html(view: JobView, *, grey: bool = False) -> str:
+    """State, name and id."""
+    return f"{state_html(view, grey=grey)} &nbsp; <b>{escape(view.name)}</b> &nbsp; <code>{escape(view.id)}</code>"
+
+
+def facts_html(view: JobView) -> str:
+    """Slots and progress, and below them what explains the state."""
+    slots = "" if view.state.final else f"{view.slots} of at most {view.max_workers} slots · "
+    why = why_words(view)
+    text = slots + (progress_words(view).replace(", ", " · ") or "no update yet")
+    return escape(text) + (f"<br/>{escape(why)}" if why else "")
+
+
+def jobs_table(views: Sequence[JobView]) -> str:
+    """A table of jobs, newest first; the first 50."""
+    if not views:
+        return "<p>No jobs. Submit one: <code>client.submit('folder', main='train.py', max_workers=4)</code></p>"
+    rows = "".join(
+        f"<tr><td>{state_html(view)}</td><td>{escape(view.name)}</td><td><code>{escape(view.id)}</code></td>"
+        f"<td>{'' if view.state.final else f'{view.slots}/{view.max_workers}'}</td><td>{facts_html(view)}</td></tr>"
+        for view in views[:50]
+    )
+    return f"<table><tr><th>State</th><th>Name</th><th>Id</th><th>Slots</th><th>Progress</th></tr>{rows}</table>"
+
+
 def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:
     """The card.
 
@@ -90,21 +122,10 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
         losses: (update, loss) points for the little curve.
         trouble: why the view could not be renewed; the card turns grey and says so.
     """
-    icon, colour = LOOKS[view.state]
-    colour = "#8a8a8a" if trouble else colour
-    name = escape(view.name)
-    head = (
-        f'<span style="color: {colour}"><b>{icon} {view.state.value}</b></span> &nbsp; <b>{name}</b> '
-        f"&nbsp; <code>{escape(view.id)}</code>"
-    )
-    slots = "" if view.state.final else f"{view.slots} of at most {view.max_workers} slots · "
-    facts = slots + (progress_words(view).replace(", ", " · ") or "no update yet")
-    lines = [head, escape(facts)]
-    if why := why_words(view):
-        lines.append(escape(why))
+    lines = [head_html(view, grey=bool(trouble)), facts_html(view)]
     pictures = " ".join(filter(None, [picture(view), image(curve(losses), "training loss by update")]))
     age = f"snapshot {clock(taken)} UTC" if not trouble else f"last seen {clock(taken)} UTC. {trouble}"
-    lines += [pictures, f'<span style="color: #8a8a8a">{escape(age)}</span>']
+    lines += [pictures, f'<span style="color: {GREY}">{escape(age)}</span>']
     return '<div role="group" aria-label="' + escape(sentence(view), quote=True) + '">' + "<br/>".join(lines) + "</div>"
 
 

@@ -62,6 +62,11 @@ class Job:
         return self._view.id
 
     @property
+    def connection(self) -> Connection:
+        """The session with its server."""
+        return self._connection
+
+    @property
     def name(self) -> str:
         """What people call it."""
         return self._view.name
@@ -88,10 +93,11 @@ class Job:
 
     def refresh(self) -> Job:
         """Ask the server how it is; self."""
-        self._saw(fetch(self._connection, self.id))
+        self.saw(fetch(self._connection, self.id))
         return self
 
-    def _saw(self, view: JobView) -> None:
+    def saw(self, view: JobView) -> None:
+        """Take over a newer view that a stream brought."""
         self._view, self._taken = view, time.time()
 
     # --- waiting --------------------------------------------------------------------------------------------------
@@ -121,7 +127,7 @@ class Job:
         try:
             for view in watch(self._connection, self.id, stop=stop, deadline=deadline):
                 if view is not None:
-                    self._saw(view)
+                    self.saw(view)
                 if line is not None:
                     line.show(view)
         except KeyboardInterrupt:
@@ -194,7 +200,7 @@ class Job:
 
     def _answer(self, method: str, verb: str, body: Any = None) -> Job:
         answer = self._connection.json(method, f"jobs/{self.id}{verb}", body=body)
-        self._saw(msgspec.convert(answer, JobView))
+        self.saw(msgspec.convert(answer, JobView))
         return self
 
     # --- reading it -----------------------------------------------------------------------------------------------
@@ -325,8 +331,11 @@ class Job:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """The card. Never a widget: one that lost its kernel hides the HTML beside it."""
-        trouble = self._renew()
-        losses = [] if trouble else self._losses()
+        return self.bundle(self._renew())
+
+    def bundle(self, trouble: str = "") -> dict[str, Any]:
+        """The card of the last view as a MIME bundle; `trouble` is why there is no newer one."""
+        losses = [] if trouble else self.losses()
         return {
             MIME: {
                 "id": self.id,
@@ -348,7 +357,8 @@ class Job:
             return refused.message
         return ""
 
-    def _losses(self) -> list[tuple[float, float]]:
+    def losses(self) -> list[tuple[float, float]]:
+        """(update, loss) of about 100 points of the training curve; none when the server cannot tell."""
         try:
             train = self.metrics(points=100).train
         except EdtError:

@@ -65,16 +65,16 @@ def fetch(connection: Connection, job_id: str) -> JobView:
 
 
 class ProgressLine:
-    """One line on stderr that follows a job, from 2 s on; a line per change where the output is no terminal.
+    """One line on stderr that follows a job, from `after` seconds on; where the output is no terminal, one per change.
 
     Silent when `EDT_NONINTERACTIVE` is set.
     """
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
+    def __init__(self, stream: IO[str] | None = None, *, after: float = PROGRESS_AFTER) -> None:
         self._stream = stream or sys.stderr
         self._quiet = bool(os.environ.get(QUIET_VARIABLE))
         self._live = self._stream.isatty() or "ipykernel" in sys.modules
-        self._started = time.monotonic()
+        self._from = time.monotonic() + after
         self._last = ""
         self._width = 0
         self._drawn = 0.0
@@ -82,7 +82,7 @@ class ProgressLine:
     def show(self, view: JobView | None) -> None:
         """Draw `view` unless it says what is there already."""
         now = time.monotonic()
-        if view is None or self._quiet or now - self._started < PROGRESS_AFTER:
+        if view is None or self._quiet or now < self._from:
             return
         # Only a live line can be drawn over; elsewhere each change of state or slots is one line.
         text = sentence(view)

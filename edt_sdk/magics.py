@@ -1,0 +1,249 @@
+"""`%load_ext edt_sdk`: the verbs of the SDK as magics.
+
+Arguments are parsed by argparse, wrong use is one clean line (UsageError), help comes from the same parsers. Loading
+makes no request; the first magic that needs the server finds it, and a later one finds it again if it was lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics
+
+from edt_sdk.completion import JobNames, completer
+from edt_sdk.magic_options import job_argument, line_cell_magic, line_magic, magics, option, parse, parsed, words
+from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from edt_sdk.client import Client
+    from edt_sdk.job import Job
+    from edt_sdk.monitor import Monitor
+    from edt_sdk.readings import LogText, Story
+
+_STREAMS = ("all", "driver", "stdout", "stderr", "elog", "worker")
+_SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
+
+
+@magics
+class EdtMagics(Magics):
+    """The magics. One client for all of them, and the job that was touched last."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self.names = JobNames()
+        self._client: Client | None = None
+        self._last: str | None = None
+
+    # --- submitting -----------------------------------------------------------------------------------------------
+
+    @parsed
+    @option("source", nargs="?", help="folder, .py or .ipynb file; in a cell magic the cell is the script")
+    @option("--main", metavar="FILE", help="main script, relative to the folder")
+    @option("--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)")
+    @option("--name", help="what to call it (default: from the source)")
+    @option("--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)")
+    @option("--instance-group", default="default", metavar="G", help="the queue")
+    @option("--mode", default="exact", help="exact (default): equal bits for any number of workers")
+    @option("--seed", type=int, default=0, help="seed of the training (default 0)")
+    @option("--threads-per-slot", type=int, metavar="N", help="threads of a worker")
+    @option("--env", action="append", default=[], metavar="K=V", help="an environment variable; repeatable")
+    @option("--quiet", action="store_true", help="do not list what is packed")
+    @line_cell_magic
+    def edt_submit(self, line: str, cell: str | None = None) -> Job:
+        """Submit a training and return its Job; what follows `--` goes to the script."""
+        own, rest = _cut(line)
+        options = parse(self.edt_submit, own)
+        if (options.source is None) == (cell is None):
+            raise UsageError(
+                "%edt_submit needs a folder, a .py or an .ipynb file."
+                if cell is None
+                else "%%edt_submit sends the cell; it takes no source."
+            )
+        pairs = [text.partition("=") for text in options.env]
+        if wrong := [key for key, sign, _ in pairs if not (key and sign)]:
+            raise UsageError(f"--env takes KEY=VALUE, not {wrong[0]!r}.")
+        job = self._run(
+            lambda client: client.submit(
+                options.source if cell is None else [cell],
+                main=options.main,
+                name=options.name,
+                max_workers=options.max_workers,
+                priority=options.priority,
+                instance_group=options.instance_group,
+                mode=options.mode,
+                seed=options.seed,
+                threads_per_slot=options.threads_per_slot,
+                args=words(rest),
+                env={key: value for key, _, value in pairs},
+                progress=not options.quiet,
+            )
+        )
+        return self._touched(job)
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    @parsed
+    @option("--all", action="store_true", help="other users' jobs as well")
+    @option("--state", help="only jobs in this state")
+    @line_magic
+    def edt_jobs(self, line: str) -> list[Job]:
+        """List jobs, newest first."""
+        options = parse(self.edt_jobs, line)
+        jobs: list[Job] = self._run(lambda client: client.jobs(all=options.all, state=options.state))
+        self.names.remember(job.id for job in jobs)
+        return jobs
+
+    @parsed
+    @job_argument
+    @option("--stream", choices=_STREAMS, default="all", help="default: all, merged by time")
+    @option("--worker", type=int, metavar="K", help="one worker only")
+    @option("-f", "--follow", action="store_true", help="print on until the job has ended")
+    @line_magic
+    def edt_logs(self, line: str) -> LogText | None:
+        """Show what a job wrote."""
+        options = parse(self.edt_logs, line)
+        job = self._job(options.job)
+        if not options.follow:
+            text: LogText = self._run(lambda _: job.logs(options.stream, worker=options.worker))
+            return text
+
+        def follow(_: Client) -> None:
+            for entry in job.logs(options.stream, worker=options.worker, follow=True):
+                print(entry, flush=True)
+
+        self._run(follow)
+        return None
+
+    @parsed
+    @job_argument
+    @line_magic
+    def edt_story(self, line: str) -> Story:
+        """Tell what happened to a job."""
+        job = self._job(parse(self.edt_story, line).job)
+        story: Story = self._run(lambda _: job.story())
+        return story
+
+    @parsed
+    @job_argument
+    @option("--all", action="store_true", help="all jobs instead of one")
+    @line_magic
+    def edt_monitor(self, line: str) -> Monitor:
+        """Watch a job live."""
+        options = parse(self.edt_monitor, line)
+        monitor: Monitor
+        if options.all:
+            monitor = self._run(lambda client: client.monitor())
+        else:
+            job = self._job(options.job)
+            monitor = self._run(lambda _: job.monitor())
+        return monitor
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    @parsed
+    @job_argument
+    @option("--priority", type=int, metavar="P", help="weight under fair share")
+    @option("--max-workers", type=int, metavar="N", help="most slots it may hold")
+    @option("--instance-group", metavar="G", help="the queue it moves to")
+    @line_magic
+    def edt_update(self, line: str) -> Job:
+        """Change a job while it lives."""
+        options = parse(self.edt_update, line)
+        job = self._job(options.job)
+        changed: Job = self._run(
+            lambda _: job.update(
+                priority=options.priority, max_workers=options.max_workers, instance_group=options.instance_group
+            )
+        )
+        return changed
+
+    @parsed
+    @job_argument
+    @option("--all", action="store_true", help="all of mine")
+    @line_magic
+    def edt_stop(self, line: str) -> Job | list[str]:
+        """End a job; its logs and checkpoints stay. The job is named, never guessed."""
+        options = parse(self.edt_stop, line)
+        if options.all == bool(options.job):
+            raise UsageError("%edt_stop needs the id of a job, or --all.")
+        if options.all:
+            ids: list[str] = self._run(lambda client: client.stop_all())
+            return ids
+        job = self._job(options.job)
+        stopped: Job = self._run(lambda _: job.stop())
+        return stopped
+
+    @parsed
+    @job_argument
+    @option("-d", "--directory", default=".", help="where to (default: here)")
+    @option("--part", choices=("model", "checkpoint", "log", "all"), default="all", help="default: all")
+    @option("--extract", action="store_true", help="also unpack it")
+    @line_magic
+    def edt_download(self, line: str) -> Any:
+        """Fetch a job's results as a zip."""
+        options = parse(self.edt_download, line)
+        job = self._job(options.job)
+        return self._run(lambda _: job.download(options.directory, options.part, extract=options.extract))
+
+    # --- the server -----------------------------------------------------------------------------------------------
+
+    def _run(self, work: Callable[[Client], Any]) -> Any:
+        """`work` with the client; what the server refuses becomes one clean line."""
+        try:
+            if self._client is None:
+                from edt_sdk.client import Client
+
+                self._client = Client()
+            return work(self._client)
+        except EdtError as refused:
+            if isinstance(refused, ServerUnreachable | NotAllowed):
+                self._client = None  # it may have another port or token by now
+            raise UsageError(str(refused)) from None
+
+    def _job(self, name: str | None) -> Job:
+        """The job with this id, or of the variable with this name; the last one touched without a name."""
+        from edt_sdk.job import Job
+
+        held = self.shell.user_ns.get(name) if name and self.shell is not None else None
+        if isinstance(held, Job):
+            return self._touched(held)
+        wanted = held if isinstance(held, str) else name or self._last
+        if wanted is None:
+            raise UsageError("Which job? Give its id; %edt_jobs lists them.")
+        return self._touched(self._run(lambda client: client.job(wanted)))
+
+    def _touched(self, job: Job) -> Job:
+        self._last = job.id
+        self.names.remember([job.id])
+        return job
+
+
+def _cut(line: str) -> tuple[str, str]:
+    """The line before a lone `--`, and what follows it."""
+    found = _SCRIPT_ARGS.search(line)
+    return (line[: found.start()], line[found.end() :]) if found else (line, "")
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """`%load_ext edt_sdk`."""
+    if any(isinstance(owner, EdtMagics) for owner in shell.magics_manager.registry.values()):
+        return
+    ours = EdtMagics(shell)
+    shell.register_magics(ours)
+    shell.Completer.custom_matchers.append(completer(ours, ours.names))
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """`%unload_ext edt_sdk`: every magic and the completion are gone."""
+    registry = shell.magics_manager.registry
+    registry.pop(EdtMagics.__name__, None)
+    for kind in shell.magics_manager.magics.values():
+        for name in [n for n, function in kind.items() if isinstance(getattr(function, "__self__", None), EdtMagics)]:
+            del kind[name]
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [matcher for matcher in matchers if not getattr(matcher, "edt_sdk", False)]
