@@ -34,14 +34,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a log.
 
     Attributes:
-        time: when it was seen in its file, seconds since the epoch; None when that is not known.
+        time: when it was seen in its file, seconds since the epoch.
         stream: "stdout" or "stderr" of the driver, "elog", or "worker".
         worker: the worker's number, None for the driver.
         err: True when it was written to stderr.
         text: without its newline; bytes that are no UTF-8 are replaced.
     """
 
-    time: float | None
+    time: float
     stream: str
     worker: int | None
     err: bool
@@ -203,7 +203,7 @@ class LogReader:
                 err=source.err,
                 text=text.decode("utf-8", "replace"),
             )
-            placed.append(Placed(line.time or 0.0, order, end, line))
+            placed.append(Placed(line.time, order, end, line))
         return placed, tail.more
 
     def _sources(self) -> list[Source]:

@@ -1,0 +1,41 @@
+"""Who may do what with a job: the one place where ownership is decided.
+
+A user is a name that is safe as a folder name (`owner_name`); a job belongs to the user that submitted it, and only
+that user may do anything with it. What everybody sees of everybody's jobs is `views.public_view`: enough to understand
+who has the slots, nothing of what the job computes or says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from urllib.parse import quote
+
+from edt_sdk.schemas.errors import NotAllowed
+
+_LONGEST = 200
+
+
+def may(user: str, owner: str) -> bool:
+    """True when `user` may do anything with a job of `owner`."""
+    return user == owner
+
+
+def check(user: str, owner: str, job: str) -> None:
+    """NotAllowed unless `user` may do anything with the job."""
+    if not may(user, owner):
+        raise NotAllowed(
+            f"Job {job} belongs to {owner}, and you are {user}.", hint="Only its owner may see or change it.", job=job
+        )
+
+
+def owner_name(username: str) -> str:
+    """`username` as a folder name; different names stay different.
+
+    What could leave a folder or hide one is percent-encoded, and a name too long for a folder ends in its hash.
+    """
+    name = quote(username, safe="@+")
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > _LONGEST:
+        name = name[: _LONGEST - 33] + "-" + hashlib.sha256(username.encode()).hexdigest()[:32]
+    return name or "%"

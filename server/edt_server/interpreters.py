@@ -1,0 +1,106 @@
+"""Which Python a job runs in, and whether it can.
+
+An interpreter is asked once for its version and whether it has `edt_sdk`; the answer is kept until its file changes.
+Never runs anything of the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.job import JobSpec
+
+_QUESTION = """
+import importlib.util, sys
+print("%d.%d" % sys.version_info[:2], importlib.util.find_spec("edt_sdk") is not None)
+"""
+_LIMIT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """One Python: `version` is "major.minor", `ready` whether it can import `edt_sdk`."""
+
+    path: str
+    version: str
+    ready: bool
+
+
+class Interpreters:
+    """The interpreters asked so far. `default` is for jobs that name none that exists here."""
+
+    def __init__(self, default: str) -> None:
+        self._default = default
+        self._known: dict[tuple[str, float], Interpreter] = {}
+
+    async def choose(self, spec: JobSpec) -> Interpreter:
+        """The interpreter `spec` will run in.
+
+        Raises:
+            Unprocessable: it does not answer, lacks `edt_sdk`, or is another minor version than the job was written
+                for.
+        """
+        named = await asyncio.to_thread(_usable, spec.python)
+        chosen = await self._ask(named or self._default)
+        if spec.python_version and _minor(spec.python_version) != chosen.version:
+            raise Unprocessable(
+                f"The job was written for Python {spec.python_version}, but it would run in {chosen.path}, "
+                f"which is Python {chosen.version}.",
+                hint=f"Submit from a kernel with Python {chosen.version}, or install jupyter-edt in a Python "
+                f"{_minor(spec.python_version)} on the server and set c.EdtApp.python to it.",
+                field="python_version",
+            )
+        if not chosen.ready:
+            raise Unprocessable(
+                f"{chosen.path} has no jupyter-edt, so no job can run in it.",
+                hint=f"Install it there: {chosen.path} -m pip install jupyter-edt",
+                field="python",
+            )
+        return chosen
+
+    async def _ask(self, path: str) -> Interpreter:
+        if path == sys.executable:
+            return Interpreter(path, f"{sys.version_info.major}.{sys.version_info.minor}", True)
+        try:
+            key = path, await asyncio.to_thread(os.path.getmtime, path)
+            if key not in self._known:
+                self._known[key] = await _question(path)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise Unprocessable(
+                f"The interpreter {path} does not work: {error or 'it does not answer'}.",
+                hint="Check c.EdtApp.python, or the kernel the job was submitted from.",
+                field="python",
+            ) from None
+        return self._known[key]
+
+
+async def _question(path: str) -> Interpreter:
+    process = await asyncio.create_subprocess_exec(
+        path, "-c", _QUESTION, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL, cwd="/",
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(_LIMIT):
+            answer, _ = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    words = answer.decode("ascii", "replace").split()
+    if process.returncode != 0 or len(words) != 2:
+        raise ValueError(f"it ended with code {process.returncode}")
+    return Interpreter(path, words[0], words[1] == "True")
+
+
+def _usable(path: str | None) -> str | None:
+    """`path` when it is a program on this host: the submitter's kernel may run elsewhere."""
+    return path if path and os.path.isabs(path) and Path(path).is_file() and os.access(path, os.X_OK) else None
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

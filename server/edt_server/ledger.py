@@ -1,0 +1,218 @@
+"""The store and the core, changed together: a decision is committed in the transaction of what it was decided from.
+
+Everything here blocks and runs in one thread, the service's writer, so the core needs no lock and its state is always
+that of the last commit. Whatever goes wrong in a change, the store is rolled back and the core rebuilt from it.
+Nothing here acts: a `Change` tells in its `Outcome` what is to be done now that it is committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.control import Allocation
+from edt_sdk.schemas.errors import NotFound
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobState
+from edt_server.core import Core, CoreEvent, Grant, InstanceGroup, inputs, kind_of, to_data, to_event
+from edt_server.store import JobRow, Store, Writer
+from edt_server.story import describe
+
+T = TypeVar("T")
+_WAITING = (JobState.SUBMITTED, JobState.PENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a committed change asks for.
+
+    Attributes:
+        jobs: every job it says something about.
+        allocations: the slots jobs may use from now on, where that may have changed.
+        launches: jobs that have their first slot.
+        states: jobs whose state changed, as they are now, with the state before.
+    """
+
+    jobs: tuple[str, ...]
+    allocations: Mapping[str, Allocation]
+    launches: tuple[str, ...]
+    states: tuple[tuple[JobRow, JobState | None], ...]
+
+
+class Ledger:
+    """An open store and the core that its events add up to."""
+
+    def __init__(self, store: Store, groups: Sequence[InstanceGroup]) -> None:
+        self.store = store
+        self._groups = tuple(groups)
+        self.names = {row.id: row.spec.name for row in store.jobs()}
+        self.seq = 0
+        self.core = self._replay()
+
+    @classmethod
+    def open(cls, url: str, groups: Sequence[InstanceGroup]) -> Ledger:
+        """Open the store at `url` and replay it. StoreError when it cannot be used."""
+        return cls(Store.open(url), groups)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def change(self, work: Callable[[Change], T]) -> tuple[T, Outcome]:
+        """Run `work` in one transaction; what it returns, and what is to be done now."""
+        change: Change | None = None
+        try:
+            with self.store.write() as tx:
+                change = Change(tx, self, time.time())
+                value = work(change)
+                change.launch_granted()
+        except BaseException:
+            if change is not None and change.decided:
+                self.core = self._replay()
+            raise
+        self.seq = change.events[-1].seq if change.events else self.seq
+        return value, change.outcome()
+
+    def row(self, job: str) -> JobRow:
+        """The job's row, or NotFound."""
+        row = self.store.job(job)
+        if row is None:
+            raise missing(job)
+        return row
+
+    def name(self, job: str) -> str:
+        """What people call the job; its id when nobody knows any more."""
+        return self.names.get(job, job)
+
+    def allocation(self, job: str) -> Allocation:
+        """The slots a living job may use now. Versions grow with the event list, also over a restart of the server."""
+        by_id = {slot.id: slot for slot in self.core.slots}
+        return Allocation(version=self.seq, slots=tuple(by_id[slot] for slot in self.core.holding(job)))
+
+    def _replay(self) -> Core:
+        events = self.store.events(kinds=kinds.INPUTS)
+        newest = self.store.events(after=events[-1].seq) or events if events else []
+        self.seq = max(self.seq, newest[-1].seq if newest else 0)
+        return Core.replay(inputs(events), self._groups)
+
+
+@dataclass(slots=True)
+class Change:
+    """One transaction under way. `now` is its time in seconds since the epoch."""
+
+    tx: Writer
+    ledger: Ledger
+    now: float
+    decided: bool = False
+    events: list[Event] = field(default_factory=list)
+    moved: dict[str, None] = field(default_factory=dict)
+    granted: dict[str, int] = field(default_factory=dict)
+    touched: dict[str, None] = field(default_factory=dict)
+    launches: list[str] = field(default_factory=list)
+    states: list[tuple[JobRow, JobState | None]] = field(default_factory=list)
+
+    @property
+    def core(self) -> Core:
+        """The core."""
+        return self.ledger.core
+
+    def row(self, job: str) -> JobRow:
+        """The job's row as this transaction sees it, or NotFound."""
+        row = self.tx.job(job)
+        if row is None:
+            raise missing(job)
+        return row
+
+    def append(
+        self,
+        kind: str,
+        job: str | None,
+        data: Mapping[str, Any],
+        *,
+        cause: int | None = None,
+        time: float | None = None,
+    ) -> int:
+        """Add an event; its number."""
+        why = next((event for event in self.events if event.seq == cause), None)
+        event = self.tx.append(
+            kind,
+            job=job,
+            data=dict(data),
+            time=self.now if time is None else min(time, self.now),
+            cause=cause,
+            text=describe(kind, data, job=job, cause=why, names=self.ledger.name),
+        )
+        self.events.append(event)
+        if job is not None:
+            self.touched[job] = None
+        return event.seq
+
+    def apply(self, event: CoreEvent, *, cause: int | None = None, **more: Any) -> int:
+        """Tell the core, and record the event (`more` in its data, for people) and what it decided; the event's number.
+
+        Raises what `Core.apply` raises; nothing is recorded then.
+        """
+        instructions = self.core.apply(event, self.now)
+        self.decided = True
+        job = getattr(event, "job", None)
+        seq = self.append(kind_of(event), job, {**more, **to_data(event)}, cause=cause)
+        if job is not None:
+            self.moved[job] = None
+        for instruction in instructions:
+            kind, data = to_event(instruction)
+            made = self.append(kind, instruction.job, data, cause=seq)
+            self.moved[instruction.job] = None
+            if isinstance(instruction, Grant):
+                self.granted.setdefault(instruction.job, made)
+        return seq
+
+    def set_state(
+        self,
+        job: str,
+        state: JobState,
+        message: str = "",
+        *,
+        cause: int | None = None,
+        time: float | None = None,
+    ) -> JobRow:
+        """Put the job in `state` with `message`, and record it; the row afterwards."""
+        before = self.row(job)
+        when = self.now if time is None else min(time, self.now)
+        changes: dict[str, Any] = {"state": state, "message": message, "state_since": when}
+        if state is JobState.LAUNCHING and before.started is None:
+            changes["started"] = when
+        if state.final:
+            changes["ended"] = when
+        row = self.tx.update_job(job, **changes)
+        data: dict[str, Any] = {"state": state.value, "before": before.state.value, "message": message}
+        if state.final and row.started is not None:
+            data["seconds"] = when - row.started
+        self.append(kinds.STATE, job, data, cause=cause, time=when)
+        self.states.append((row, before.state))
+        return row
+
+    def launch_granted(self) -> None:
+        """Jobs without a process that were given their first slot start now."""
+        for job, seq in self.granted.items():
+            row = self.tx.job(job)
+            if row is not None and row.attempt == 0 and row.state in _WAITING:
+                self.set_state(job, JobState.LAUNCHING, cause=seq)
+                self.launches.append(job)
+
+    def outcome(self) -> Outcome:
+        """What is to be done now that it is committed."""
+        living = self.core.jobs
+        return Outcome(
+            jobs=tuple(self.touched),
+            allocations={job: self.ledger.allocation(job) for job in self.moved if job in living},
+            launches=tuple(self.launches),
+            states=tuple(self.states),
+        )
+
+
+def missing(job: str) -> NotFound:
+    """The error for an id that no job has."""
+    return NotFound(f"There is no job {job!r}.", hint="List the jobs there are with `edt list`.", job=job)

@@ -1,0 +1,86 @@
+"""Private folders for sockets and locks, and the lock that keeps two servers from one data folder.
+
+A Unix socket's path must stay below about 100 bytes, which Jupyter's runtime folder may already exceed; then a folder
+below the system's temporary one is used, made with 0700 and refused when it belongs to somebody else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from edt_sdk.schemas.errors import EdtError, ServerUnreachable
+
+_LONGEST_SOCKET = 100
+_LONGEST_BELOW = len("/a-name-of-twenty-four-chars-abcdef/link.sock")
+
+
+def runtime_dir(parent: Path, data_dir: Path) -> Path:
+    """The folder for this data folder's sockets below `parent`, or a shorter one. Made, private, ours.
+
+    Raises:
+        EdtError: the folder exists and is somebody else's or open to others.
+    """
+    mark = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:8]
+    place = parent / f"edt-{mark}"
+    if len(os.fsencode(place)) + _LONGEST_BELOW > _LONGEST_SOCKET:
+        place = Path(tempfile.gettempdir()) / f"edt-{os.getuid()}-{mark}"
+    return private_dir(place)
+
+
+def private_dir(place: Path) -> Path:
+    """`place`, made with 0700 when it is not there; EdtError when somebody else could reach into it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o700, exist_ok=True)
+    info = place.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        raise EdtError(
+            f"{place} is not a folder of this account.",
+            hint="Remove it, or set TMPDIR or JUPYTER_RUNTIME_DIR to another.",
+        )
+    place.chmod(0o700)
+    return place
+
+
+class ServerLock:
+    """Held by the one server that runs the jobs of a data folder; the system frees it when that process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Take the lock, or raise ServerUnreachable naming the process that has it. Never waits."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise ServerUnreachable(
+                f"Another Jupyter Server (pid {holder or 'unknown'}) runs the jobs of this data folder.",
+                hint="Use that one, or set another c.EdtApp.data_dir; this server takes over when the other ends.",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let the next server in."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> ServerLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,378 @@
+"""The service: joins core, store, supervisors and files, and has one method for each verb.
+
+Lives in the Jupyter Server's event loop and never blocks it: the ledger is changed and read in one writer thread,
+files in others. A change is committed before it is acted on, and changes are acted on in the order they were
+committed. Every verb names its user, and `_mine` is the only way from a job's id to a job. Stopping the service
+leaves every job as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.errors import Conflict, NotBuiltYet
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
+from edt_sdk.schemas.paths import JobPaths
+from edt_server import access, reports, results, submission, timeline, views
+from edt_server.core import InstanceGroup, JobChanged, SlotsChanged
+from edt_server.hub import Hub
+from edt_server.interpreters import Interpreters
+from edt_server.ledger import Change, Ledger, Outcome
+from edt_server.private_files import make_private_dir
+from edt_server.processes import is_alive
+from edt_server.runtime import ServerLock
+from edt_server.settings import Settings
+from edt_server.slots import find_slots, threads_per_slot
+from edt_server.store import JobRow
+from edt_server.supervision import STOP_REQUESTED, Supervision
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+StateListener = Callable[[JobRow, JobState | None], None]
+
+_PATIENCE_WITH_THE_DEAD = 10.0
+
+
+class Service:
+    """One scheduler over one data folder.
+
+    Args:
+        settings: what the administrator decided.
+        on_state: told every change of a job's state, after it is committed, with the state before.
+    """
+
+    def __init__(self, settings: Settings, *, on_state: StateListener | None = None) -> None:
+        self.settings = settings
+        self.hub = Hub()
+        self.groups = tuple(InstanceGroup(name) for name in settings.instance_groups)
+        self.threads_per_slot = settings.threads_per_slot
+        self._on_state = on_state
+        self._interpreters = Interpreters(settings.interpreter)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="edt-writer")
+        self._order = asyncio.Lock()
+        self._lock = ServerLock(settings.runtime_dir / "server.lock")
+        self._living: set[str] = set()
+        self._ledger: Ledger
+        self._supervision: Supervision
+
+    # --- start and stop
+    # ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, find the slots, adopt the jobs that live.
+
+        Raises:
+            ServerUnreachable: another server runs the jobs of this data folder.
+            StoreError: the store cannot be used; nothing in it was changed.
+        """
+        self._lock.acquire()
+        try:
+            await asyncio.to_thread(self._make_folders)
+            self._ledger = await self._in_writer(Ledger.open, self.settings.store_url, self.groups)
+            await self._look_for_slots()
+            self._supervision = Supervision(self.settings, self.change, lambda job, _: self.hub.ring(job))
+            await self._supervision.start()
+            await self._adopt()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Let go of everything; supervisors, drivers and workers go on."""
+        self.hub.close()
+        if hasattr(self, "_supervision"):
+            await self._supervision.stop()
+        if hasattr(self, "_ledger"):
+            await self._in_writer(self._ledger.close)
+        self._writer.shutdown(wait=False)
+        self._lock.release()
+
+    @property
+    def busy(self) -> bool:
+        """True while a job has not ended."""
+        return bool(self._living)
+
+    @property
+    def uploads(self) -> Path:
+        """Where an upload may be kept until it is submitted."""
+        return self.settings.data_dir / "uploads"
+
+    def _make_folders(self) -> None:
+        make_private_dir(self.settings.data_dir)
+        submission.clear_uploads(self.uploads)
+
+    async def _look_for_slots(self) -> None:
+        slots = await asyncio.to_thread(find_slots, self.settings.local_slots)
+        self.threads_per_slot = self.settings.threads_per_slot or threads_per_slot(slots)
+
+        def compare(change: Change) -> None:
+            if change.core.slots != slots:
+                change.apply(SlotsChanged(slots))
+
+        # Nobody listens yet: what this decides is acted on when the jobs are adopted.
+        await self._in_writer(self._ledger.change, compare)
+
+    async def _adopt(self) -> None:
+        rows = await self._in_writer(self._ledger.store.jobs)
+        stops = await self._in_writer(lambda: self._ledger.store.events(kinds=[STOP_REQUESTED]))
+        stopping = {event.job: str(event.data.get("why", "")) for event in stops}
+        for row in rows:
+            # An ended job's supervisor may still wait for the answer to its last report.
+            if not row.state.final or (row.supervisor is not None and is_alive(row.supervisor)):
+                self._supervision.adopt(row, stopping=stopping.get(row.id))
+            if not row.state.final:
+                self._living.add(row.id)
+
+    # --- changing the ledger
+    # -------------------------------------------------------------------------------------------
+
+    async def change(self, work: Callable[[Change], T]) -> T:
+        """Run `work` in a transaction, and do what follows from it once it is committed."""
+        async with self._order:
+            value, outcome = await self._in_writer(self._ledger.change, work)
+            self._act(outcome)
+        return value
+
+    def _act(self, outcome: Outcome) -> None:
+        for row, before in outcome.states:
+            (self._living.discard if row.state.final else self._living.add)(row.id)
+            log.info("job %s is %s, before=%s", row.id, row.state, before)
+            if self._on_state is not None:
+                self._on_state(row, before)
+        for job, allocation in outcome.allocations.items():
+            self._supervision.allocate(job, allocation)
+        for job in outcome.launches:
+            self._supervision.begin(job)
+        for job in {*outcome.jobs, *outcome.allocations}:
+            self.hub.ring(job)
+
+    async def _in_writer(self, work: Callable[..., T], *args: Any) -> T:
+        done: T = await asyncio.get_running_loop().run_in_executor(self._writer, work, *args)
+        return done
+
+    # --- verbs that change
+    # ---------------------------------------------------------------------------------------------
+
+    async def submit(self, user: str, spec: JobSpec, package: Path) -> JobView:
+        """Make a job of a package (a file, left where it is).
+
+        Raises:
+            InvalidRequest, Unprocessable: the specification cannot be used here.
+            PackageError: the package cannot. Nothing is left behind.
+        """
+        spec.check()
+        self._ledger.core.check_group(spec.instance_group)
+        interpreter = await self._interpreters.choose(spec)
+        threads = spec.threads_per_slot or self.threads_per_slot
+        accepted = await asyncio.to_thread(
+            submission.place, self.settings, user, spec, package, interpreter.path, threads
+        )
+        try:
+            row = await self.change(accepted.enter)
+        except BaseException:
+            await asyncio.to_thread(submission.remove, accepted.paths)
+            raise
+        return await self._view(row)
+
+    async def update(self, user: str, job: str, patch: JobPatch) -> JobView:
+        """Change a living job's priority, maximum of workers or queue.
+
+        Raises:
+            Conflict: it has ended.
+            Unprocessable: no such queue, or a value out of bounds; NotBuiltYet for another queue.
+        """
+        patch.check()
+
+        def work(change: Change) -> JobRow:
+            row = self._mine(user, job, change.row(job))
+            if row.state.final:
+                raise _ended(row, "changed")
+            _check_group(change, row, patch.instance_group)
+            wanted = {"priority": patch.priority, "max_workers": patch.max_workers}
+            changes = {key: value for key, value in wanted.items() if value is not None}
+            before = {key: getattr(row, key) for key in changes}
+            change.apply(JobChanged(job, patch.priority, patch.max_workers), before=before, by=user)
+            return change.tx.update_job(job, **changes) if changes else row
+
+        return await self._view(await self.change(work))
+
+    async def stop_job(self, user: str, job: str) -> JobView:
+        """End a job as KILLED: at once when it has not started, else as soon as its processes have ended.
+
+        Raises:
+            Conflict: it has ended.
+        """
+        why = f"Stopped by {user}."
+
+        def work(change: Change) -> JobRow:
+            row = self._mine(user, job, change.row(job))
+            if row.state.final:
+                raise _ended(row, "stopped")
+            if row.attempt == 0:
+                reports.end(change, job, JobState.KILLED, why)
+            else:
+                change.append(STOP_REQUESTED, job, {"why": why})
+            return change.row(job)
+
+        row = await self.change(work)
+        if not row.state.final:
+            self._supervision.end(job, why)
+        return await self._view(row)
+
+    async def stop_all(self, user: str) -> list[str]:
+        """Stop all jobs of the user that have not ended; their ids."""
+        stopped: list[str] = []
+        for row in await self._in_writer(lambda: self._ledger.store.jobs(owner=user)):
+            if not row.state.final:
+                try:
+                    await self.stop_job(user, row.id)
+                except Conflict:
+                    continue  # it ended by itself meanwhile
+                stopped.append(row.id)
+        return stopped
+
+    async def suspend(self, user: str, job: str) -> JobView:
+        """Not in this release: NotBuiltYet."""
+        await self.mine(user, job)
+        raise NotBuiltYet("Jobs cannot be suspended yet.", hint="Lower its priority, or stop it.", job=job)
+
+    async def resume(self, user: str, job: str) -> JobView:
+        """Not in this release: NotBuiltYet."""
+        await self.mine(user, job)
+        raise NotBuiltYet("Jobs cannot be resumed yet.", hint="Submit it again.", job=job)
+
+    async def delete(self, user: str, job: str) -> None:
+        """Remove an ended job with all its files. Conflict when it has not ended."""
+        row = await self.mine(user, job)
+        if not row.state.final:
+            raise Conflict(f"Job {job} is {row.state.value}.", hint="Stop it first, then delete it.", job=job)
+        await self._supervision.gone(job, _PATIENCE_WITH_THE_DEAD)
+        await asyncio.to_thread(submission.remove, self.paths(row))
+        await self.change(lambda change: change.tx.delete_job(job))
+
+    # --- verbs that read
+    # -----------------------------------------------------------------------------------------------
+
+    async def mine(self, user: str, job: str) -> JobRow:
+        """The user's job. NotFound, or NotAllowed when it is somebody else's."""
+        return self._mine(user, job, await self._in_writer(self._ledger.row, job))
+
+    async def job(self, user: str, job: str) -> JobView:
+        """The job as it is now."""
+        return await self._view(await self.mine(user, job))
+
+    async def jobs(self, user: str, *, everybody: bool = False, state: JobState | None = None) -> list[JobView]:
+        """The user's jobs, newest first; with `everybody` also what is public of the others'."""
+        owner = None if everybody else user
+        states = None if state is None else [state]
+
+        def read() -> list[JobView]:
+            rows = self._ledger.store.jobs(owner=owner, states=states)
+            shown = [self._show(row) for row in rows]
+            return [view if access.may(user, view.owner) else views.public_view(view) for view in shown]
+
+        return await self._in_writer(read)
+
+    async def events(self, user: str, job: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        """The job's events with a number above `after`, oldest first."""
+        await self.mine(user, job)
+        return await asyncio.to_thread(lambda: self._ledger.store.events(job=job, after=after, limit=limit))
+
+    async def timeline(self, user: str, job: str | None = None) -> dict[str, Any]:
+        """Who held how many slots when and why; with `job` only while that job lived."""
+        if job is not None:
+            await self.mine(user, job)
+        chosen = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
+        events = await asyncio.to_thread(lambda: self._ledger.store.events(kinds=chosen))
+        rows: Sequence[timeline.TimelineRow] = timeline.allocation(events, self._ledger.name)
+        if job is not None:
+            own = [event.seq for event in events if event.job == job]
+            over = any(event.kind == kinds.JOB_GONE and event.job == job for event in events)
+            rows = [row for row in rows if own[0] <= row["seq"] and (not over or row["seq"] <= own[-1])]
+        named = {held for row in rows for held in row["slots"]}
+        return {
+            "capacity": len(self._ledger.core.slots),
+            "rows": rows,
+            "names": {held: self._ledger.name(held) for held in sorted(named)},
+        }
+
+    async def workers(self, user: str, job: str) -> list[dict[str, Any]]:
+        """The workers of the job that run now."""
+        row = await self.mine(user, job)
+        if row.state.final:
+            return []
+        events = await asyncio.to_thread(lambda: self._ledger.store.events(job=job, kinds=views.WORKER_KINDS))
+        return views.running_workers(events, self._ledger.core.slots)
+
+    async def checkpoints(self, user: str, job: str) -> list[results.Checkpoint]:
+        """The checkpoints the job has written."""
+        return await asyncio.to_thread(results.checkpoints, self.paths(await self.mine(user, job)))
+
+    async def result(self, user: str, job: str, part: str) -> results.ResultZip:
+        """A part of the job's result as a zip, not read yet."""
+        return await asyncio.to_thread(results.plan, self.paths(await self.mine(user, job)), part)
+
+    async def cluster(self) -> dict[str, Any]:
+        """Slots with the job in each, queues, and the threads of a slot."""
+
+        def read() -> dict[str, Any]:
+            core = self._ledger.core
+            slots = [
+                {"id": slot.id, "host": slot.host, "device": slot.device, "job": core.holder(slot.id)}
+                for slot in core.slots
+            ]
+            groups = [{"name": group.name, "policy": group.policy, "slots": len(slots)} for group in core.groups]
+            return {"slots": slots, "groups": groups, "threads_per_slot": self.threads_per_slot}
+
+        return await self._in_writer(read)
+
+    def paths(self, row: JobRow) -> JobPaths:
+        """Where the job's files are."""
+        return JobPaths(self.settings.data_dir, row.owner, row.id)
+
+    # --- one place for each
+    # ----------------------------------------------------------------------------------------------
+
+    def _mine(self, user: str, job: str, row: JobRow) -> JobRow:
+        access.check(user, row.owner, job)
+        return row
+
+    async def _view(self, row: JobRow) -> JobView:
+        return await self._in_writer(self._show, row)
+
+    def _show(self, row: JobRow) -> JobView:
+        return views.job_view(self._ledger, row, self.settings.data_dir, self.progress(row.id))
+
+    def progress(self, job: str) -> JobProgress | None:
+        """The newest progress heard, None when there is none newer than the store's."""
+        return self._supervision.progress(job)
+
+
+def _check_group(change: Change, row: JobRow, group: str | None) -> None:
+    if group is None:
+        return
+    change.core.check_group(group)
+    if group != row.instance_group:
+        raise NotBuiltYet(
+            "A job cannot move to another instance group yet.",
+            hint="Submit it again with that instance_group.",
+            field="instance_group",
+        )
+
+
+def _ended(row: JobRow, what: str) -> Conflict:
+    ended = time.strftime("%H:%M:%S", time.localtime(row.ended))
+    return Conflict(
+        f"Job {row.id} is {row.state.value} since {ended}; it cannot be {what} any more.",
+        hint="Submit it again to run it once more.",
+        job=row.id,
+        state=row.state.value,
+    )

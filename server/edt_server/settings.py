@@ -1,0 +1,57 @@
+"""What an administrator decides about the service, as one frozen object; `edt_jupyter` fills it from its traitlets."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one service.
+
+    Attributes:
+        data_dir: jobs, results and, by default, the store. Made when missing, 0700.
+        runtime_dir: sockets and locks; short (see `runtime.py`), local to this host, 0700.
+        db_url: SQLAlchemy URL of the job store, "" for SQLite in `data_dir`.
+        local_slots: slots of this host, 0 for its GPUs, or its CPU when it has none.
+        threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
+        python: interpreter of jobs that name none that exists here, "" for the server's own.
+        max_upload_bytes: most bytes of an upload, as sent.
+        max_package_files: most members of a package.
+        max_package_bytes: most bytes of a package, unpacked.
+        worker_interface: address workers and supervisors listen on.
+        instance_groups: names of the queues; the first is offered first.
+        data_fs: DLI_DATA_FS of jobs, "" when there is none.
+    """
+
+    data_dir: Path
+    runtime_dir: Path
+    db_url: str = ""
+    local_slots: int = 0
+    threads_per_slot: int = 0
+    python: str = ""
+    max_upload_bytes: int = 512 << 20
+    max_package_files: int = 20_000
+    max_package_bytes: int = 4 << 30
+    worker_interface: str = "127.0.0.1"
+    instance_groups: tuple[str, ...] = (DEFAULT_INSTANCE_GROUP,)
+    data_fs: str = ""
+
+    @property
+    def store_url(self) -> str:
+        """The store's URL, whatever was configured."""
+        return self.db_url or f"sqlite:///{self.data_dir / 'edt.sqlite'}"
+
+    @property
+    def interpreter(self) -> str:
+        """The interpreter of jobs that name none."""
+        return self.python or sys.executable
+
+    @property
+    def control_dir(self) -> Path:
+        """The server's key and endpoint, read by supervisors at every reconnect."""
+        return self.data_dir / "control"

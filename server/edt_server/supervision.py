@@ -1,0 +1,320 @@
+"""Supervisors: started when a job has its first slot, listened to, given their slots, and missed when they are gone.
+
+The service's half of the control channel. Every message from a supervisor becomes a change of the ledger before
+anything is answered; every slot a supervisor may use was committed before it hears of it. Fencing: only the newest
+attempt of a job, in the process it was started as, is spoken with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from edt_sdk.schemas.control import (
+    PROTOCOL,
+    Allocation,
+    Launch,
+    Numbered,
+    ProcessIdentity,
+    Refused,
+    StopJob,
+    SupervisorHello,
+    Welcome,
+)
+from edt_sdk.schemas.errors import Conflict, EdtError
+from edt_sdk.schemas.job import JobProgress, JobState
+from edt_sdk.schemas.paths import JobPaths
+from edt_server import reports
+from edt_server.control import ControlServer
+from edt_server.launcher import key_pair, launch, wait_gone
+from edt_server.ledger import Change
+from edt_server.processes import is_alive
+from edt_server.settings import Settings
+from edt_server.store import JobRow
+from edt_server.supervisor.journal import read_journal
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+STOP_REQUESTED = "stop_requested"
+_HELLO_LIMIT = 15.0
+_FAR_AWAY = 5.0
+_LOG_LINES = 10
+
+
+class Changes(Protocol):
+    """How a change is made: committed first, then acted on, one after the other (`Service.change`)."""
+
+    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
+        """Run `work` in a transaction of the ledger and do what follows from it."""
+        ...
+
+
+class Supervision:
+    """All supervisors of one service.
+
+    Args:
+        settings: of the service.
+        change: commits.
+        progressed: told the newest progress of a job.
+    """
+
+    def __init__(self, settings: Settings, change: Changes, progressed: Callable[[str, JobProgress], None]) -> None:
+        self._settings = settings
+        self._change = change
+        self._progressed = progressed
+        self._progress: dict[str, JobProgress] = {}
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._launches: set[asyncio.Task[None]] = set()
+        self._stopping: dict[str, str] = {}
+        self._unheard: dict[str, tuple[int, frozenset[int]]] = {}
+        self._heard: dict[str, asyncio.Event] = {}
+        self._control = ControlServer(
+            settings.control_dir,
+            interface=settings.worker_interface,
+            on_hello=self._on_hello,
+            on_report=self._on_report,
+            on_progress=self._on_progress,
+            on_connected=self._on_connected,
+        )
+
+    async def start(self) -> None:
+        """Listen. EdtError when that is not possible."""
+        await self._control.start()
+
+    async def stop(self) -> None:
+        """Stop listening and watching; supervisors go on."""
+        tasks = [*self._watchers.values(), *self._launches]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._control.stop()
+
+    # --- what the service asks for
+    # -------------------------------------------------------------------------------------
+
+    def progress(self, job: str) -> JobProgress | None:
+        """The newest progress heard of a job."""
+        return self._progress.get(job)
+
+    def allocate(self, job: str, allocation: Allocation) -> None:
+        """Tell the job its slots, if its supervisor is connected; else it hears them when it is."""
+        self._control.send(job, allocation)
+
+    def end(self, job: str, why: str) -> None:
+        """End the job, now or as soon as its supervisor says hello."""
+        self._stopping[job] = why
+        self._control.send(job, StopJob(why=why))
+
+    def begin(self, job: str) -> None:
+        """Start the job's supervisor."""
+        task = asyncio.create_task(self._launch(job), name=f"edt launch {job}")
+        self._launches.add(task)
+        task.add_done_callback(self._launches.discard)
+
+    def adopt(self, row: JobRow, *, stopping: str | None) -> None:
+        """Take over a living job of an earlier server."""
+        if stopping is not None:
+            self._stopping[row.id] = stopping
+        if row.attempt == 0:
+            if row.state is JobState.LAUNCHING:
+                self.begin(row.id)
+            return
+        self._control.admit(row.id, row.public_key)
+        if row.supervisor is not None:
+            self._watch(row.id, row.attempt, row.supervisor)
+        else:
+            # The last server ended between starting the supervisor and writing down which process it is.
+            self._watchers[row.id] = asyncio.create_task(self._await_hello(row), name=f"edt hello {row.id}")
+
+    async def gone(self, job: str, seconds: float) -> None:
+        """Wait until nothing of an ended job runs any more, or `seconds` have passed."""
+        watcher = self._watchers.get(job)
+        if watcher is not None:
+            await asyncio.wait([watcher], timeout=seconds)
+
+    # --- starting
+    # ------------------------------------------------------------------------------------------------------
+
+    async def _launch(self, job: str) -> None:
+        public, secret = key_pair()
+
+        def begin(change: Change) -> JobRow | None:
+            row = change.row(job)
+            if row.state is not JobState.LAUNCHING:
+                return None  # it was stopped in the meantime
+            return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
+
+        row = await self._change(begin)
+        if row is None:
+            return
+        self._control.admit(job, public)
+        orders = Launch(
+            job_id=job,
+            owner=row.owner,
+            attempt=row.attempt,
+            spec=row.spec,
+            data_dir=str(self._settings.data_dir),
+            runtime_dir=str(self._runtime_dir(job)),
+            control_file=str(self._control.control_file),
+            public_key=public,
+            secret_key=secret,
+            interpreter=row.interpreter,
+            threads_per_slot=row.threads_per_slot,
+            data_fs=self._settings.data_fs,
+        )
+        try:
+            identity = await asyncio.to_thread(launch, orders)
+        except (EdtError, OSError) as error:
+            message = f"It could not be started: {error}"
+            await self._change(lambda change: reports.end(change, job, JobState.ERROR, message))
+            self._control.forget(job)
+            return
+        log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
+        await self._change(lambda change: change.tx.update_job(job, supervisor=identity))
+        self._watch(job, row.attempt, identity)
+
+    def _runtime_dir(self, job: str) -> Path:
+        return self._settings.runtime_dir / job
+
+    # --- listening
+    # -----------------------------------------------------------------------------------------------------
+
+    async def _on_hello(self, job: str, hello: SupervisorHello) -> Welcome | Refused:
+        def take(change: Change) -> Welcome | Refused:
+            row = change.tx.job(job)
+            why = _refusal(row, hello)
+            if why is not None or row is None:
+                return Refused(why=why or "")
+            if row.supervisor is None:
+                change.tx.update_job(job, supervisor=hello.identity)
+            return Welcome(protocol=PROTOCOL, acknowledged=row.last_report)
+
+        answer = await self._change(take)
+        if isinstance(answer, Welcome):
+            self._unheard[job] = (hello.last_report, frozenset(hello.holding))
+            if job in self._heard:
+                self._heard[job].set()
+        return answer
+
+    async def _on_connected(self, job: str) -> None:
+        def allocate(change: Change) -> None:
+            change.moved[job] = None
+            self._reconcile(change, job)
+
+        await self._change(allocate)
+        if job in self._stopping:
+            self._control.send(job, StopJob(why=self._stopping[job]))
+
+    def _reconcile(self, change: Change, job: str) -> None:
+        """Free what was granted and revoked while nobody listened.
+
+        A supervisor that never heard of a slot cannot release it. Its open reports come first, though: they may do so.
+        """
+        if job not in self._unheard or job not in change.core.jobs:
+            return
+        last_report, holding = self._unheard[job]
+        if change.row(job).last_report < last_report:
+            return
+        del self._unheard[job]
+        for slot in change.core.leaving(job):
+            if slot not in holding:
+                reports.release(change, job, slot, None, None)
+
+    async def _on_report(self, job: str, numbered: Numbered) -> None:
+        def take(change: Change) -> None:
+            if change.tx.job(job) is not None and reports.take(change, job, numbered, self._progress.get(job)):
+                self._reconcile(change, job)
+
+        await self._change(take)
+
+    def _on_progress(self, job: str, progress: JobProgress) -> None:
+        self._progress[job] = progress
+        self._progressed(job, progress)
+
+    # --- missing
+    # -------------------------------------------------------------------------------------------------------
+
+    def _watch(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
+        task = asyncio.create_task(self._until_gone(job, attempt, identity), name=f"edt watch {job}")
+        self._watchers[job] = task
+
+    async def _until_gone(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
+        while True:
+            await wait_gone(identity)
+            if not is_alive(identity):
+                break
+            await asyncio.sleep(_FAR_AWAY)  # on another host: only its own words can tell
+        await self._bury(job, attempt)
+
+    async def _bury(self, job: str, attempt: int) -> None:
+        """Take what the supervisor could not deliver; if the job has not ended by then, it fails."""
+        row = await self._change(lambda change: change.tx.job(job))
+        if row is not None and row.attempt != attempt:
+            return
+        if row is not None:
+            paths = JobPaths(self._settings.data_dir, row.owner, job)
+            left = await asyncio.to_thread(read_journal, paths.journal)
+            said = await asyncio.to_thread(_last_lines, paths.supervisor_log)
+
+            def close(change: Change) -> None:
+                if change.tx.job(job) is None:
+                    return
+                try:
+                    for numbered in left:
+                        reports.take(change, job, numbered, self._progress.get(job))
+                except Conflict as gap:  # a journal that lost its middle; what is there cannot be trusted
+                    log.error("%s job=%s", gap, job)
+                if not change.row(job).state.final:
+                    message = "Its supervisor ended unexpectedly."
+                    reports.end(change, job, JobState.FAILED, f"{message}\n{said}" if said else message)
+
+            await self._change(close)
+        self._control.forget(job)
+        self._stopping.pop(job, None)
+        self._progress.pop(job, None)
+        self._unheard.pop(job, None)
+        self._watchers.pop(job, None)
+        await asyncio.to_thread(shutil.rmtree, self._runtime_dir(job), True)
+
+    async def _await_hello(self, row: JobRow) -> None:
+        """A supervisor whose process is not known: it says hello soon, or it never started and another one does."""
+        heard = self._heard[row.id] = asyncio.Event()
+        try:
+            async with asyncio.timeout(_HELLO_LIMIT):
+                await heard.wait()
+        except TimeoutError:
+            # The next attempt's number keeps the old one out, should it appear after all.
+            self.begin(row.id)
+            return
+        finally:
+            del self._heard[row.id]
+        now = await self._change(lambda change: change.row(row.id))
+        if now.supervisor is not None:
+            await self._until_gone(row.id, now.attempt, now.supervisor)
+
+
+def _refusal(row: JobRow | None, hello: SupervisorHello) -> str | None:
+    """Why the server will not speak to this supervisor, None when it will."""
+    if row is None:
+        return "The job was deleted."
+    if hello.protocol != PROTOCOL:
+        return f"The server speaks protocol {PROTOCOL}, not {hello.protocol}."
+    if hello.attempt != row.attempt:
+        return f"Attempt {row.attempt} has taken the place of attempt {hello.attempt}."
+    if row.supervisor is not None and row.supervisor != hello.identity:
+        return "Another process is this job's supervisor."
+    if row.state.final:
+        return f"The job is {row.state.value}."
+    return None
+
+
+def _last_lines(path: Path) -> str:
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,83 @@
+"""Jobs as they are shown: from a row, the core and the newest progress to what the wire carries. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobProgress, JobView
+from edt_sdk.schemas.paths import JobPaths
+from edt_server.ledger import Ledger
+from edt_server.store import JobRow
+
+WORKER_KINDS = (kinds.WORKER_STARTED, kinds.GENERATION, kinds.SLOT_RELEASED, kinds.TRAINING_ENDED)
+
+
+def job_view(ledger: Ledger, row: JobRow, data_dir: Path, progress: JobProgress | None) -> JobView:
+    """The job as its owner sees it; `progress` is newer than the row's, or None."""
+    here = row.id in ledger.core.jobs
+    spec = row.spec
+    return JobView(
+        id=row.id,
+        name=spec.name,
+        owner=row.owner,
+        state=row.state,
+        state_since=row.state_since,
+        created=row.created,
+        started=row.started,
+        ended=row.ended,
+        priority=row.priority,
+        max_workers=row.max_workers,
+        instance_group=row.instance_group,
+        mode=spec.mode,
+        seed=spec.seed,
+        main=spec.main,
+        args=spec.args,
+        slots=len(ledger.core.holding(row.id)) if here else 0,
+        shards=row.shards,
+        progress=progress or row.progress,
+        reason=ledger.core.reason(row.id, ledger.name) if here else None,
+        message=row.message,
+        result_dir=str(JobPaths(data_dir, row.owner, row.id).result_dir),
+    )
+
+
+def public_view(view: JobView) -> JobView:
+    """What everybody may see of everybody's jobs: who shares the slots and by which weight, nothing of the work."""
+    return msgspec.structs.replace(
+        view, seed=0, main="", args=(), shards=None, progress=None, reason=None, message="", result_dir=""
+    )
+
+
+def running_workers(events: Iterable[Event], slots: Sequence[Slot]) -> list[dict[str, Any]]:
+    """The workers that run, from a job's `WORKER_KINDS` events in order; rank is None for one not in the group yet."""
+    hosts = {slot.id: slot.host for slot in slots}
+    workers: dict[int, dict[str, Any]] = {}
+    for event in events:
+        data: Mapping[str, Any] = event.data
+        if event.kind == kinds.WORKER_STARTED:
+            workers[data["worker"]] = {
+                "worker": data["worker"],
+                "slot": data["slot"],
+                "host": hosts.get(data["slot"], ""),
+                "pid": data["pid"],
+                "rank": None,
+                "generation": None,
+            }
+        elif event.kind == kinds.GENERATION:
+            for worker in workers.values():
+                worker["rank"] = worker["generation"] = None
+            for rank, number in enumerate(data["workers"]):
+                if number in workers:
+                    workers[number].update(rank=rank, generation=data["number"])
+        elif event.kind == kinds.SLOT_RELEASED:
+            workers.pop(data.get("worker", -1), None)
+        elif event.kind == kinds.TRAINING_ENDED:
+            workers.clear()
+    return sorted(workers.values(), key=lambda worker: (worker["rank"] is None, worker["rank"], worker["worker"]))
