@@ -1,9 +1,9 @@
 """`FabricModel`: the one object through which model code trains elastically.
 
-It checks what it is given, where the mistake was made; packs it; and, in a job's driver, asks the supervisor for workers
-and waits while it hands metrics to the loggers. It trains nothing itself and never looks at the data: the workers do
-(`edt_sdk.training.worker`). Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this module imports
-torch; `import edt_sdk` does not import this module.
+It checks what it is given, where the mistake was made; packs it; and, in a job's driver, asks the supervisor for
+workers and waits while it hands metrics to the loggers. It trains nothing itself and never looks at the data: the
+workers do (`edt_sdk.training.worker`). Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this
+module imports torch; `import edt_sdk` does not import this module.
 """
 
 from __future__ import annotations

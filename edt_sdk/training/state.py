@@ -1,0 +1,235 @@
+"""Everything a joiner needs to be a member: captured from a survivor, sent without storage, restored bit for bit.
+
+Parameters and buffers go straight into the joiner's own memory. The optimizer's state is taken raw, by the index
+of its parameter: `load_state_dict` would cast it to the parameter's type. Random states are not part of it, they follow
+from seed and step. Never decides who sends to whom or when; see `loop.py`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.twins import freeze, thaw
+
+# One transfer; gloo counts bytes in 32 bits in places.
+_CHUNK = 1 << 28
+_SCALARS = (bool, int, float, str, type(None))
+_OPTIMIZERS_OWN = frozenset({"state", "param_groups", "defaults"})
+
+
+class _Handle(Protocol):
+    def wait(self) -> object: ...
+
+
+class Peers(Protocol):
+    """The part of a `Group` that is needed here."""
+
+    def send(self, tensor: Tensor, dst: int) -> _Handle:
+        """Give one member a tensor."""
+
+    def recv(self, tensor: Tensor, src: int) -> _Handle:
+        """Take one from a member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How a tensor lies in memory: `stride` is dense, in any order of dimensions."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    cpu: bool
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One member's state between two steps.
+
+    Attributes:
+        own: parameters and buffers by name, sharing the model's memory.
+        rest: optimizer and whatever the loop adds, frozen by `twins.freeze`.
+        tensors: what was taken out of `rest`.
+    """
+
+    own: dict[str, Tensor]
+    rest: bytes
+    tensors: list[Tensor]
+
+
+def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -> State:
+    """The state now. Memory is shared, not copied: use it before the next step.
+
+    Args:
+        model: the module that is trained.
+        optimizer: its optimizer.
+        extra: what else the receiver must know, anything that pickles.
+    """
+    index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
+    rest = {
+        "state": [(index.get(id(key), key), value) for key, value in optimizer.state.items()],
+        "groups": group_scalars(optimizer),
+        "attributes": {
+            key: value
+            for key, value in vars(optimizer).items()
+            if key not in _OPTIMIZERS_OWN and (type(value) in _SCALARS or type(value) is Tensor)
+        },
+        "extra": extra,
+    }
+    tensors: list[Tensor] = []
+    frozen = freeze(rest, model, optimizer, tensors)
+    return State(dict(_own_tensors(model)), frozen, tensors)
+
+
+def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    """Put a captured state into this process's model and optimizer; `extra` of `capture` is returned."""
+    put_tensors(model, state.own)
+    rest = thaw(state.rest, model, optimizer, state.tensors)
+    put_group_scalars(optimizer, rest["groups"])
+    vars(optimizer).update(rest["attributes"])
+    parameters = _parameters(optimizer)
+    optimizer.state.clear()
+    for key, value in rest["state"]:
+        optimizer.state[parameters[key] if isinstance(key, int) else key] = value
+    return rest["extra"]
+
+
+def send(peers: Peers, dst: int, state: State) -> None:
+    """Give a captured state to one member, which must be receiving."""
+    own = {name: _dense(tensor) for name, tensor in state.own.items()}
+    tensors = [_dense(tensor) for tensor in state.tensors]
+    head = pickle.dumps(
+        ({name: _spec(tensor) for name, tensor in own.items()}, [_spec(tensor) for tensor in tensors], state.rest)
+    )
+    _send_memory(peers, torch.tensor([len(head)]), dst)
+    _send_memory(peers, torch.frombuffer(bytearray(head), dtype=torch.uint8), dst)
+    for tensor in (*own.values(), *tensors):
+        _send_memory(peers, tensor, dst)
+
+
+def receive(peers: Peers, src: int, model: nn.Module, device: torch.device) -> State:
+    """The state that member `src` sends; parameters and buffers arrive in the model's own memory where they fit."""
+    length = torch.zeros(1, dtype=torch.int64)
+    _receive_memory(peers, length, src)
+    head = torch.empty(int(length), dtype=torch.uint8)
+    _receive_memory(peers, head, src)
+    own_specs, specs, rest = pickle.loads(head.numpy().tobytes())
+    there = dict(_own_tensors(model))
+    own: dict[str, Tensor] = {}
+    for name, spec in own_specs.items():
+        fits = name in there and _is_dense(there[name]) and _spec(there[name]) == spec
+        own[name] = there[name] if fits else _allocate(spec, device)
+        _receive_memory(peers, own[name], src)
+    tensors = []
+    for spec in specs:
+        tensors.append(_allocate(spec, device))
+        _receive_memory(peers, tensors[-1], src)
+    return State(own, rest, tensors)
+
+
+def group_scalars(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Everything in the parameter groups but the parameters: learning rates and the like."""
+    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def put_group_scalars(optimizer: torch.optim.Optimizer, scalars: list[dict[str, Any]]) -> None:
+    """Set what `group_scalars` gave on another member."""
+    if len(scalars) != len(optimizer.param_groups):
+        raise Unprocessable("The optimizer's parameter groups differ between workers.", field="optimizer")
+    for group, values in zip(optimizer.param_groups, scalars, strict=True):
+        group.update(values)
+
+
+@torch.no_grad()
+def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Set parameters and buffers by name; one that lies in the model's memory already is left alone."""
+    there = dict(_own_tensors(model))
+    for name, tensor in tensors.items():
+        own = there.get(name)
+        if own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype:
+            # Only what differs is written: a buffer may be an expanded view, which nothing can be copied into.
+            if own.data_ptr() != tensor.data_ptr() and not _same_bits(own, tensor):
+                own.copy_(tensor)
+            continue
+        path, _, leaf = name.rpartition(".")
+        module = model.get_submodule(path)
+        if leaf in module._parameters:
+            raise Unprocessable(f"The parameter {name} has another shape in another worker.", field="model")
+        # A buffer that got its shape, or its existence, during the training.
+        module._buffers[leaf] = tensor
+
+
+def own_copies(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of all parameters and buffers by name."""
+    return {name: tensor.clone() for name, tensor in _own_tensors(model)}
+
+
+def differing(model: nn.Module, before: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters and buffers whose bits are not those of `before`."""
+    return {
+        name: tensor
+        for name, tensor in _own_tensors(model)
+        if name not in before or _spec(tensor) != _spec(before[name]) or not _same_bits(tensor, before[name])
+    }
+
+
+def _own_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    for name, parameter in model.named_parameters():
+        yield name, parameter.detach()
+    for name, buffer in model.named_buffers():
+        yield name, buffer.detach()
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _spec(tensor: Tensor) -> Spec:
+    return Spec(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device.type == "cpu")
+
+
+def _allocate(spec: Spec, device: torch.device) -> Tensor:
+    where = torch.device("cpu") if spec.cpu else device
+    return torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype, device=where)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy, without gaps and overlaps in memory: channels-last stays channels-last."""
+    value = tensor.detach().resolve_conj().resolve_neg()
+    return value if _is_dense(value) else value.contiguous()
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """A dense tensor's memory as bytes: uint8 [numel × itemsize], no copy."""
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(_memory(one.contiguous()), _memory(other.contiguous()))
+
+
+def _send_memory(peers: Peers, tensor: Tensor, dst: int) -> None:
+    for part in torch.split(_memory(tensor), _CHUNK):
+        if part.numel():
+            peers.send(part, dst).wait()
+
+
+def _receive_memory(peers: Peers, tensor: Tensor, src: int) -> None:
+    for part in torch.split(_memory(tensor), _CHUNK):
+        if part.numel():
+            peers.recv(part, src).wait()

@@ -1,0 +1,104 @@
+"""Pickles objects that hold the model, the optimizer or their parts, for a process that has these already.
+
+Every worker has its own copy of model and optimizer. When a callback or an optimizer's state moves from one worker to
+another, references to those objects travel as names and become references to the receiver's own. Tensors beside them
+can be taken out of the pickle, to be sent as memory.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import torch
+from torch import Tensor, nn
+
+Name = tuple[str, Any]
+
+
+def freeze(value: object, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None) -> bytes:
+    """Pickle `value`; parts of model and optimizer by name.
+
+    Args:
+        value: anything cloudpickle can pickle.
+        model: whose modules, parameters and buffers become names.
+        optimizer: which becomes a name, as do its `state` and `param_groups`.
+        tensors: plain tensors are appended here, each once, instead of being pickled; None pickles them.
+    """
+    file = io.BytesIO()
+    _Pickler(file, _names(model, optimizer), tensors).dump(value)
+    return file.getvalue()
+
+
+def thaw(data: bytes, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None) -> Any:
+    """What `freeze` was given, around this process's own model and optimizer and these tensors."""
+    return _Unpickler(io.BytesIO(data), model, optimizer, tensors).load()
+
+
+def _names(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, Name]:
+    names: dict[int, Name] = {
+        id(optimizer): ("optimizer", None),
+        id(optimizer.state): ("state", None),
+        id(optimizer.param_groups): ("groups", None),
+    }
+    names.update((id(group), ("group", i)) for i, group in enumerate(optimizer.param_groups))
+    names.update((id(module), ("module", name)) for name, module in model.named_modules())
+    names.update((id(parameter), ("parameter", name)) for name, parameter in model.named_parameters())
+    names.update((id(buffer), ("buffer", name)) for name, buffer in model.named_buffers())
+    return names
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: io.BytesIO, names: dict[int, Name], tensors: list[Tensor] | None) -> None:
+        super().__init__(file)
+        self._names = names
+        self._tensors = tensors
+        self._taken: dict[int, int] = {}
+
+    def persistent_id(self, obj: Any) -> Name | None:
+        name = self._names.get(id(obj))
+        if name is not None or self._tensors is None or not _is_plain(obj):
+            return name
+        if id(obj) not in self._taken:
+            self._taken[id(obj)] = len(self._tensors)
+            self._tensors.append(obj)
+        return "tensor", self._taken[id(obj)]
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(
+        self, file: io.BytesIO, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None
+    ) -> None:
+        super().__init__(file)
+        self._model = model
+        self._optimizer = optimizer
+        self._tensors = tensors or []
+
+    def persistent_load(self, name: Any) -> Any:
+        match name:
+            case "tensor", index:
+                return self._tensors[index]
+            case "module", path:
+                return self._model.get_submodule(path)
+            case "parameter", path:
+                return self._model.get_parameter(path)
+            case "buffer", path:
+                return self._model.get_buffer(path)
+            case "group", index:
+                return self._optimizer.param_groups[index]
+            case "groups", _:
+                return self._optimizer.param_groups
+            case "state", _:
+                return self._optimizer.state
+            case "optimizer", _:
+                return self._optimizer
+        raise pickle.UnpicklingError(f"unknown name {name!r}")
+
+
+def _is_plain(value: object) -> bool:
+    # Parameters and other subclasses have more to them than memory, so has what takes part in autograd.
+    if type(value) is not Tensor:
+        return False
+    return value.layout is torch.strided and not value.is_quantized and not value.requires_grad
