@@ -89,7 +89,7 @@ def _share(me: Standing, others: Sequence[Standing], slots: int, names: Names, n
         numbers.update(rivals=[each.job for each in running])
         holding = "holds one, which it keeps" if len(running) == 1 else "hold one each, which they keep"
         return f"{start}: {_list([names(each.job) for each in running])} {holding}."
-    rival = min(rivals, key=lambda each: (_worth(each, each.entitled - 1), -each.entitled, -each.arrival))
+    rival = min(rivals, key=lambda each: (_worth(each, each.entitled - 1), each.entitled, -each.arrival))
     mine, theirs = _worth(me, me.entitled), _worth(rival, rival.entitled - 1)
     alone = _if_gone(me, rival, others, slots)
     numbers.update(
@@ -102,7 +102,7 @@ def _share(me: Standing, others: Sequence[Standing], slots: int, names: Names, n
     )
     verdict = "comes after"
     if mine == theirs:
-        first = "has fewer slots" if rival.entitled - 1 < me.entitled else "arrived earlier"
+        first = "arrived earlier" if rival.priority == me.priority else "has the higher priority"
         verdict = f"ties with and, as {names(rival.job)} {first}, comes after"
     return (
         f"{start}: its claim to a {_ordinal(me.entitled + 1)}, {_claim(me, me.entitled)}, {verdict} "

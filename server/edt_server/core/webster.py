@@ -42,8 +42,14 @@ def precision(slots: int) -> int:
 
 
 def rank(claim: Claim, held: int, bits: int) -> Rank:
-    """Sort key of the claim to one more slot on top of `held`, strongest first: floor, worth, fewest slots, order."""
-    return held >= claim.floor, -((claim.weight << bits) // (2 * held + 1)), held, claim.order
+    """Sort key of the claim to one more slot on top of `held`, strongest first.
+
+    Floors come first, one slot each in turn; then the worth of the claim; of equal worths the heavier weight (it is the
+    one that holds more), then the lower order.
+    """
+    if held < claim.floor:
+        return 0, held, 0, claim.order
+    return 1, -((claim.weight << bits) // (2 * held + 1)), -held, claim.order
 
 
 def divide(slots: int, claims: Sequence[Claim]) -> tuple[int, ...]:

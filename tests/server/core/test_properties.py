@@ -1,0 +1,220 @@
+"""The scheduler's guarantees over random histories: a short shrinking one by hypothesis, a long one by seed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edt_sdk.schemas.control import Slot
+from edt_server.core import (
+    Core,
+    Grant,
+    JobArrived,
+    JobChanged,
+    JobDemand,
+    JobGone,
+    Revoke,
+    SlotReleased,
+    SlotsChanged,
+    from_data,
+    kind_of,
+    to_data,
+)
+
+PRIORITIES = (1, 1000, 2000, 5000, 5000, 5000, 10000, 10**9)
+
+
+def some_event(core: Core, rng: random.Random, number: int, most_jobs: int, most_slots: int):
+    """A random event that the core must accept in its present state."""
+    leaving = [(job, slot) for job in core.jobs for slot in core.leaving(job)]
+    if leaving and rng.random() < 0.6:
+        return SlotReleased(*rng.choice(leaving))
+    choice = rng.random()
+    if not core.jobs or (choice < 0.25 and len(core.jobs) < most_jobs):
+        return JobArrived(f"j{number}", rng.choice(PRIORITIES), rng.randint(1, most_slots + 2), "default")
+    job = rng.choice(core.jobs)
+    if choice < 0.40:
+        return JobGone(job)
+    if choice < 0.65:
+        return JobDemand(job, rng.choice((0, 1, 2, 4, 8, 100)))
+    if choice < 0.75:
+        return JobChanged(job, priority=rng.choice(PRIORITIES))
+    if choice < 0.85:
+        return JobChanged(job, max_workers=rng.randint(1, most_slots + 2))
+    if choice < 0.95:
+        there = rng.sample(range(most_slots + 4), rng.randint(0, most_slots))
+        return SlotsChanged(tuple(Slot(id=slot, host="h") for slot in there))
+    held = [(name, slot) for name in core.jobs for slot in core.holding(name)]
+    return SlotReleased(*rng.choice(held)) if held else JobDemand(job, 3)
+
+
+def targets(core: Core) -> dict[str, int]:
+    return {job: core.entitled(job) for job in core.jobs}
+
+
+def held(core: Core) -> dict[str, tuple[int, ...]]:
+    return {job: core.holding(job) for job in core.jobs}
+
+
+def claims(core: Core) -> dict[str, tuple[int, int]]:
+    return {job: (core.asked(job), core._jobs[job].priority) for job in core.jobs}
+
+
+def checked_step(core: Core, event, now: float) -> None:
+    """Apply the event and hold everything that was promised against what happened."""
+    before, slots_before, targets_before, claims_before = held(core), len(core.slots), targets(core), claims(core)
+    free_before = slots_before - sum(targets_before.values())
+    instructions = core.apply(event, now)
+    core.check()
+    after = targets(core)
+    _only_what_is_needed(core, event, before, instructions)
+    _no_wrong_way(core, event, slots_before, targets_before, claims_before, free_before, after)
+
+
+def _only_what_is_needed(core, event, before, instructions):
+    """Every revoked slot was above the entitlement or is gone, and nothing else moved."""
+    exist = {slot.id for slot in core.slots}
+    revoked = [(each.job, each.slot) for each in instructions if isinstance(each, Revoke)]
+    granted = [(each.job, each.slot) for each in instructions if isinstance(each, Grant)]
+    kinds = [type(each) for each in instructions]
+    assert kinds == sorted(kinds, key=lambda kind: kind is Grant), "revocations come before grants"
+    for job in core.jobs:
+        kept = [slot for slot in before.get(job, ()) if slot in exist]
+        if isinstance(event, SlotReleased) and event.job == job and event.slot in kept:
+            kept.remove(event.slot)
+        lost = set(before.get(job, ())) - exist
+        target = core.entitled(job)
+        mine = [slot for name, slot in revoked if name == job]
+        assert set(mine) == lost | set(kept[target:]), "exactly the surplus and what is gone, newest grants first"
+        assert core.holding(job)[: len(kept[:target])] == tuple(kept[:target]), "kept slots are not exchanged"
+    new_slots = [slot for _, slot in granted]
+    assert new_slots == sorted(new_slots)
+    assert not set(new_slots) & set(core.free())
+
+
+def _no_wrong_way(core, event, slots_before, before, claims_before, free_before, after):
+    """Who is not concerned never grows when others come, never shrinks when others go, and the fewest slots move."""
+    others = {job for job in before if job in after and job != getattr(event, "job", None)}
+    grew = {job for job in others if after[job] > before[job]}
+    shrank = {job for job in others if after[job] < before[job]}
+    lost = sum(before[job] - after[job] for job in shrank)
+    match event:
+        case SlotReleased():
+            assert not grew | shrank
+        case JobGone():
+            assert not shrank
+        case SlotsChanged():
+            assert not (shrank if len(core.slots) >= slots_before else grew)
+        case JobArrived() | JobDemand() | JobChanged():
+            job = event.job
+            mine, was = after[job], before.get(job, 0)
+            assert not (grew and shrank)
+            asked, priority = claims_before.get(job, (0, 0))
+            up = core.asked(job) >= asked and core._jobs[job].priority >= priority
+            down = core.asked(job) <= asked and core._jobs[job].priority <= priority
+            assert not (grew and up), "somebody grew when another came"
+            assert not (shrank and down), "somebody shrank when another went"
+            assert lost == max(0, mine - was - free_before), "more moved than the job got"
+
+
+def drain(core: Core, now: float) -> None:
+    """Let every leaver leave: it must come to rest, with everybody at the entitlement."""
+    for job in core.jobs:
+        for slot in core.leaving(job):
+            for instruction in core.apply(SlotReleased(job, slot), now):
+                assert isinstance(instruction, Grant), "a release takes nothing from anybody"
+            core.check()
+    assert core.settled()
+    assert all(len(core.holding(job)) == core.entitled(job) for job in core.jobs)
+
+
+def test_twenty_thousand_random_events():
+    rng = random.Random(20240611)
+    core, history = Core(), []
+    for number in range(20_000):
+        most_jobs, most_slots = (12, 8) if number % 2000 < 1600 else (6, 40)
+        event = some_event(core, rng, number, most_jobs, most_slots)
+        history.append((event, float(number)))
+        checked_step(core, *history[-1])
+        if number in (499, 4_999, 19_999):
+            rows = [(kind_of(event), to_data(event), now) for event, now in history]
+            again = Core.replay((from_data(kind, data), now) for kind, data, now in rows)
+            assert again.digest() == core.digest()
+            assert [again.reason(job) for job in core.jobs] == [core.reason(job) for job in core.jobs]
+            drain(again, now=float(number))
+    for job in core.jobs:
+        reason = core.reason(job)
+        assert (reason is None) == (len(core.holding(job)) >= core.asked(job))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 10), st.integers(1, 60))
+def test_short_histories(seed, most_jobs, most_slots, length):
+    rng, core = random.Random(seed), Core()
+    checked_step(core, SlotsChanged(tuple(Slot(id=n, host="h") for n in range(most_slots))), 0.0)
+    for number in range(length):
+        checked_step(core, some_event(core, rng, number, most_jobs, most_slots), float(number))
+        for job in core.jobs:
+            core.reason(job)  # every state can be explained
+    drain(core, 99.0)
+
+
+settings_of_a_job = st.tuples(st.sampled_from(PRIORITIES), st.integers(1, 10), st.integers(0, 10))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(settings_of_a_job, min_size=1, max_size=6),
+    st.integers(6, 12),
+    st.randoms(use_true_random=False),
+    st.data(),
+)
+def test_the_same_jobs_on_the_same_slots_get_the_same_whatever_happened_on_the_way(jobs, slots, shuffler, data):
+    """With a slot for everybody the result is a function of who is there, in order of arrival, not of the path."""
+
+    def begin() -> Core:
+        core = Core()
+        core.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(slots))), 0.0)
+        return core
+
+    straight = begin()
+    for n, (priority, most, demand) in enumerate(jobs):
+        straight.apply(JobArrived(f"j{n}", priority, most, "default"), 1.0)
+        straight.apply(JobDemand(f"j{n}", demand), 1.0)
+    drain(straight, 2.0)
+
+    detour = begin()
+    for n in range(len(jobs)):
+        detour.apply(JobArrived(f"j{n}", 7, 3, "default"), 1.0)
+    rest = [JobChanged(f"j{n}", priority=priority, max_workers=most) for n, (priority, most, _) in enumerate(jobs)]
+    rest += [JobDemand(f"j{n}", demand) for n, (_, _, demand) in enumerate(jobs)]
+    shuffler.shuffle(rest)
+    guest = data.draw(st.integers(0, len(rest)))
+    for n, event in enumerate(rest):
+        if n == guest:
+            detour.apply(JobArrived("guest", 10**9, 99, "default"), 1.5)
+            detour.apply(JobDemand("guest", 99), 1.5)
+        detour.apply(event, 2.0)
+    if "guest" in detour.jobs:
+        detour.apply(JobGone("guest"), 3.0)
+    drain(detour, 4.0)
+    assert targets(detour) == targets(straight)
+    assert {job: len(slots) for job, slots in held(detour).items()} == targets(straight)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_oscillates(seed):
+    """After any history, events that change nothing cause nothing."""
+    rng, core = random.Random(seed), Core()
+    for number in range(300):
+        core.apply(some_event(core, rng, number, 8, 8), float(number))
+    drain(core, 300.0)
+    digest = core.digest()
+    assert core.apply(SlotsChanged(core.slots), 301.0) == []
+    for job in core.jobs:
+        assert core.apply(JobChanged(job), 301.0) == []
+        assert core.apply(JobDemand(job, core._jobs[job].demand), 301.0) == []
+    assert core.digest() == digest
