@@ -1,0 +1,97 @@
+"""Starts supervisors: detached from the server in everything but that it reaps them while it lives.
+
+A supervisor is its own session, has no terminal, writes to a log file of its job and holds none of the server's
+descriptors, so that the server's end, its Ctrl-C and its restart do not reach it. Never speaks with one: that is
+`control.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import zmq
+
+from edt_sdk.schemas.control import Launch, ProcessIdentity, encode
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.paths import JobPaths
+from edt_server.private_files import make_private_dir, write_private
+from edt_server.processes import identify, open_pidfd
+from edt_server.supervisor.environment import inherited
+
+_children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
+
+
+def key_pair() -> tuple[str, str]:
+    """A new CURVE pair for one supervisor: (public, secret), Z85."""
+    public, secret = zmq.curve_keypair()
+    return public.decode("ascii"), secret.decode("ascii")
+
+
+def launch(orders: Launch) -> ProcessIdentity:
+    """Write the orders and start the supervisor that follows them.
+
+    Raises:
+        Unprocessable: the job's interpreter is not there. (Whether it has edt_sdk shows when the driver starts; the
+            supervisor reports that as ERROR.)
+    """
+    check_interpreter(orders.interpreter, orders.job_id)
+    paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
+    make_private_dir(paths.job_dir)
+    make_private_dir(Path(orders.runtime_dir))
+    write_private(paths.launch_file, encode(orders))
+    log = os.open(paths.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            # -P: what lies in the working directory must not be imported.
+            [sys.executable, "-P", "-m", "edt_server.supervisor", str(paths.launch_file)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=paths.job_dir,
+            env=inherited(os.environ),
+            close_fds=True,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    identity = identify(process.pid)
+    _children[identity] = process
+    threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
+    return identity
+
+
+def check_interpreter(interpreter: str, job_id: str) -> None:
+    """Unprocessable when the path is not a program that can be run."""
+    if not (os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)):
+        raise Unprocessable(
+            f"The job's Python {interpreter} does not exist or cannot be run.",
+            hint="Submit from a kernel whose environment still exists, or give another interpreter.",
+            job=job_id,
+            field="python",
+        )
+
+
+async def wait_gone(identity: ProcessIdentity) -> None:
+    """Return when the process has ended, whoever started it; of one started here, no zombie is left then."""
+    with open_pidfd(identity) as descriptor:
+        if descriptor is not None:
+            loop = asyncio.get_running_loop()
+            ended = asyncio.Event()
+            loop.add_reader(descriptor, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                loop.remove_reader(descriptor)
+    child = _children.get(identity)
+    if child is not None:
+        child.wait()  # it has ended: this only waits for the reaping thread to say so
+
+
+def _reap(identity: ProcessIdentity) -> None:
+    _children[identity].wait()
+    del _children[identity]

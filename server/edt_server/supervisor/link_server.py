@@ -1,0 +1,153 @@
+"""The supervisor's end of the link: a Unix socket that only the job's own processes may use.
+
+Who speaks is known from the kernel (SO_PEERCRED): the peer must have this account's uid and belong to the session of a
+process that was started here; what the message says about itself must agree. One connection a process. Malformed
+input closes the connection. Says nothing on its own and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.link import Downward, DriverHello, Failed, TrainRequest, Upward, WorkerHello, decode_upward, encode
+from edt_server.supervisor.events import DRIVER
+
+log = logging.getLogger(__name__)
+
+# A traceback or an error message of the user's may be long.
+MAX_LINE = 16 << 20
+DRAIN_SECONDS = 2.0
+_PATH_LIMIT = 107
+_UCRED = struct.Struct("3i")
+
+
+class LinkServer:
+    """Connections of the driver and the workers, by their key.
+
+    Args:
+        path: the socket; what lies there is replaced.
+        leader: the key of the process that leads a session, None when it is none of the job's.
+        on_message: called with each message, the hello included.
+        on_lost: called when the connection of a process closes, with the reason.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        leader: Callable[[int], int | None],
+        on_message: Callable[[int, Upward], None],
+        on_lost: Callable[[int, str], None],
+    ) -> None:
+        self._path = path
+        self._leader = leader
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._server: asyncio.Server | None = None
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._closed: dict[int, asyncio.Event] = {}
+
+    async def start(self) -> None:
+        """Listen. EdtError when the path is too long for a Unix socket."""
+        if len(os.fsencode(self._path)) > _PATH_LIMIT:
+            raise EdtError(
+                f"The link's path {self._path} is longer than a Unix socket's may be ({_PATH_LIMIT} bytes).",
+                hint="Give the server a shorter runtime folder (JUPYTER_RUNTIME_DIR).",
+            )
+        self._path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_LINE)
+        self._path.chmod(0o600)
+
+    async def stop(self) -> None:
+        """Close everything and remove the socket."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers.values()):
+            writer.close()
+        self._path.unlink(missing_ok=True)
+
+    def send(self, key: int, message: Downward) -> bool:
+        """Send to a process; False when its link is not there (its exit will be seen)."""
+        writer = self._writers.get(key)
+        if writer is None or writer.is_closing():
+            return False
+        writer.write(encode(message))
+        return True
+
+    async def drained(self, key: int) -> None:
+        """Return when all that a process that has ended said was given to `on_message`."""
+        for _ in range(4):
+            # Its connection may be accepted, and its first lines read, only in the next rounds of the loop.
+            await asyncio.sleep(0)
+        closed = self._closed.get(key)
+        if closed is not None:
+            try:
+                await asyncio.wait_for(closed.wait(), DRAIN_SECONDS)
+            except TimeoutError:
+                log.warning("the link of process %d is held open by a process it left behind", key)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        key = self._peer(writer.get_extra_info("socket"))
+        if key is None or key in self._closed:
+            log.warning("connection refused on the link: %s", "not ours" if key is None else f"second one of {key}")
+            writer.close()
+            return
+        closed = self._closed[key] = asyncio.Event()
+        self._writers[key] = writer
+        why = "it ended the connection"
+        try:
+            why = await self._listen(key, reader)
+        except ConnectionError as wrong:
+            why = str(wrong)
+        finally:
+            writer.close()
+            del self._writers[key]
+            closed.set()
+            self._on_lost(key, why)
+
+    async def _listen(self, key: int, reader: asyncio.StreamReader) -> str:
+        greeted = False
+        while True:
+            try:
+                line = await reader.readline()
+                if not line.endswith(b"\n"):
+                    return "it closed the connection"
+                message = decode_upward(line)
+            except (ValueError, msgspec.MsgspecError) as wrong:
+                log.warning("nonsense on the link, process=%d: %s", key, type(wrong).__name__)
+                return "it sent something that is no message"
+            if _speaker(message) != key or isinstance(message, DriverHello | WorkerHello) == greeted:
+                log.warning("message out of place on the link, process=%d: %s", key, type(message).__name__)
+                return f"it sent a {type(message).__name__} that is not its own to send"
+            greeted = True
+            self._on_message(key, message)
+
+    def _peer(self, connection: socket.socket) -> int | None:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        pid, uid, _ = _UCRED.unpack(credentials)
+        if uid != os.geteuid():
+            return None
+        try:
+            # The session and not the pid: the job's interpreter may be a script that starts the real one. The leader is
+            # not reaped before its link is read, so the number cannot be anybody else's.
+            return self._leader(os.getsid(pid))
+        except ProcessLookupError:
+            return None
+
+
+def _speaker(message: Upward) -> int:
+    match message:
+        case DriverHello() | TrainRequest() | Failed(worker=None):
+            return DRIVER
+        case _:
+            assert message.worker is not None
+            return message.worker

@@ -1,0 +1,222 @@
+"""The supervisor's end of the control channel: delivers the journal, however often the server comes and goes.
+
+Every report is in the journal before it is sent and is repeated until it is acknowledged. Endpoint and key of the
+server are read from its address file at every connection attempt, so a server that was replaced is found. Progress is sent at
+most twice a second, and the newest always in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import zmq
+import zmq.asyncio
+from zmq.utils.monitor import recv_monitor_message
+
+from edt_sdk.schemas.control import (
+    PROTOCOL,
+    Ack,
+    Launch,
+    Numbered,
+    ProcessIdentity,
+    ProgressReport,
+    Report,
+    ServerAddress,
+    SupervisorHello,
+    ToSupervisor,
+    Welcome,
+    decode_to_supervisor,
+    encode,
+)
+from edt_sdk.schemas.job import JobProgress
+from edt_server.supervisor.journal import Journal
+
+log = logging.getLogger(__name__)
+
+PROGRESS_INTERVAL = 0.5
+REPEAT_AFTER = 2.0
+HELLO_PATIENCE = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+# Anything of this means that the server on the other side is not, or not any more, the one that was greeted.
+_LOST = (
+    zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CLOSED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+
+
+class Reporter:
+    """Speaks with whichever server there is.
+
+    Args:
+        orders: keys and the place of the address file.
+        identity: of this supervisor.
+        journal: its reports.
+        holding: slots to name in a hello.
+        on_message: called with every message of the server but Welcome; Ack is called for a Welcome, too.
+    """
+
+    def __init__(
+        self,
+        orders: Launch,
+        identity: ProcessIdentity,
+        journal: Journal,
+        *,
+        holding: Callable[[], tuple[int, ...]],
+        on_message: Callable[[ToSupervisor], None],
+    ) -> None:
+        self._orders = orders
+        self._identity = identity
+        self._journal = journal
+        self._holding = holding
+        self._on_message = on_message
+        self._context = zmq.asyncio.Context()
+        self._socket: zmq.asyncio.Socket | None = None
+        self._progress: JobProgress | None = None
+        self._progress_sent = float("-inf")
+        self._delivered = asyncio.Condition()
+
+    def report(self, number: int, report: Report) -> None:
+        """Write a report to the journal and send it when a server is there."""
+        self._flush_progress()
+        numbered = Numbered(number=number, time=time.time(), report=report)
+        self._journal.append(numbered)
+        self._send(encode(numbered))
+
+    def progress(self, progress: JobProgress) -> None:
+        """Send progress soon; an older one that was not sent yet is forgotten."""
+        loop = asyncio.get_running_loop()
+        waiting = self._progress is not None
+        self._progress = progress
+        if not waiting:
+            loop.call_at(max(loop.time(), self._progress_sent + PROGRESS_INTERVAL), self._flush_progress)
+
+    async def delivered(self) -> None:
+        """Return when every report is acknowledged."""
+        async with self._delivered:
+            await self._delivered.wait_for(lambda: self._journal.delivered)
+
+    async def run(self) -> None:
+        """Keep in touch until cancelled."""
+        pause = _FIRST_PAUSE
+        try:
+            while True:
+                address = _read_address(Path(self._orders.control_file))
+                if address is not None and await self._converse(address):
+                    pause = _FIRST_PAUSE
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, pause * 2)
+        finally:
+            self._context.destroy(linger=0)
+
+    async def _converse(self, address: ServerAddress) -> bool:
+        """One connection from hello to loss; True when the server answered."""
+        socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.curve_serverkey = address.public_key.encode("ascii")
+        socket.curve_publickey = self._orders.public_key.encode("ascii")
+        socket.curve_secretkey = self._orders.secret_key.encode("ascii")
+        socket.heartbeat_ivl = 2000
+        socket.heartbeat_timeout = 10000
+        monitor = socket.get_monitor_socket(_LOST)
+        assert monitor is not None
+        lost = asyncio.ensure_future(recv_monitor_message(monitor))
+        talk: asyncio.Task[None] | None = None
+        greeted = asyncio.Event()
+        try:
+            socket.connect(address.endpoint)
+            talk = asyncio.create_task(self._talk(socket, greeted))
+            await asyncio.wait({lost, talk}, return_when=asyncio.FIRST_COMPLETED)
+            if talk.done():
+                talk.result()
+        except zmq.ZMQError as wrong:
+            log.warning("no connection to %s: %s", address.endpoint, wrong)
+        finally:
+            self._socket = None
+            for task in (lost, talk):
+                if task is not None:
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, zmq.ZMQError):
+                        await task
+            socket.disable_monitor()
+            socket.close()
+        if greeted.is_set():
+            log.info("connection to the server lost")
+        return greeted.is_set()
+
+    async def _talk(self, socket: zmq.asyncio.Socket, greeted: asyncio.Event) -> None:
+        hello = SupervisorHello(
+            protocol=PROTOCOL,
+            attempt=self._orders.attempt,
+            identity=self._identity,
+            holding=self._holding(),
+            last_report=self._journal.last,
+        )
+        await socket.send(encode(hello))
+        deadline = HELLO_PATIENCE
+        while True:
+            try:
+                data = await asyncio.wait_for(socket.recv(), deadline)
+            except TimeoutError:
+                if not greeted.is_set():
+                    return
+                self._repeat()
+                continue
+            try:
+                message = decode_to_supervisor(data)
+            except msgspec.MsgspecError as wrong:
+                log.warning("message of the server that is none: %s", type(wrong).__name__)
+                continue
+            if isinstance(message, Welcome):
+                log.info("connected to the server, reports up to %d are committed", message.acknowledged)
+                greeted.set()
+                deadline = REPEAT_AFTER
+                self._socket = socket
+                await self._acknowledged(message.acknowledged)
+                self._repeat()
+                self._flush_progress()
+                continue
+            if isinstance(message, Ack):
+                await self._acknowledged(message.number)
+            else:
+                self._on_message(message)
+
+    async def _acknowledged(self, number: int) -> None:
+        self._journal.acknowledge(number)
+        self._on_message(Ack(number=self._journal.acknowledged))
+        async with self._delivered:
+            self._delivered.notify_all()
+
+    def _repeat(self) -> None:
+        for report in self._journal.open_reports():
+            self._send(encode(report))
+
+    def _flush_progress(self) -> None:
+        if self._progress is not None and self._socket is not None:
+            self._send(encode(ProgressReport(progress=self._progress)))
+            self._progress = None
+            self._progress_sent = asyncio.get_running_loop().time()
+
+    def _send(self, data: bytes) -> None:
+        if self._socket is not None:
+            # With DONTWAIT it is decided when the call returns; what could not be sent is repeated later.
+            sent = self._socket.send(data, flags=zmq.DONTWAIT)
+            assert isinstance(sent, asyncio.Future)
+            if sent.exception() is not None:
+                log.warning("report not sent: %s", sent.exception())
+
+
+def _read_address(path: Path) -> ServerAddress | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
+    except (OSError, msgspec.MsgspecError):
+        return None  # no server now, or one that is just starting

@@ -1,0 +1,71 @@
+"""When the streams of a job grew: one line `{"t", "f", "n"}` each time a file was seen longer than before.
+
+The streams are written by the processes themselves, straight to files, so that nothing of a killed process is lost;
+what a file cannot say is when. `edt_server.logs` reads this index to merge the streams by time. Looks at sizes only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Growth(msgspec.Struct, frozen=True):
+    t: float
+    f: str
+    n: int
+
+
+class StreamIndex:
+    """Looks at the files whenever `sample` is called.
+
+    Args:
+        index: the file to append to.
+        streams: folder whose files go by their name.
+        others: further files, by the name they have in the index.
+    """
+
+    def __init__(self, index: Path, streams: Path, others: dict[str, Path]) -> None:
+        self._streams = streams
+        self._others = others
+        self._sizes = _known_sizes(index)
+        self._descriptor = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def sample(self, now: float) -> None:
+        """Write a line for every file that has grown; `now` is in seconds since the epoch."""
+        lines: list[bytes] = []
+        for name, size in self._look():
+            if size != self._sizes.get(name, 0):
+                self._sizes[name] = size
+                lines.append(_encoder.encode(_Growth(now, name, size)) + b"\n")
+        if lines:
+            os.write(self._descriptor, b"".join(lines))
+
+    def close(self) -> None:
+        """Close the index."""
+        os.close(self._descriptor)
+
+    def _look(self) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        with os.scandir(self._streams) as entries:
+            found.extend((entry.name, entry.stat(follow_symlinks=False).st_size) for entry in entries)
+        for name, path in self._others.items():
+            try:
+                found.append((name, path.stat().st_size))
+            except OSError:
+                continue  # the user's code has not written it, or removed it
+        return sorted(found)
+
+
+def _known_sizes(index: Path) -> dict[str, int]:
+    """The sizes an earlier supervisor of this job recorded last."""
+    sizes: dict[str, int] = {}
+    if index.exists():
+        for line in index.read_bytes().split(b"\n")[:-1]:
+            growth = msgspec.json.decode(line, type=_Growth)
+            sizes[growth.f] = growth.n
+    return sizes

@@ -1,0 +1,46 @@
+"""The last words of a process: the last lines of its stream files, for the message of a job that failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+LINES = 20
+_BYTES = 32 * 1024
+_LINE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """The last lines of one stream; `stream` is the file's name."""
+
+    stream: str
+    text: str
+
+
+def last_words(streams: Path, process: str) -> LastWords | None:
+    """From stderr, or from stdout when stderr says nothing; None when both are empty."""
+    for stream in ("stderr", "stdout"):
+        text = last_lines(streams / f"{process}.{stream}")
+        if text:
+            return LastWords(f"{process}.{stream}", text)
+    return None
+
+
+def last_lines(path: Path) -> str:
+    """As `last_of`, of a file; "" when there is no such file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _BYTES))
+            data = file.read()
+    except OSError:
+        return ""
+    return last_of(data.decode("utf-8", errors="replace"))
+
+
+def last_of(text: str) -> str:
+    """The last non-blank `LINES` lines of a text, over-long ones cut."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    kept = [line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in lines if line]
+    return "\n".join(kept[-LINES:])

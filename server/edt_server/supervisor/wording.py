@@ -1,0 +1,69 @@
+"""The sentences a job ends with. Pure."""
+
+from __future__ import annotations
+
+import signal
+
+from edt_server.supervisor.tails import LastWords, last_of
+
+_NO_SDK = "No module named 'edt_sdk"
+
+
+def signal_name(number: int) -> str:
+    """The signal's name, such as SIGKILL; "signal 35" for one without."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def how_it_ended(code: int) -> str:
+    """The predicate to a process: "was killed by SIGKILL", "ended with exit code 3"."""
+    return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
+def lost_link(why: str) -> str:
+    """The predicate to a process that went silent but did not end."""
+    return f"closed its link to the supervisor and did not end by itself ({why})."
+
+
+def worker_name(worker: int, rank: int | None, slot: int) -> str:
+    """The subject of a sentence: "Worker 3 (rank 1, slot 7)"; without a rank while it is in no generation."""
+    place = f"slot {slot}" if rank is None else f"rank {rank}, slot {slot}"
+    return f"Worker {worker} ({place})"
+
+
+def failure(who: str, what: str, words: LastWords | None, traceback: str = "") -> str:
+    """One sentence, then the last lines of the process; where it wrote none, those of the traceback it sent."""
+    sentence = f"{who} {what}".rstrip()
+    if not sentence.endswith((".", "!", "?")):
+        sentence += "."
+    if words is not None:
+        return f"{sentence}\nLast lines of {words.stream}:\n{words.text}"
+    if traceback.strip():
+        return f"{sentence}\n{last_of(traceback)}"
+    return sentence
+
+
+def driver_never_spoke(interpreter: str, code: int, words: LastWords | None) -> str:
+    """Why a driver that ended before its hello could not start."""
+    if words is not None and _NO_SDK in words.text:
+        what = f"could not start: {interpreter} has no edt_sdk. Install jupyter-edt in that environment."
+    else:
+        what = f"could not start: it {how_it_ended(code)} before it could run the main script."
+    return failure("The driver", what, words)
+
+
+def never_trained(words: LastWords | None) -> str:
+    """The script ended well, but was no training."""
+    return failure(
+        "The main script",
+        "ended without calling train(). A job has to train: build a FabricModel and call its train(...).",
+        words,
+    )
+
+
+def finished(trainings: int, updates: int) -> str:
+    """For a job that did what it was for."""
+    what = "1 training" if trainings == 1 else f"{trainings} trainings"
+    return f"Finished: {what}, {updates} updates."
