@@ -41,7 +41,7 @@ class ServerKernel:
         return client
 
     def is_alive(self) -> bool:
-        return self._session.get(f"{self._kernels}/{self.kernel_id}", timeout=60).ok
+        return self.has_kernel and self._session.get(f"{self._kernels}/{self.kernel_id}", timeout=60).ok
 
     def interrupt_kernel(self) -> None:
         self._session.post(f"{self._kernels}/{self.kernel_id}/interrupt", timeout=60).raise_for_status()
