@@ -1,9 +1,10 @@
 """Random states that follow from (seed, what for, which one), never from what happened before in this process.
 
 That is why dropout and augmentation do not depend on which worker computes a shard or loads a sample. Covers Python's
-`random`, numpy's legacy global state and torch's default generators (CPU; CUDA once it is initialised: touching it earlier would
-create a context). Generators that user code makes itself and keeps (`numpy.random.default_rng()` stored in a data set) are out of
-reach; made inside `__getitem__` with a seed drawn from one of these states they are exact too.
+`random`, numpy's legacy global state and torch's default generators (CPU; CUDA once it is initialised: touching it
+earlier would create a context). Generators that user code makes itself and keeps (`numpy.random.default_rng()` stored
+in a data set) are out of reach; made inside `__getitem__` with a seed drawn from one of these states they are exact
+too.
 """
 
 from __future__ import annotations

@@ -1,0 +1,41 @@
+"""How many samples of a batch were classified correctly, where the labels are classes. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def count_correct(outputs: Any, labels: Any) -> Tensor | None:
+    """The number of correct samples (float64, 0-dimensional), None where the labels are no classes.
+
+    Classes are whole numbers with the shape of the scores without the dimension of the classes, which is dimension 1 as
+    in torch's losses, or the last. With several labels a sample (pixels, tokens) a sample counts as the fraction of its
+    labels that are right; negative labels are padding and do not count.
+
+    Args:
+        outputs: scores [n, classes, …] or [n, …, classes].
+        labels: whole numbers [n, …].
+    """
+    if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
+        return None
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
+        return None
+    if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
+        predicted = outputs.argmax(1)
+    elif outputs.shape[:-1] == labels.shape:
+        predicted = outputs.argmax(-1)
+    else:
+        return None
+    valid = (labels >= 0).reshape(len(labels), -1)
+    right = (predicted == labels).reshape(len(labels), -1) & valid
+    return (right.sum(1, dtype=torch.float64) / valid.sum(1).clamp(min=1)).sum()
+
+
+def eva(outputs: Any, labels: Any) -> float:
+    """`count_correct` for WMLA's custom training steps: NaN where the labels are no classes."""
+    correct = count_correct(outputs, labels)
+    return float("nan") if correct is None else float(correct)

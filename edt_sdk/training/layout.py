@@ -1,0 +1,193 @@
+"""The flat vector of one update: where each gradient and each floating-point buffer lies in it.
+
+Keyed by parameter, never by bucket: the entries are the parameters the optimizer owns (in the order of its groups, each
+once, without those that need no gradient) and then all floating-point buffers of the model. Entries of one kind of
+number make one section; every entry starts on a 64-byte boundary, and no offset depends on the number of workers. Half
+precision adds up in float32. Buffers of whole numbers are known too (`others`): they cannot be averaged and are carried
+from shard 0. Owns no values but the vectors it makes; never communicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from edt_sdk.schemas.errors import Unprocessable
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """A buffer's place in its module; the tensor there may be another object after a forward pass."""
+
+    module: nn.Module
+    key: str
+    name: str
+    persistent: bool
+
+    def get(self) -> Tensor | None:
+        """The tensor that is there now."""
+        return self.module._buffers.get(self.key)
+
+    def put(self, tensor: Tensor) -> None:
+        """Make `tensor` the one that is there."""
+        self.module._buffers[self.key] = tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The numbers of `section` from element `offset`; complex ones are pairs, a last dimension of 2."""
+
+    section: int
+    offset: int
+    shape: torch.Size
+    strides: tuple[int, ...]
+    numel: int
+
+
+class Flat:
+    """One vector of a layout: a 1-D tensor per section and a view per entry. `a += b` adds whole sections."""
+
+    __slots__ = ("sections", "views")
+
+    def __init__(self, sections: tuple[Tensor, ...], entries: tuple[Entry, ...]) -> None:
+        self.sections = sections
+        self.views = tuple(
+            sections[e.section].as_strided(e.shape, e.strides, e.offset) for e in entries
+        )  # as_strided and not view: a gradient has the memory format of its parameter
+
+    def __iadd__(self, other: Flat) -> Flat:
+        for mine, theirs in zip(self.sections, other.sections, strict=True):
+            mine.add_(theirs)
+        return self
+
+
+class Layout:
+    """The entries of a model and its optimizer.
+
+    Args:
+        model: all parameters must have a shape (run a batch through lazy modules first).
+        optimizer: must own at least one parameter that needs a gradient.
+        shards: V, the largest number of slices a section will be cut into.
+
+    Attributes:
+        parameters: the parameters, in entry order.
+        names: a name for each, for messages.
+        floats: floating-point and complex buffers, in entry order after the parameters.
+        others: all other buffers.
+        entries: one per parameter, then one per float buffer.
+        lengths: elements of each section without its padding, whole multiples of 64 bytes.
+
+    Raises:
+        Unprocessable: a parameter or buffer is not initialised yet, or there is nothing to train.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, shards: int = 1) -> None:
+        owned = _owned(model, optimizer)
+        self.names = tuple(name for name, _ in owned)
+        self.parameters = tuple(parameter for _, parameter in owned)
+        buffers = list(_buffers(model))
+        self.floats = tuple(b for b, t in buffers if t.is_floating_point() or t.is_complex())
+        self.others = tuple(b for b, t in buffers if not (t.is_floating_point() or t.is_complex()))
+        values: list[Tensor] = [*self.parameters, *(t for _, t in buffers if t.is_floating_point() or t.is_complex())]
+        self._kinds: list[tuple[torch.dtype, torch.device]] = []
+        lengths: list[int] = []
+        entries: list[Entry] = []
+        for value in values:
+            kind = _kind(value)
+            if kind not in self._kinds:
+                self._kinds.append(kind)
+                lengths.append(0)
+            section = self._kinds.index(kind)
+            shape, strides = _shape_and_strides(value)
+            entries.append(Entry(section, lengths[section], shape, strides, shape.numel()))
+            step = ALIGNMENT // kind[0].itemsize
+            lengths[section] += -(-shape.numel() // step) * step
+        self.entries = tuple(entries)
+        self.lengths = tuple(lengths)
+        self._shards = shards
+
+    def vector(self) -> Flat:
+        """A new vector of zeros, with room for as many equal slices as there are shards."""
+        sections = []
+        for (dtype, device), length in zip(self._kinds, self.lengths, strict=True):
+            step = ALIGNMENT // dtype.itemsize
+            sections.append(torch.zeros(length + self._shards * step, dtype=dtype, device=device))
+            if sections[-1].data_ptr() % ALIGNMENT:
+                raise RuntimeError("This build of torch does not align its tensors to 64 bytes.")
+        return Flat(tuple(sections), self.entries)
+
+    def slice_length(self, section: int, world: int) -> int:
+        """Elements of one of `world` equal slices that cover a section; a whole multiple of 64 bytes."""
+        step = ALIGNMENT // self._kinds[section][0].itemsize
+        return -(-self.lengths[section] // (step * world)) * step
+
+
+def real(tensor: Tensor) -> Tensor:
+    """Complex numbers as pairs of real ones; anything else as it is."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _owned(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
+    names = {id(p): name for name, p in model.named_parameters()}
+    lazy = [name for name, p in model.named_parameters() if _uninitialised(p)]
+    if lazy:
+        raise Unprocessable(
+            f"The parameter {lazy[0]} is not initialised yet (a lazy module).",
+            hint="Run one batch through the model before FabricModel, then make the optimizer.",
+            field="model",
+        )
+    found: dict[int, tuple[str, Tensor]] = {}
+    for g, group in enumerate(optimizer.param_groups):
+        for i, parameter in enumerate(group["params"]):
+            if parameter.requires_grad:
+                found[id(parameter)] = (names.get(id(parameter), f"param_groups[{g}][{i}]"), parameter)
+    if not found:
+        raise Unprocessable(
+            "The optimizer has no parameter that needs a gradient.",
+            hint="Make it over model.parameters(), or over those of them whose requires_grad is True.",
+            field="optimizer",
+        )
+    return list(found.values())
+
+
+def _buffers(model: nn.Module) -> Iterator[tuple[Buffer, Tensor]]:
+    seen: set[int] = set()
+    for prefix, module in model.named_modules():
+        for key, tensor in module._buffers.items():
+            if tensor is None or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            name = f"{prefix}.{key}" if prefix else key
+            if _uninitialised(tensor):
+                raise Unprocessable(
+                    f"The buffer {name} is not initialised yet (a lazy module).",
+                    hint="Run one batch through the model before FabricModel.",
+                    field="model",
+                )
+            yield Buffer(module, key, name, key not in module._non_persistent_buffers_set), tensor
+
+
+def _uninitialised(tensor: Tensor) -> bool:
+    return is_lazy(tensor)
+
+
+def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.device]:
+    dtype = tensor.real.dtype if tensor.is_complex() else tensor.dtype
+    return (torch.float32 if dtype.itemsize < 4 else dtype), tensor.device
+
+
+def _shape_and_strides(tensor: Tensor) -> tuple[torch.Size, tuple[int, ...]]:
+    """Those of the tensor itself when it fills its memory without gaps, such as channels-last; else contiguous ones."""
+    value = real(tensor.detach())
+    expected = 1
+    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return value.shape, torch.empty(value.shape, device="meta").stride()
+        expected *= size
+    return value.shape, value.stride()

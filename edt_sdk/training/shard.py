@@ -1,0 +1,278 @@
+"""Computes one shard: forward, loss, backward; what came out goes into a flat vector and an `Outcome`.
+
+Every shard of an update starts from the same buffers and from random states of its own. The contribution of a shard is
+its gradient times its number of samples, so that the sum over shards divided by all samples is the gradient of their
+mean; the same for floating-point buffers. The step is `loss_function(model(x), y).backward()` or the user's own (WMLA's
+`fn_step_train`). Knows no other shard; never steps the optimizer.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.accuracy import count_correct, eva
+from edt_sdk.training.buffers import Buffers
+from edt_sdk.training.layout import Flat, Layout, real
+from edt_sdk.training.loader import Batch
+from edt_sdk.training.nested import to_device
+from edt_sdk.training.order import Indices
+from edt_sdk.training.seeds import set_states
+
+log = logging.getLogger(__name__)
+
+LossFunction = Callable[[Any, Any], Tensor]
+Metric = Callable[[Any, Any], Any]
+StepFunction = Callable[..., tuple[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one shard gave, before it is told to others; tensors are still on their device.
+
+    Attributes:
+        loss: mean over the samples, as the loss function returned it.
+        correct: number of correct samples, NaN or None where labels are no classes.
+        metrics: value of each metric, in the order of their names.
+        present: which parameters have a gradient, in the layout's order; empty in a validation.
+        changed: which buffers changed, bool [floats + others]; empty in a validation.
+        others: values of the buffers that cannot be averaged, of shard 0 alone.
+    """
+
+    shard: int
+    samples: int
+    indices: Indices
+    loss: Any
+    correct: Any
+    metrics: tuple[float, ...]
+    present: tuple[bool, ...] = ()
+    changed: Tensor | None = None
+    others: tuple[Tensor, ...] = ()
+
+
+class ModelFacade:
+    """The model as WMLA's custom steps see it: call it, read any attribute, ask for optimizer and loss function."""
+
+    def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer, loss_function: LossFunction) -> None:
+        object.__setattr__(self, "_module", module)
+        object.__setattr__(self, "_optimizer", optimizer)
+        object.__setattr__(self, "_loss_function", loss_function)
+        object.__setattr__(self, "_outputs", None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The forward pass."""
+        outputs = self._module(*args, **kwargs)
+        object.__setattr__(self, "_outputs", outputs)
+        return outputs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._module, name, value)
+
+    def get_optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer; it is stepped by the engine, never by the custom step."""
+        optimizer: torch.optim.Optimizer = self._optimizer
+        return optimizer
+
+    def get_loss_function(self) -> LossFunction:
+        """The loss function given to FabricModel."""
+        loss_function: LossFunction = self._loss_function
+        return loss_function
+
+
+class ShardRunner:
+    """Runs shards of one model.
+
+    Args:
+        layout: made from the same model and optimizer.
+        device: where inputs of the default step go; a custom step gets its data on the CPU and moves them itself.
+        fn_step_train: `(model, data, eva, train_loader, fn_args) → (number correct, loss)`; train_loader and fn_args
+            are None.
+        metrics: functions of (outputs, labels) → number; names from `metric_names`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss_function: LossFunction,
+        *,
+        layout: Layout,
+        buffers: Buffers,
+        device: torch.device,
+        fn_step_train: StepFunction | None,
+        metrics: Sequence[Metric],
+    ) -> None:
+        self._model = model
+        self._loss_function = loss_function
+        self._layout = layout
+        self._buffers = buffers
+        self._device = device
+        self._fn_step_train = fn_step_train
+        self._metrics = tuple(metrics)
+        self._facade = ModelFacade(model, optimizer, loss_function)
+        self._parameters = list({id(p): p for p in (*model.parameters(), *layout.parameters)}.values())
+        self._densified: set[int] = set()
+
+    def train(self, shard: int, batch: Batch, *, seed: int, vector: Flat) -> Outcome:
+        """Forward and backward; overwrites `vector` with this shard's contribution."""
+        self._buffers.restore()
+        self.clear_gradients()
+        versions = self._versions()
+        set_states(seed)
+        outputs, labels, correct, loss = self._custom(batch) if self._fn_step_train else self._default(batch)
+        if versions != self._versions():
+            raise Unprocessable(
+                "A parameter was changed in place during a training step.",
+                hint="The engine steps the optimizer: take optimizer.step() out of fn_step_train, and max_norm= out of "
+                "nn.Embedding.",
+                field="fn_step_train",
+            )
+        present = self._gradients(vector)
+        changed = self._buffers.changed()
+        self._add_buffers(vector)
+        for section in vector.sections:
+            section.mul_(float(len(batch.indices)))
+        return Outcome(
+            shard=shard,
+            samples=len(batch.indices),
+            indices=batch.indices,
+            loss=loss.detach() if isinstance(loss, Tensor) else loss,
+            correct=correct,
+            metrics=self._measure(outputs, labels),
+            present=present,
+            changed=changed,
+            others=self._others(changed) if shard == 0 else (),
+        )
+
+    @torch.no_grad()
+    def evaluate(self, shard: int, batch: Batch, *, seed: int) -> Outcome:
+        """Forward and loss only; the caller has put the model into evaluation mode."""
+        self._buffers.restore()
+        set_states(seed)
+        outputs, labels, loss = self._forward(batch)
+        return Outcome(
+            shard=shard,
+            samples=len(batch.indices),
+            indices=batch.indices,
+            loss=loss,
+            correct=count_correct(outputs, labels),
+            metrics=self._measure(outputs, labels),
+        )
+
+    def clear_gradients(self) -> None:
+        """`.grad` of every parameter becomes None."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _default(self, batch: Batch) -> tuple[Any, Any, Any, Tensor]:
+        outputs, labels, loss = self._forward(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return outputs, labels, count_correct(outputs, labels), loss
+
+    def _forward(self, batch: Batch) -> tuple[Any, Any, Tensor]:
+        if not isinstance(batch.data, (tuple, list)) or len(batch.data) != 2:
+            raise Unprocessable(
+                f"A batch must be (features, labels), not a {type(batch.data).__name__}.",
+                hint="Let the data set return pairs, or give fn_batch_collate or fn_step_train.",
+                field="datasets_function",
+            )
+        features, labels = to_device(tuple(batch.data), self._device)
+        outputs = self._model(features)
+        loss = self._loss_function(outputs, labels)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            raise Unprocessable(
+                f"The loss function must return one number as a tensor, not {what}.",
+                hint="Use reduction='mean', so that the loss is the mean over the samples.",
+                field="loss_function",
+            )
+        return outputs, labels, loss
+
+    def _custom(self, batch: Batch) -> tuple[Any, Any, Any, Any]:
+        assert self._fn_step_train is not None
+        result = self._fn_step_train(self._facade, batch.data, eva, None, None)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise Unprocessable(
+                f"fn_step_train must return (accuracy, loss), not {result!r}.",
+                hint="End it with: return acc, loss",
+                field="fn_step_train",
+            )
+        correct, loss = result
+        data = batch.data
+        labels = data[1] if isinstance(data, (tuple, list)) and len(data) > 1 else None
+        return self._facade.__dict__["_outputs"], labels, correct, loss
+
+    @torch.no_grad()
+    def _gradients(self, vector: Flat) -> tuple[bool, ...]:
+        count = len(self._layout.parameters)
+        present = []
+        for number, (parameter, view) in enumerate(zip(self._layout.parameters, vector.views[:count], strict=True)):
+            gradient = parameter.grad
+            present.append(gradient is not None)
+            if gradient is None:
+                view.zero_()
+                continue
+            if gradient.layout is not torch.strided:
+                self._say_densified(number)
+                gradient = gradient.to_dense()
+            view.copy_(real(gradient))
+        return tuple(present)
+
+    @torch.no_grad()
+    def _add_buffers(self, vector: Flat) -> None:
+        floats = range(len(self._layout.floats))
+        views = vector.views[len(self._layout.parameters) :]
+        for view, value in zip(views, self._buffers.values(floats), strict=True):
+            view.copy_(real(value))
+
+    def _others(self, changed: Tensor) -> tuple[Tensor, ...]:
+        first = len(self._layout.floats)
+        values = self._buffers.values(range(first, first + len(self._layout.others)))
+        return tuple(
+            value.clone() if is_changed else value
+            for value, is_changed in zip(values, changed[first:].tolist(), strict=True)
+        )
+
+    @torch.no_grad()
+    def _measure(self, outputs: Any, labels: Any) -> tuple[float, ...]:
+        on_device = to_device(labels, self._device) if self._metrics else labels
+        return tuple(float(metric(outputs, on_device)) for metric in self._metrics)
+
+    def _versions(self) -> int:
+        return sum(parameter._version for parameter in self._parameters)
+
+    def _say_densified(self, number: int) -> None:
+        if number not in self._densified:
+            self._densified.add(number)
+            log.warning(
+                "The gradient of %s is sparse; it is made dense, so that it can be added in a fixed order.",
+                self._layout.names[number],
+            )
+
+
+def metric_names(metrics: Sequence[Metric]) -> tuple[str, ...]:
+    """A name for each metric: its `__name__`, else its class; a number behind the second of the same name."""
+    names: list[str] = []
+    for metric in metrics:
+        name = str(getattr(metric, "__name__", type(metric).__name__))
+        taken = names.count(name) + sum(other.startswith(f"{name}_") for other in names)
+        names.append(f"{name}_{taken + 1}" if name in names else name)
+    return tuple(names)
+
+
+def number_or_none(value: Any) -> float | None:
+    """A count of correct samples as a plain number; None for None and NaN."""
+    if value is None:
+        return None
+    number = float(value)
+    return None if math.isnan(number) else number

@@ -1,0 +1,377 @@
+"""One update, start to end: the facade of the numeric heart, used by the loop.
+
+`compute` runs this rank's shards and folds their gradients; it leaves model and random states as they were. `commit`
+exchanges,
+and only when everything has arrived does it touch the model: combined gradients, clipping, `optimizer.step()`, buffers.
+    So an update that fails in between has changed nothing and is simply computed again. `evaluate` is a step of the
+    validation. Every rank that calls `commit` ends with the same bits, and they do not depend on how many ranks there
+    are. Never decides who the members are; never writes a file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training import exchange
+from edt_sdk.training.blocks import blocks
+from edt_sdk.training.buffers import Buffers
+from edt_sdk.training.group import Group
+from edt_sdk.training.header import Bits, Header, Report, ShardStats, Summary, summarize
+from edt_sdk.training.layout import Flat, Layout
+from edt_sdk.training.loader import Batch
+from edt_sdk.training.order import BatchKey, Order, TestOrder, TestStep, TrainStep
+from edt_sdk.training.seeds import derive, preserved, set_states
+from edt_sdk.training.shard import (
+    LossFunction,
+    Metric,
+    Outcome,
+    ShardRunner,
+    StepFunction,
+    metric_names,
+    number_or_none,
+)
+from edt_sdk.training.tree import Fold, Node
+
+__all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "UpdateEngine"]
+
+# Buffers that are not averaged and no larger than this travel in the header; larger ones only when they have changed.
+_SMALL = 1024
+
+
+class Loader(Protocol):
+    """Where batches come from; see `loader.ShardLoader`."""
+
+    def take(self, key: BatchKey) -> Batch:
+        """The batch of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What all members know after a step.
+
+    Attributes:
+        stats: every shard that had samples, of all ranks, in shard order.
+        pending: the smallest of what the ranks passed as `pending`.
+    """
+
+    stats: tuple[ShardStats, ...]
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Between `compute` and `commit`."""
+
+    step: TrainStep
+    block: range
+    outcomes: tuple[Outcome, ...]
+    parts: dict[Node, Flat | None]
+
+
+class UpdateEngine:
+    """Computes and commits the updates of one model.
+
+    Args:
+        model: moved to `device`. Put into training mode if it is in evaluation mode as a whole; parts that the user set
+            to evaluation mode stay there.
+        optimizer: over the model's parameters or some of them; state it already has moves along.
+        loss_function: (outputs, labels) → mean loss.
+        order: of the training samples.
+        seed: the job's; dropout and the like follow from (seed, update, shard).
+        device: where to compute.
+        fn_step_train: WMLA's custom step, see `shard.ShardRunner`.
+        metrics: functions of (outputs, labels) → number.
+        clip_grad_norm: largest norm of the combined gradient, None for no limit.
+        worker: this worker's number, told to all.
+        test_order: of the validation samples; needed by `evaluate`.
+
+    Raises:
+        Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss_function: LossFunction,
+        *,
+        order: Order,
+        seed: int,
+        device: torch.device | str,
+        fn_step_train: StepFunction | None = None,
+        metrics: Sequence[Metric] = (),
+        clip_grad_norm: float | None = None,
+        worker: int = 0,
+        test_order: TestOrder | None = None,
+    ) -> None:
+        self._device = torch.device(device)
+        self._model = model
+        self._optimizer = optimizer
+        self._order = order
+        self._test_order = test_order
+        self._seed = seed
+        self._clip = clip_grad_norm
+        self._worker = worker
+        self._metrics = metric_names(metrics)
+        self._shards = order.number_of_shards
+        _check_step(optimizer)
+        if isinstance(loss_function, nn.Module):
+            loss_function.to(self._device)
+        if not model.training:
+            model.train()
+        model.to(self._device)
+        if self._device.type != "cpu":
+            optimizer.load_state_dict(optimizer.state_dict())  # moves the state to where the parameters are now
+        self._layout = Layout(model, optimizer, self._shards)
+        self._buffers = Buffers(self._layout)
+        self._runner = ShardRunner(
+            model,
+            optimizer,
+            loss_function,
+            layout=self._layout,
+            buffers=self._buffers,
+            device=self._device,
+            fn_step_train=fn_step_train,
+            metrics=metrics,
+        )
+        self._small, self._large = self._sort_others()
+        self._train_header = Header(
+            self._metrics,
+            parameters=len(self._layout.parameters),
+            floats=len(self._layout.floats),
+            others=len(self._layout.others),
+            small=sum(self._tensors_of_others()[n].nbytes for n in self._small),
+        )
+        self._test_header = Header(self._metrics)
+        self._free: list[Flat] = []
+        self._computed: _Computed | None = None
+
+    def compute(self, step: TrainStep, block: range, loader: Loader) -> None:
+        """Forward and backward of the shards in `block`, gradients folded; model and random states stay as they were.
+
+        A second call forgets the first: that is how an update whose commit failed is redone.
+        """
+        self._computed = None
+        counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        outcomes: list[Outcome] = []
+        fold: Fold[Flat] = Fold(self._shards, block, self._free.append)
+        with preserved(), self._same_buffers():
+            keys = {key.shard: key for key in self._order.keys(step, block)}
+            for shard in block:
+                vector = None
+                if counts[shard]:
+                    vector = self._free.pop() if self._free else self._layout.vector()
+                    seed = derive(self._seed, "train-shard", step.update, shard)
+                    batch = loader.take(keys[shard])
+                    outcomes.append(self._runner.train(shard, batch, seed=seed, vector=vector))
+                fold.push(shard, vector)
+        self._computed = _Computed(step, block, tuple(outcomes), fold.nodes())
+
+    def commit(self, group: Group, *, pending: int) -> Committed:
+        """Exchange, combine, step the optimizer; the computed update becomes part of the model on every rank.
+
+        Args:
+            group: the members of this generation.
+            pending: any int, such as the newest generation this rank has heard of.
+
+        Raises:
+            RuntimeError: a member is gone. The model is unchanged; compute again, in another group.
+        """
+        computed, self._computed = self._computed, None
+        if computed is None:
+            raise ValueError("commit without compute")
+        self._check_block(computed.block, group)
+        step = computed.step
+        counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        told = _Told(group, self._train_header, self._train_report(computed.outcomes, pending), counts)
+        # A fresh vector: an optimizer may keep the gradient it was given, and would find the next one in it.
+        combined = self._layout.vector()
+        exchange.mean(group, self._layout, computed.parts, counts, combined)
+        self._free.extend(part for part in computed.parts.values() if part is not None)
+        summary = told.summary()
+        others = self._receive_others(group, summary, computed.outcomes)
+        self._apply(step, summary, combined, others)
+        return Committed(summary.shards, summary.pending)
+
+    def evaluate(self, step: TestStep, block: range, loader: Loader, group: Group, *, pending: int) -> Committed:
+        """One step of the validation: no gradients; the model, its mode, and random states stay as they were."""
+        if self._test_order is None:
+            raise ValueError("evaluate needs a test_order")
+        self._check_block(block, group)
+        counts = self._test_order.samples_of(step.index)
+        outcomes = []
+        with preserved(), self._same_buffers(), _evaluation_mode(self._model):
+            for key in self._test_order.keys(step, block):
+                seed = derive(self._seed, "test-shard", step.index, key.shard)
+                outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed))
+        summary = _Told(group, self._test_header, self._test_report(outcomes, pending), counts).summary()
+        return Committed(summary.shards, summary.pending)
+
+    @contextmanager
+    def _same_buffers(self) -> Iterator[None]:
+        self._buffers.save()
+        try:
+            yield
+        finally:
+            self._runner.clear_gradients()
+            self._buffers.restore()
+
+    def _check_block(self, block: range, group: Group) -> None:
+        if block != blocks(self._shards, group.world)[group.rank]:
+            raise ValueError(f"{block} is not the block of rank {group.rank} of {group.world}")
+
+    def _train_report(self, outcomes: Sequence[Outcome], pending: int) -> Report:
+        floats, others = len(self._layout.floats), len(self._layout.others)
+        present = np.zeros(len(self._layout.parameters), dtype=np.bool_)
+        changed = np.zeros(floats + others, dtype=np.bool_)
+        of_shard_0 = np.zeros(others, dtype=np.bool_)
+        small = b""
+        for outcome in outcomes:
+            bits = _bits_of(outcome)
+            present |= np.array(outcome.present, dtype=np.bool_)
+            changed |= bits
+            if outcome.shard == 0:
+                of_shard_0 = bits[floats:]
+                small = b"".join(_to_bytes(outcome.others[n]).cpu().numpy().tobytes() for n in self._small)
+        stats = self._stats(outcomes)
+        return Report(pending, self._worker, os.getpid(), stats, present, changed[:floats], of_shard_0, small)
+
+    def _test_report(self, outcomes: Sequence[Outcome], pending: int) -> Report:
+        none = np.zeros(0, dtype=np.bool_)
+        return Report(pending, self._worker, os.getpid(), self._stats(outcomes), none, none, none, b"")
+
+    def _stats(self, outcomes: Sequence[Outcome]) -> tuple[ShardStats, ...]:
+        return tuple(
+            ShardStats(
+                shard=outcome.shard,
+                samples=outcome.samples,
+                loss=float(outcome.loss),
+                correct=number_or_none(outcome.correct),
+                metrics=dict(zip(self._metrics, outcome.metrics, strict=True)),
+                indices=outcome.indices,
+                worker=self._worker,
+                pid=os.getpid(),
+            )
+            for outcome in outcomes
+        )
+
+    def _sort_others(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        sizes = [tensor.nbytes for tensor in self._tensors_of_others()]
+        small = tuple(number for number, size in enumerate(sizes) if size <= _SMALL)
+        return small, tuple(number for number in range(len(sizes)) if number not in small)
+
+    def _tensors_of_others(self) -> list[Tensor]:
+        return [tensor for place in self._layout.others if (tensor := place.get()) is not None]
+
+    def _receive_others(self, group: Group, summary: Summary, outcomes: Sequence[Outcome]) -> dict[int, Tensor]:
+        """New values of the buffers that are not averaged and that shard 0 changed, by number."""
+        tensors = self._tensors_of_others()
+        found: dict[int, Tensor] = {}
+        start = 0
+        for number in self._small:
+            stop = start + tensors[number].nbytes
+            if summary.changed_others[number]:
+                content = torch.frombuffer(bytearray(summary.small[start:stop]), dtype=torch.uint8)
+                found[number] = content.view(tensors[number].dtype).view(tensors[number].shape)
+            start = stop
+        for number in self._large:
+            if summary.changed_others[number]:
+                value = outcomes[0].others[number] if group.rank == 0 else tensors[number].detach()
+                found[number] = value.clone(memory_format=torch.contiguous_format)
+                group.broadcast(_to_bytes(found[number]), 0).wait()
+        return found
+
+    def _apply(self, step: TrainStep, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
+        """Everything has arrived: from here on nothing waits for anybody."""
+        count = len(self._layout.parameters)
+        for parameter, view, present in zip(
+            self._layout.parameters, combined.views[:count], summary.present, strict=True
+        ):
+            if present:
+                parameter.grad = _like(view, parameter)
+        with preserved():
+            set_states(derive(self._seed, "optimizer", step.update))  # for optimizers that draw noise
+            if self._clip is not None:
+                nn.utils.clip_grad_norm_(self._layout.parameters, self._clip)
+            self._optimizer.step()
+        floats = [int(number) for number in np.flatnonzero(summary.changed_floats)]
+        views = combined.views[count:]
+        self._buffers.commit(floats, [_like(views[n], self._layout.floats[n].get()) for n in floats])
+        first = len(self._layout.floats)
+        self._buffers.commit([first + number for number in others], list(others.values()))
+
+
+class _Told:
+    """The records of all ranks on their way; started before the gradients, read after them."""
+
+    def __init__(self, group: Group, header: Header, report: Report, counts: Sequence[int]) -> None:
+        self._header = header
+        self._counts = counts
+        self._blocks = blocks(len(counts), group.world)
+        length = max(header.length([counts[shard] for shard in block]) for block in self._blocks)
+        record = header.encode(report)
+        self._mine = torch.frombuffer(bytearray(record.ljust(length, b"\0")), dtype=torch.uint8)
+        self._all = torch.empty(group.world * length, dtype=torch.uint8)
+        self._handle = group.all_gather(self._all, self._mine)
+
+    def summary(self) -> Summary:
+        """Wait for the records and put them together."""
+        self._handle.wait()
+        records = self._all.view(len(self._blocks), -1).numpy()
+        return summarize(
+            [
+                self._header.decode(record.tobytes(), block, self._counts)
+                for record, block in zip(records, self._blocks, strict=True)
+            ]
+        )
+
+
+@contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _bits_of(outcome: Outcome) -> Bits:
+    if outcome.changed is None:
+        raise ValueError(f"shard {outcome.shard} was not trained")
+    bits: Bits = outcome.changed.cpu().numpy()
+    return bits
+
+
+def _to_bytes(tensor: Tensor) -> Tensor:
+    """The memory of a contiguous tensor as uint8 [bytes]; a copy when it is not contiguous."""
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def _like(view: Tensor, tensor: Tensor | None) -> Tensor:
+    """A part of the flat vector as the kind of number its parameter or buffer has."""
+    if tensor is None:
+        raise ValueError("a buffer is gone")
+    value = torch.view_as_complex(view) if tensor.is_complex() else view
+    return value.to(tensor.dtype)
+
+
+def _check_step(optimizer: torch.optim.Optimizer) -> None:
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise Unprocessable(
+            f"{type(optimizer).__name__} evaluates the model within its step, which cannot be shared among workers.",
+            hint="Use an optimizer whose step() needs no closure, such as SGD or AdamW.",
+            field="optimizer",
+        )
