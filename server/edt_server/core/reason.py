@@ -113,12 +113,9 @@ def _share(me: Standing, others: Sequence[Standing], slots: int, names: Names, n
 
 def _if_gone(me: Standing, rival: Standing, others: Sequence[Standing], slots: int) -> int:
     """Slots of `me` if `rival` ended now."""
-    left = [me, *(each for each in others if each is not rival and each.asked > 0)]
-    # Who waits for a first slot gets it before anybody grows.
-    left.sort(key=lambda each: (each.entitled == 0, each.arrival))
-    left = left[:slots]
-    shares = divide(slots, [Claim(each.priority, 1, each.asked, each.arrival) for each in left])
-    return shares[left.index(me)]
+    # Nobody waits for a first slot here: a rival with two would have been asked for one.
+    left = [me, *(each for each in others if each is not rival)]
+    return divide(slots, [Claim(each.priority, 1, each.asked, each.arrival) for each in left])[0]
 
 
 def _worth(each: Standing, held: int) -> Fraction:

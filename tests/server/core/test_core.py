@@ -112,6 +112,28 @@ def test_the_newest_grants_are_taken_back_first_and_the_lowest_free_slot_is_gran
     assert p.train("a", 3) == [Grant("a", 2, 3)]
 
 
+def test_a_first_slot_comes_before_any_second_and_the_older_jobs_first_of_all(play):
+    p = play(4)
+    p.run("a")
+    p.run("b", 1000)
+    p.run("c", 10000)
+    assert p.targets() == {"a": 1, "b": 1, "c": 2}
+    assert p.core.leaving("a") == (3, 2, 1)
+    assert [p.release("a", slot) for slot in (3, 1, 2)] == [[Grant("b", 3, 1)], [Grant("c", 1, 1)], [Grant("c", 2, 2)]]
+
+
+def test_further_slots_go_to_the_strongest_claims_first(play):
+    p = play(6)
+    p.run("guest", 10**9)
+    p.run("a", 5000)
+    p.run("b", 10000)
+    assert p.shares == {"guest": 4, "a": 1, "b": 1}
+    p.train("guest", 0)
+    assert p.targets() == {"guest": 0, "a": 2, "b": 4}
+    grants = [p.release("guest", slot)[0] for slot in p.core.leaving("guest")]
+    assert [grant.job for grant in grants] == ["b", "b", "a", "b"]  # 6667, 4000, 3333, 2857
+
+
 def test_a_revoked_slot_does_not_count_until_it_is_released(play):
     p = play(2)
     p.run("a")
