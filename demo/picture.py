@@ -17,7 +17,7 @@ SOURCE = REPOSITORY / ".demo" / "timeline.json"
 TARGET = REPOSITORY / "docs" / "images" / "allocation.svg"
 
 WIDTH, SLOT, LEFT, RIGHT, TOP, BOTTOM = 860, 44, 64, 20, 46, 40
-COLOURS = ("#3b7dd8", "#e08a1e", "#4c9f70", "#a05fb4")
+COLOURS = ("#3b7dd8", "#c8741a", "#4c9f70", "#a05fb4")
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #24292f }
   .on { fill: #fff; font-weight: 600 }
@@ -54,7 +54,6 @@ def draw(timeline: dict) -> str:
                 if at >= held - leaving:
                     parts.append(f'<rect {box} fill="url(#leaving)"/>')
                 below += 1
-    parts += _labels(rows, jobs, names, x, y)
     for slots in range(capacity + 1):
         parts.append(f'<line class="dash" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(slots)}" y2="{y(slots)}"/>')
         parts.append(f'<text class="small" x="{LEFT - 10}" y="{y(slots) + 4}" text-anchor="end">{slots}</text>')
@@ -62,6 +61,7 @@ def draw(timeline: dict) -> str:
         place = x(begin + seconds)
         parts.append(f'<line class="line" x1="{place}" x2="{place}" y1="{TOP + high}" y2="{TOP + high + 5}"/>')
         parts.append(f'<text class="small" x="{place}" y="{TOP + high + 19}" text-anchor="middle">{seconds} s</text>')
+    parts += _labels(rows, jobs, names, x, y)
     for time, note in timeline["notes"]:
         parts.append(f'<line class="line" x1="{x(time)}" x2="{x(time)}" y1="{TOP - 10}" y2="{TOP + high}"/>')
         parts.append(f'<text class="small" x="{x(time) + 4}" y="{TOP - 14}">{escape(note)}</text>')
@@ -82,7 +82,7 @@ def _labels(rows, jobs, names, x, y) -> list[str]:
     """Each job's name and slots, where an allocation lasted long enough to write them."""
     parts = []
     for row, after in pairwise(rows):
-        if not row["settled"] or x(after["time"]) - x(row["time"]) < 60:
+        if not row["settled"] or x(after["time"]) - x(row["time"]) < 96:
             continue
         below = 0
         for job in jobs:
