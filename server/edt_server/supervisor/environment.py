@@ -122,7 +122,7 @@ def _context(job: Surroundings) -> JobContext:
         data_dir=orders.data_dir,
         link=str(job.link),
         main=spec.main,
-        code_dir=str(job.code_dir),
+        code_dir=spec.code_dir,
         args=spec.args,
         seed=spec.seed,
         mode=spec.mode,

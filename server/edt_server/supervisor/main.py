@@ -72,7 +72,7 @@ class Supervisor:
         self._orders = orders
         self._umask = umask
         identity = identify(os.getpid())
-        link = Path(orders.runtime_dir) / f"{orders.job_id}.sock"
+        link = Path(orders.runtime_dir) / "link.sock"
         self._job = Surroundings(orders, identity.host, link, dict(os.environ))
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -240,7 +240,7 @@ class Membership:
             state = JobState.ERROR
             message = wording.driver_never_spoke(self._interpreter, event.code, event.words)
         elif driver.failed is not None:
-            message = wording.failure(who, f"failed: {driver.failed.message}", event.words, driver.failed.traceback)
+            message = wording.failure(driver.failed.message, "", event.words, driver.failed.traceback)
         elif driver.lost and not event.by_itself:
             message = wording.failure(who, wording.lost_link(driver.lost), event.words)
         elif event.code != 0:
@@ -323,7 +323,7 @@ class Membership:
         occupied = {worker.slot.id for worker in self._workers.values()}
         closing = self._training is not None and self._training.closing
         for slot in self._slots.revoked:
-            if slot not in occupied and not closing:
+            if slot not in occupied:
                 self._release(slot)
         if closing or (self._training is None and self._trainings > 0):
             return

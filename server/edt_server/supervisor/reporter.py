@@ -1,8 +1,8 @@
 """The supervisor's end of the control channel: delivers the journal, however often the server comes and goes.
 
 Every report is in the journal before it is sent and is repeated until it is acknowledged. Endpoint and key of the
-server are read from its address file at every connection attempt, so a server that was replaced is found. Progress is sent at
-most twice a second, and the newest always in the end.
+server are read from its address file at every connection attempt, so a server that was replaced is found. Progress is
+sent at most twice a second, and the newest always in the end.
 """
 
 from __future__ import annotations

@@ -1,0 +1,467 @@
+"""The membership machine, one story at a time."""
+
+import pytest
+from edt_sdk.schemas import control, link
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.job import JobState
+from edt_server.supervisor.events import (
+    DRIVER,
+    Acknowledged,
+    Allocated,
+    End,
+    Exited,
+    Finish,
+    LinkLost,
+    Note,
+    NotStarted,
+    Publish,
+    Refuse,
+    Said,
+    Send,
+    Started,
+    StartDriver,
+    StartWorker,
+    Stop,
+    Tell,
+)
+from edt_server.supervisor.membership import Membership
+from edt_server.supervisor.tails import LastWords
+
+
+class Story:
+    """Feeds a machine and keeps what it answered to the last event."""
+
+    def __init__(self):
+        self.machine = Membership(interpreter="/opt/python")
+        self.reports = []
+        self.last = []
+
+    def __call__(self, event):
+        self.last = self.machine.apply(event)
+        self.reports += [each.report for each in self.last if isinstance(each, Send)]
+        return self.last
+
+    def allocate(self, version, *slots):
+        return self(Allocated(version, tuple(Slot(id=slot, host="h") for slot in slots)))
+
+    def say(self, worker, message):
+        return self(Said(worker, message))
+
+    def driver(self):
+        self(Started(DRIVER, 10))
+        self.say(DRIVER, link.DriverHello(pid=10))
+
+    def train(self, training=0, shards=4):
+        return self.say(DRIVER, link.TrainRequest(training=training, payload="/p", shards=shards, epochs=2))
+
+    def hello(self, worker):
+        self(Started(worker, 100 + worker))
+        message = link.WorkerHello(worker=worker, pid=200 + worker, host="h", store_port=3000 + worker)
+        return self.say(worker, message)
+
+    def ready(self, worker, training=0):
+        return self.say(worker, link.WorkerReady(worker=worker, training=training))
+
+    def joined(self, worker, generation, update=0):
+        return self.say(worker, link.Joined(worker=worker, generation=generation, update=update))
+
+    def exit(self, process, code=0, *, signals=(), words=None):
+        self(LinkLost(process, "it closed the connection"))
+        return self(Exited(process, code, signals, words))
+
+    def running(self, *slots):
+        """A training with one member in each slot."""
+        self.allocate(1, *slots)
+        self.driver()
+        for worker in range(len(slots)):
+            self.hello(worker)
+        self.train()
+        for generation, worker in enumerate(range(len(slots)), start=1):
+            self.ready(worker)
+            for member in range(worker + 1):
+                self.joined(member, generation)
+
+    def told(self, kind):
+        return [each for each in self.last if isinstance(each, Tell) and isinstance(each.message, kind)]
+
+    def of(self, kind):
+        return [each for each in self.last if isinstance(each, kind)]
+
+
+@pytest.fixture
+def story():
+    return Story()
+
+
+def members(generation):
+    return [(member.worker, member.fresh) for member in generation.members]
+
+
+def test_nothing_starts_without_a_slot_and_everything_with_the_first(story):
+    assert story.allocate(1) == []
+    assert story.allocate(2, 5) == [StartDriver(), StartWorker(0, Slot(id=5, host="h"))]
+
+
+def test_an_older_allocation_is_ignored(story):
+    story.allocate(2, 5)
+    story.allocate(1, 5, 6)
+    assert story.of(StartWorker) == []
+    assert story.of(Note)
+
+
+def test_a_worker_is_told_to_begin_when_it_said_hello_and_a_training_is_wanted(story):
+    story.allocate(1, 0, 1)
+    story.driver()
+    assert story.hello(0) == []
+    story.train()
+    assert story.last[1:] == [Tell(0, link.Begin(training=0, payload="/p"))]
+    assert story.reports[-1] == control.TrainingStarted(training=0, shards=4, epochs=2)
+    assert story.hello(1) == [Tell(1, link.Begin(training=0, payload="/p"))]
+
+
+def test_the_first_ready_trains_alone_and_all_ready_since_join_together(story):
+    story.allocate(1, 0, 1, 2)
+    story.driver()
+    story.train()
+    for worker in range(3):
+        story.hello(worker)
+    first = story.ready(1)[0].message
+    assert (first.number, members(first)) == (1, [(1, True)])
+    story.ready(2)
+    assert story.last == []
+    story.ready(0)
+    assert story.last == []
+    story.joined(1, 1)
+    assert story.reports[-1] == control.GenerationFormed(
+        training=0, number=1, workers=(1,), slots=(1,), pids=(201,), update=0
+    )
+    generation = story.told(link.Generation)
+    assert [each.process for each in generation] == [1, 0, 2]
+    assert members(generation[0].message) == [(1, False), (0, True), (2, True)]
+    assert [(m.pid, m.store_port) for m in generation[0].message.members] == [(201, 3001), (200, 3000), (202, 3002)]
+
+
+def test_a_generation_has_formed_only_when_the_last_has_joined(story):
+    story.running(0)
+    story.allocate(2, 0, 1)
+    story.hello(1)
+    story.ready(1)
+    story.joined(1, 2, update=5)
+    assert story.of(Send) == []
+    story.joined(0, 1, update=5)
+    assert story.of(Send) == [], "of an older generation"
+    story.joined(0, 2, update=5)
+    formed = story.reports[-1]
+    assert (formed.number, formed.workers, formed.update) == (2, (0, 1), 5)
+
+
+def test_a_revoked_member_leaves_at_the_next_boundary_and_its_slot_is_free_when_it_is_gone(story):
+    story.running(0, 1)
+    story.allocate(2, 0)
+    told = story.told(link.Generation)
+    assert [each.process for each in told] == [0, 1]
+    assert members(told[0].message) == [(0, False)]
+    story.say(1, link.Left(worker=1, generation=3, update=4))
+    assert story.of(Send) == []
+    story.exit(1)
+    assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=0)
+
+
+def test_wishes_during_a_change_wait_until_everybody_joined_and_left(story):
+    story.running(0, 1)
+    story.allocate(2, 0)
+    story.allocate(3, 0, 2)
+    story.hello(2)
+    story.ready(2)
+    assert story.told(link.Generation) == []
+    story.joined(0, 3)
+    assert story.told(link.Generation) == [], "one is still leaving"
+    story.say(1, link.Left(worker=1, generation=3, update=4))
+    story.exit(1)
+    assert members(story.told(link.Generation)[0].message) == [(0, False), (2, True)]
+
+
+@pytest.mark.parametrize("stage", ["started", "hello", "begun"])
+def test_a_worker_in_no_generation_is_simply_ended_when_its_slot_is_revoked(story, stage):
+    story.running(0)
+    story.allocate(2, 0, 1)
+    story(Started(1, 101))
+    if stage != "started":
+        story.hello(1)
+    story.allocate(3, 0)
+    assert story.last == [End(1, 0.0)]
+    story.exit(1, -15, signals=(15,))
+    assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=-15)
+    assert not story.machine.over
+
+
+def test_a_slot_that_comes_back_while_its_worker_leaves_is_released_and_taken_again_behind_the_ack(story):
+    story.running(0)
+    story.allocate(2, 0, 1)
+    story(Started(1, 101))
+    story.allocate(3, 0)
+    story.allocate(4, 0, 1)
+    story.exit(1, -15, signals=(15,))
+    assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=-15)
+    number = story.of(Send)[-1].number
+    assert story.machine.holding == (0, 1), "the server may not know yet"
+    story.allocate(5, 0, 1)
+    assert story.of(StartWorker) == [], "this was on its way before the server knew of the release"
+    story(Acknowledged(number))
+    assert story.machine.holding == (0,)
+    story.allocate(6, 0, 1)
+    assert story.of(StartWorker) == [StartWorker(2, Slot(id=1, host="h"))]
+
+
+def test_the_last_member_stays_when_the_whole_allocation_vanishes_until_another_has_the_state(story):
+    story.running(0, 1)
+    story.allocate(2)
+    assert story.of(Note)
+    assert members(story.told(link.Generation)[0].message) == [(0, False)]
+    story.say(1, link.Left(worker=1, generation=3, update=4))
+    story.exit(1)
+    story.joined(0, 3)
+    assert story.told(link.Generation) == []
+    story.allocate(3, 7)
+    story.hello(2)
+    story.ready(2)
+    assert members(story.told(link.Generation)[0].message) == [(0, False), (2, True)]
+    story.joined(0, 4)
+    story.joined(2, 4)
+    assert members(story.told(link.Generation)[0].message) == [(2, False)]
+
+
+def test_no_more_members_than_shards(story):
+    story.allocate(1, 0, 1)
+    story.driver()
+    story.train(shards=1)
+    story.hello(0)
+    story.hello(1)
+    story.ready(0)
+    story.joined(0, 1)
+    story.ready(1)
+    assert story.told(link.Generation) == []
+
+
+def test_the_end_of_a_training_frees_every_slot_and_the_next_takes_new_ones(story):
+    story.running(0, 1)
+    story.allocate(2, 0, 1, 2)
+    story(Started(2, 102))
+    story.exit(1, 0)  # the others end by themselves, perhaps before rank 0 has said that it is done
+    story.say(0, link.Trained(worker=0, training=0, updates=9))
+    assert End(2, 0.0) in story.last
+    assert story.of(Send) == []
+    story.exit(2, -15, signals=(15,))
+    story.exit(0, 0)
+    assert story.reports[-4:] == [
+        control.TrainingEnded(training=0, updates=9),
+        control.SlotReleased(slot=0, worker=0, exit_code=0),
+        control.SlotReleased(slot=1, worker=1, exit_code=0),
+        control.SlotReleased(slot=2, worker=2, exit_code=-15),
+    ]
+    assert story.told(link.TrainingDone) == [Tell(DRIVER, link.TrainingDone(training=0, updates=9))]
+    story(Acknowledged(len(story.reports)))
+    story.allocate(3, 4)
+    assert story.of(StartWorker) == [], "no training wants it"
+    story.train(training=1)
+    assert story.of(StartWorker) == [StartWorker(3, Slot(id=4, host="h"))]
+    story.hello(3)
+    story.ready(3, training=1)
+    assert story.told(link.Generation)[0].message.number == 1
+
+
+def finish_training(story):
+    story.say(0, link.Trained(worker=0, training=0, updates=9))
+    story.exit(0, 0)
+
+
+def test_finished(story):
+    story.running(0)
+    finish_training(story)
+    story.exit(DRIVER, 0)
+    assert story.reports[-1] == control.JobEnded(state=JobState.FINISHED, message="Finished: 1 training, 9 updates.")
+    assert story.last[-1] == Finish()
+    assert story.machine.over
+
+
+def test_an_exit_code_after_the_training_is_done_does_not_matter(story):
+    story.running(0, 1)
+    story.say(0, link.Trained(worker=0, training=0, updates=9))
+    story.exit(1, -11)
+    story.exit(0, 1)
+    assert isinstance(story.reports[-3], control.TrainingEnded)
+
+
+WORDS = LastWords("worker-1.stderr", "boom\nbang")
+
+
+def end_of_failure(story):
+    """Everybody who is left ends as told; the job's last report."""
+    story.exit(0, -15, signals=(15,))
+    failed = story.told(link.TrainingFailed)
+    assert failed
+    assert End(DRIVER, 5.0) in story.last
+    story.say(DRIVER, link.Failed(worker=None, message="train.py raised JobFailed", traceback=""))
+    story.exit(DRIVER, 1)
+    ended = story.reports[-1]
+    assert ended.message == failed[0].message.message
+    assert ended.state is JobState.FAILED
+    return ended.message
+
+
+def test_a_killed_worker_fails_the_job_with_its_last_lines(story):
+    story.running(0, 1)
+    story.exit(1, -9, words=WORDS)
+    assert End(0, 0.0) in story.last
+    message = end_of_failure(story)
+    assert message == "Worker 1 (rank 1, slot 1) was killed by SIGKILL.\nLast lines of worker-1.stderr:\nboom\nbang"
+
+
+def test_what_a_worker_says_of_its_failure_is_told(story):
+    story.running(0, 1)
+    story.say(1, link.Failed(worker=1, message="ValueError: bad sample", traceback="Traceback\nValueError: bad sample"))
+    assert End(0, 0.0) in story.last
+    assert End(1, 5.0) in story.last
+    story.exit(1, 1)
+    message = end_of_failure(story)
+    assert message == "Worker 1 (rank 1, slot 1) failed: ValueError: bad sample.\nTraceback\nValueError: bad sample"
+
+
+@pytest.mark.parametrize("code", [-9, 3])
+def test_a_silent_death_is_the_cause_although_a_survivor_was_heard_first(story, code):
+    story.running(0, 1)
+    story.say(0, link.Failed(worker=0, message="Connection closed by peer", traceback=""))
+    story.exit(0, 1)
+    story.exit(1, code)
+    story.exit(DRIVER, 1)
+    assert story.reports[-1].message.startswith("Worker 1 (rank 1, slot 1) ")
+
+
+def test_a_link_that_closes_without_an_exit_fails_the_job(story):
+    story.running(0, 1)
+    story(LinkLost(1, "it sent something that is no message"))
+    assert story.last == [End(1, 5.0)]
+    story(Exited(1, -15, (15,)))
+    assert "closed its link to the supervisor" in end_of_failure(story)
+
+
+def test_the_only_member_may_not_end_before_it_has_trained(story):
+    story.running(0)
+    story.exit(0, 0)
+    story.exit(DRIVER, 1)
+    assert story.reports[-1].message == (
+        "Worker 0 (rank 0, slot 0) ended with exit code 0 before the training was finished."
+    )
+
+
+def test_a_worker_that_fails_before_train_was_called(story):
+    story.allocate(1, 0)
+    story.driver()
+    story(Started(0, 100))
+    story.exit(0, 1, words=LastWords("worker-0.stderr", "No module named 'torch'"))
+    assert story.last == [End(DRIVER, 0.0)]
+    story.exit(DRIVER, -15, signals=(15,))
+    assert story.reports[-1].state is JobState.FAILED
+    assert story.reports[-1].message.startswith("Worker 0 (slot 0) ended with exit code 1.")
+    assert "No module named 'torch'" in story.reports[-1].message
+
+
+@pytest.mark.parametrize(
+    ("code", "failed", "sentence"),
+    [
+        (1, "train.py raised KeyError: 'x'", "train.py raised KeyError: 'x'."),
+        (3, None, "The main script ended with exit code 3."),
+        (-11, None, "The main script was killed by SIGSEGV."),
+        (0, None, "The main script ended while training 0 was running."),
+    ],
+)
+def test_a_driver_that_fails_fails_the_job(story, code, failed, sentence):
+    story.running(0)
+    if failed is not None:
+        story.say(DRIVER, link.Failed(worker=None, message=failed, traceback=""))
+    story.exit(DRIVER, code, words=LastWords("driver.stderr", "last"))
+    assert End(0, 0.0) in story.last
+    story.exit(0, -15, signals=(15,))
+    assert story.reports[-1] == control.JobEnded(
+        state=JobState.FAILED, message=f"{sentence}\nLast lines of driver.stderr:\nlast"
+    )
+
+
+def test_a_driver_that_never_trains_fails_the_job(story):
+    story.allocate(1, 0)
+    story.driver()
+    story.exit(DRIVER, 0)
+    story.exit(0, -15, signals=(15,))
+    assert story.reports[-1].state is JobState.FAILED
+    assert story.reports[-1].message.startswith("The main script ended without calling train().")
+
+
+def test_a_driver_that_cannot_be_started_is_an_error(story):
+    story.allocate(1, 0)
+    story(NotStarted(DRIVER, "/opt/python cannot be run: No such file or directory."))
+    story.exit(0, -15, signals=(15,))
+    assert story.reports[-1].state is JobState.ERROR
+    assert "/opt/python cannot be run" in story.reports[-1].message
+
+
+def test_an_interpreter_without_edt_sdk_is_an_error_that_says_so(story):
+    story.allocate(1, 0)
+    story(Started(DRIVER, 10))
+    story.exit(DRIVER, 1, words=LastWords("driver.stderr", "ModuleNotFoundError: No module named 'edt_sdk'"))
+    story.exit(0, 1)
+    assert story.reports[-1].state is JobState.ERROR
+    assert story.reports[-1].message.startswith("The driver could not start: /opt/python has no edt_sdk.")
+
+
+def test_stop_ends_everything_at_once(story):
+    story.running(0, 1)
+    story(Stop("Stopped by ann."))
+    assert story.last == [End(0, 0.0), End(1, 0.0), End(DRIVER, 0.0)]
+    story(Stop("again"))
+    assert story.last == []
+    for process in (0, DRIVER):
+        story.exit(process, -15, signals=(15,))
+        assert story.of(Send) == []
+    story.exit(1, -9, signals=(15, 9))
+    assert story.reports[-1] == control.JobEnded(state=JobState.KILLED, message="Stopped by ann.")
+
+
+def test_refused_ends_everything_and_reports_nothing(story):
+    story.running(0)
+    before = len(story.reports)
+    story(Refuse("older attempt"))
+    for process in (0, DRIVER):
+        story.exit(process, -15, signals=(15,))
+    assert story.last == [Finish()]
+    assert len(story.reports) == before
+
+
+def test_stop_before_anything_started(story):
+    story(Stop("never mind"))
+    assert [each.report for each in story.of(Send)] == [control.JobEnded(state=JobState.KILLED, message="never mind")]
+    assert story.last[-1] == Finish()
+    assert story.allocate(1, 0) == []
+
+
+def test_trainings_come_one_after_another(story):
+    story.running(0)
+    story.train(training=1)
+    assert End(0, 0.0) in story.last
+    story.exit(0, -15, signals=(15,))
+    story.exit(DRIVER, 1)
+    assert "asked for training 1 where 0 was next" in story.reports[-1].message
+
+
+def test_progress_is_passed_on_and_that_of_another_training_is_not(story):
+    story.running(0)
+    progress = link.Progress(worker=0, training=0, update=3, total_updates=10, epoch=0, epochs=2, loss=0.5)
+    story.say(0, progress)
+    assert [each.progress.update for each in story.of(Publish)] == [3]
+    stale = link.Progress(worker=0, training=5, update=3, total_updates=10, epoch=0, epochs=2)
+    story.say(0, stale)
+    assert story.of(Publish) == []
+
+
+def test_reports_of_an_earlier_attempt_are_counted():
+    machine = Membership(interpreter="/opt/python", reports=7)
+    assert machine.apply(Stop("x"))[0].number == 8
