@@ -137,7 +137,7 @@ class Service:
     async def change(self, work: Callable[[Change], T]) -> T:
         """Run `work` in a transaction, and do what follows from it once it is committed."""
         async with self._order:
-            value, outcome = await self._in_writer(self._ledger.change, work)
+            value, outcome = await self._in_writer(lambda: self._ledger.change(work))
             self._act(outcome)
         return value
 
@@ -155,8 +155,7 @@ class Service:
             self.hub.ring(job)
 
     async def _in_writer(self, work: Callable[..., T], *args: Any) -> T:
-        done: T = await asyncio.get_running_loop().run_in_executor(self._writer, work, *args)
-        return done
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work, *args)
 
     # --- verbs that change
     # ---------------------------------------------------------------------------------------------

@@ -73,6 +73,8 @@ class Supervision:
         self._stopping: dict[str, str] = {}
         self._unheard: dict[str, tuple[int, frozenset[int]]] = {}
         self._heard: dict[str, asyncio.Event] = {}
+        self._taking: set[str] = set()
+        self._outdated: set[str] = set()
         self._control = ControlServer(
             settings.control_dir,
             interface=settings.worker_interface,
@@ -103,7 +105,11 @@ class Supervision:
 
     def allocate(self, job: str, allocation: Allocation) -> None:
         """Tell the job its slots, if its supervisor is connected; else it hears them when it is."""
-        self._control.send(job, allocation)
+        if job in self._taking:
+            # It would be sent behind the Ack of a report it does not know of (a release, perhaps); see `control.py`.
+            self._outdated.add(job)
+        else:
+            self._control.send(job, allocation)
 
     def end(self, job: str, why: str) -> None:
         """End the job, now or as soon as its supervisor says hello."""
@@ -227,10 +233,19 @@ class Supervision:
 
     async def _on_report(self, job: str, numbered: Numbered) -> None:
         def take(change: Change) -> None:
+            # From here on the ledger is ours: what is sent next knows this report.
+            self._taking.discard(job)
+            if job in self._outdated:
+                self._outdated.discard(job)
+                change.moved[job] = None
             if change.tx.job(job) is not None and reports.take(change, job, numbered, self._progress.get(job)):
                 self._reconcile(change, job)
 
-        await self._change(take)
+        self._taking.add(job)
+        try:
+            await self._change(take)
+        finally:
+            self._taking.discard(job)
 
     def _on_progress(self, job: str, progress: JobProgress) -> None:
         self._progress[job] = progress

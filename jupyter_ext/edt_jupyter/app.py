@@ -1,0 +1,205 @@
+"""The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
+
+Owns the service's life and nothing of its work. The server must start even when the service cannot (a damaged store,
+another server over the same folder): then every route answers why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Bool, Int, List, Unicode, default
+
+from edt_jupyter import state_events
+from edt_jupyter.routes import API, handlers
+from edt_sdk.schemas.errors import EdtError, ServerUnreachable
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
+from edt_server.runtime import runtime_dir
+from edt_server.service import Service
+from edt_server.settings import Settings
+from edt_server.store import JobRow
+
+_TAKE_OVER = 1.0
+_ALIVE = 10.0
+
+
+class EdtApp(ExtensionApp):
+    """Elastic distributed training: the scheduler and its REST interface."""
+
+    name = "edt"
+    description = "Elastic distributed training in a Jupyter Server."
+    extension_url = f"{API}/"
+    # `jupyter edt` is a server for jobs; Lab and its companions have their own commands.
+    load_other_extensions = False
+    serverapp_config = {"open_browser": False}
+
+    data_dir = Unicode(help="Folder of jobs, results and the job store. Default: `edt` in Jupyter's data folder.").tag(
+        config=True
+    )
+    db_url = Unicode(
+        "",
+        help="SQLAlchemy URL of the job store, such as postgresql+psycopg://host/edt. Empty for SQLite in `data_dir`.",
+    ).tag(config=True)
+    local_slots = Int(
+        0,
+        min=0,
+        help="Slots this machine offers: 0 for one per GPU, or one per usable core where there is no GPU.",
+    ).tag(config=True)
+    threads_per_slot = Int(
+        0,
+        min=0,
+        help="Threads of a worker whose job does not say: 0 for usable cores ÷ slots. Part of a job's bits.",
+    ).tag(config=True)
+    python = Unicode(
+        "",
+        help="Interpreter of jobs whose own does not exist here. Empty for the server's. It needs jupyter-edt.",
+    ).tag(config=True)
+    max_upload_bytes = Int(512 << 20, min=1, help="Most bytes of a submitted package, as it is sent.").tag(config=True)
+    max_package_files = Int(20_000, min=1, help="Most files and folders of a submitted package.").tag(config=True)
+    max_package_bytes = Int(4 << 30, min=1, help="Most bytes of a submitted package, unpacked.").tag(config=True)
+    worker_interface = Unicode("127.0.0.1", help="Address of this machine that supervisors and workers listen on.").tag(
+        config=True
+    )
+    instance_groups = List(
+        Unicode(),
+        [DEFAULT_INSTANCE_GROUP],
+        minlen=1,
+        help="Names of the queues that jobs may be submitted to; their policy is fair share.",
+    ).tag(config=True)
+    data_fs = Unicode(
+        "", help="Folder of shared data sets: DLI_DATA_FS of every job, and DATA_DIR where the job sets none."
+    ).tag(config=True)
+    keep_server_alive = Bool(
+        True,
+        help="Jobs that have not ended count as activity, so that neither the server nor JupyterHub culls them idle.",
+    ).tag(config=True)
+
+    _service: Service | None = None
+    _trouble: EdtError | None = None
+    _tasks: set[asyncio.Task[None]]
+
+    @default("data_dir")
+    def _default_data_dir(self) -> str:
+        return str(Path(jupyter_data_dir()) / "edt")
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._tasks = set()
+
+    # --- what handlers use
+    # ---------------------------------------------------------------------------------------------
+
+    @property
+    def service(self) -> Service:
+        """The running service, or the error that says why there is none."""
+        if self._service is None:
+            raise self._trouble or ServerUnreachable("jupyter-edt is starting.", hint="Try again in a moment.")
+        return self._service
+
+    # --- Jupyter's hooks
+    # -----------------------------------------------------------------------------------------------
+
+    def initialize_handlers(self) -> None:
+        """Add the routes."""
+        self.handlers.extend(handlers())
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        state_events.register(serverapp.event_logger)
+        await self._try_to_start()
+        if isinstance(self._trouble, ServerUnreachable):
+            self._spawn(self._take_over(), "edt take over")
+        self._spawn(self._show_activity(), "edt activity")
+
+    async def stop_extension(self) -> None:
+        """Stop serving; jobs go on."""
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        service, self._service = self._service, None
+        if service is not None:
+            self._trouble = ServerUnreachable("The server is stopping.", hint="Its jobs go on; try again later.")
+            await service.stop()
+
+    def current_activity(self) -> bool:
+        """True while jobs run: the server must not shut itself down for idleness."""
+        return self.keep_server_alive and self._service is not None and self._service.busy
+
+    # --- starting
+    # ------------------------------------------------------------------------------------------------------
+
+    async def _try_to_start(self) -> None:
+        try:
+            service = Service(await asyncio.to_thread(self._settings), on_state=self._on_state)
+            await service.start()
+        except (EdtError, OSError) as error:
+            trouble = error if isinstance(error, EdtError) else EdtError(f"jupyter-edt could not start: {error}.")
+            if str(trouble) != str(self._trouble):
+                self.log.error("edt | %s", trouble)
+            self._trouble = trouble
+        else:
+            self._service, self._trouble = service, None
+            self.log.info("edt | %s, data in %s", f"{API}/ is ready", service.settings.data_dir)
+
+    def _settings(self) -> Settings:
+        data_dir = Path(self.data_dir).expanduser().absolute()
+        return Settings(
+            data_dir=data_dir,
+            runtime_dir=runtime_dir(Path(jupyter_runtime_dir()), data_dir),
+            db_url=self.db_url,
+            local_slots=self.local_slots,
+            threads_per_slot=self.threads_per_slot,
+            python=self.python,
+            max_upload_bytes=self.max_upload_bytes,
+            max_package_files=self.max_package_files,
+            max_package_bytes=self.max_package_bytes,
+            worker_interface=self.worker_interface,
+            instance_groups=tuple(self.instance_groups),
+            data_fs=self.data_fs,
+        )
+
+    async def _take_over(self) -> None:
+        """Another server runs the jobs of this folder: be there when it ends."""
+        while self._service is None:
+            await asyncio.sleep(_TAKE_OVER)
+            await self._try_to_start()
+
+    # --- telling
+    # -------------------------------------------------------------------------------------------------------
+
+    def _on_state(self, row: JobRow, before: JobState | None) -> None:
+        if self.serverapp is not None and self.serverapp.event_logger is not None:
+            state_events.emit(self.serverapp.event_logger, row, before)
+        self._touch()
+
+    async def _show_activity(self) -> None:
+        while True:
+            if self.current_activity():
+                self._touch()
+            await asyncio.sleep(_ALIVE)
+
+    def _touch(self) -> None:
+        # JupyterHub looks at every setting of this name; the time must know its zone.
+        if self.keep_server_alive and self.serverapp is not None:
+            self.serverapp.web_app.settings["edt_last_activity"] = datetime.now(UTC)
+
+    def _spawn(self, work: Any, name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def main() -> None:
+    """`jupyter edt`."""
+    with contextlib.suppress(KeyboardInterrupt):
+        EdtApp.launch_instance()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    main()

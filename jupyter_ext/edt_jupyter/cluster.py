@@ -1,0 +1,18 @@
+"""The machine: slots, queues, threads."""
+
+from __future__ import annotations
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.base import EdtHandler
+
+
+class ClusterHandler(EdtHandler):
+    """`/cluster`."""
+
+    @authenticated
+    @authorized("read", resource="edt:cluster")
+    async def get(self) -> None:
+        """Slots with the job in each, queues, threads of a slot."""
+        self.reply(await self.service.cluster())

@@ -1,0 +1,51 @@
+"""Which handler answers where. `/edt/api/spec.yaml` describes the same routes; a test compares the two."""
+
+from __future__ import annotations
+
+from edt_jupyter.artifacts import CheckpointsHandler, ResultHandler
+from edt_jupyter.base import EdtHandler
+from edt_jupyter.cluster import ClusterHandler
+from edt_jupyter.events import EventsHandler
+from edt_jupyter.jobs import (
+    JobHandler,
+    JobsHandler,
+    ResumeHandler,
+    StopAllHandler,
+    StopHandler,
+    SuspendHandler,
+)
+from edt_jupyter.logs import LogsHandler
+from edt_jupyter.metrics import MetricsHandler
+from edt_jupyter.root import RootHandler, SpecHandler, UnknownHandler
+from edt_jupyter.timeline import JobTimelineHandler, TimelineHandler
+from edt_jupyter.workers import WorkersHandler
+
+API = "/edt/api"
+_JOB = r"([^/]+)"
+
+# Path templates as OpenAPI writes them, in the order in which they are tried.
+ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
+    ("/", RootHandler),
+    ("/spec.yaml", SpecHandler),
+    ("/jobs", JobsHandler),
+    ("/jobs/stop", StopAllHandler),
+    ("/jobs/{id}", JobHandler),
+    ("/jobs/{id}/stop", StopHandler),
+    ("/jobs/{id}/suspend", SuspendHandler),
+    ("/jobs/{id}/resume", ResumeHandler),
+    ("/jobs/{id}/logs", LogsHandler),
+    ("/jobs/{id}/metrics", MetricsHandler),
+    ("/jobs/{id}/events", EventsHandler),
+    ("/jobs/{id}/timeline", JobTimelineHandler),
+    ("/jobs/{id}/workers", WorkersHandler),
+    ("/jobs/{id}/checkpoints", CheckpointsHandler),
+    ("/jobs/{id}/result", ResultHandler),
+    ("/timeline", TimelineHandler),
+    ("/cluster", ClusterHandler),
+)
+
+
+def handlers() -> list[tuple[str, type[EdtHandler]]]:
+    """Patterns relative to the base URL, each with and without a slash at its end; the unknown rest comes last."""
+    known = [(f"{API}{path.rstrip('/').replace('{id}', _JOB)}/?", handler) for path, handler in ROUTES]
+    return [*known, (rf"{API}/(.*)", UnknownHandler)]

@@ -1,0 +1,37 @@
+"""Changes of jobs' states on Jupyter's event bus: the browser hears them over a socket it has open already.
+
+State transitions only, never metrics or logs: the bus goes to every authenticated client.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+
+from jupyter_events import EventLogger
+
+from edt_sdk.schemas.job import JobState
+from edt_server.store import JobRow
+
+SCHEMA_ID = "https://schema.jupyter-edt.org/edt/job_state/v1"
+
+
+def register(logger: EventLogger) -> None:
+    """Make the schema known; once a logger."""
+    if SCHEMA_ID not in logger.schemas:
+        with as_file(files("edt_jupyter").joinpath("event_schemas/job_state/v1.yaml")) as path:
+            logger.register_event_schema(path)
+
+
+def emit(logger: EventLogger, row: JobRow, before: JobState | None) -> None:
+    """Tell that the job is in its state now."""
+    logger.emit(
+        schema_id=SCHEMA_ID,
+        data={
+            "job": row.id,
+            "name": row.spec.name,
+            "owner": row.owner,
+            "state": row.state.value,
+            "before": None if before is None else before.value,
+            "time": row.state_since,
+        },
+    )
