@@ -341,7 +341,7 @@ class Job:
                 "id": self.id,
                 "path": f"edt/api/jobs/{self.id}",
                 "taken": self._taken,
-                "snapshot": msgspec.to_builtins(self._view),
+                "snapshot": msgspec.json.decode(msgspec.json.encode(self._view)),
             },
             "text/html": card.html_card(self._view, self._taken, losses=losses, trouble=trouble),
             "text/plain": card.text_card(self._view, self._taken, trouble=trouble),

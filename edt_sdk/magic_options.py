@@ -6,16 +6,16 @@ IPython's decorators are untyped, which would make every magic untyped; these ar
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from IPython.core import magic, magic_arguments
-from IPython.utils import process
+from IPython.core.error import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 _arguments = cast(Any, magic_arguments)
-_process = cast(Any, process)
 
 
 def parsed(function: F) -> F:
@@ -36,12 +36,16 @@ def job_argument(function: F) -> F:
 
 def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
     """The arguments in `line`; UsageError, one clean line, when they are wrong."""
-    return cast(argparse.Namespace, _arguments.parse_argstring(function, line))
+    # Not IPython's parse_argstring: it splits unlike a shell and tears --env A='b c' apart.
+    return cast(argparse.Namespace, cast(Any, function).parser.parse_args(words(line)))
 
 
 def words(line: str) -> list[str]:
-    """`line` split as a shell would."""
-    return cast(list[str], _process.arg_split(line, posix=True))
+    """`line` split as a shell would; UsageError when a quote is left open."""
+    try:
+        return shlex.split(line)
+    except ValueError as wrong:
+        raise UsageError(f"{wrong}: {line}") from None
 
 
 def line_magic(function: F) -> F:

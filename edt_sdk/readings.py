@@ -114,7 +114,7 @@ class Timeline:
 
     def table(self, *, settled_only: bool = False) -> str:
         """The text table, see `timeline_table`."""
-        return timeline_table(self.rows, self.names, capacity=self.capacity, settled_only=settled_only)
+        return timeline_table(self.rows, self.names, settled_only=settled_only)
 
     def __repr__(self) -> str:
         return self.table()

@@ -66,7 +66,7 @@ def collect(source: Source, main: str | None = None) -> Collected:
     if not isinstance(source, str | os.PathLike):
         return _with_helpers(_from_cells(list(source), "cells", Path.cwd(), main))
     path = Path(source).expanduser()
-    if path.is_dir():
+    if str(source) and path.is_dir():  # Path("") would be the current folder
         return _with_helpers(_from_folder(path.resolve(), main))
     if not path.is_file():
         raise PackageError(

@@ -1,7 +1,7 @@
 """The allocation timeline as text: who had how many slots when, and why it changed.
 
 A pure function of the rows that `/timeline` answers with. One line per change: time since the first, slots of each job,
-one block per slot in the order of the jobs, and the cause.
+one letter per slot in the order of the jobs (small while it is being given back), and the cause.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 # A letter as well as a shade: the bar can be read without colours and by a screen reader.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _FREE = "·"
-_LEAVING = "▒"
 _WIDEST_BAR = 64
 
 
@@ -20,15 +19,14 @@ def timeline_table(
     rows: Sequence[Mapping[str, Any]],
     names: Mapping[str, str] | None = None,
     *,
-    capacity: int | None = None,
     settled_only: bool = False,
 ) -> str:
     """A table of `rows`.
 
     Args:
-        rows: `{"time", "slots": {job: n}, "free", "capacity", "cause", "text", "settled"}`, times in seconds.
+        rows: `{"time", "slots": {job: n}, "leaving": {job: n}, "free", "capacity", "cause", "text", "settled"}`, times
+            in seconds; `leaving` counts those of `slots` that a job was asked to give back.
         names: what to call the jobs; ids where it has none.
-        capacity: slots of the machine; each row's own when not given.
         settled_only: leave out the moments in which a slot was still on its way from one job to another. They are
             marked with `~` otherwise.
     """
@@ -38,7 +36,7 @@ def timeline_table(
     jobs = list(dict.fromkeys(job for row in shown for job, held in row["slots"].items() if held or len(shown) == 1))
     labels = _labels(jobs, names or {})
     start = rows[0]["time"]
-    bars = [_bar(row, jobs, capacity) for row in shown]
+    bars = [_bar(row, jobs) for row in shown]
     bar_width = max(len("slots"), *(len(bar) for bar in bars))
     head = ["     time", *labels, "free", f"{'slots':<{bar_width}}", "cause"]
     lines = ["  ".join(head)]
@@ -65,11 +63,12 @@ def _letter(at: int) -> str:
     return _LETTERS[at % len(_LETTERS)]
 
 
-def _bar(row: Mapping[str, Any], jobs: Sequence[str], capacity: int | None) -> str:
-    held = "".join(_letter(at) * int(row["slots"].get(job, 0)) for at, job in enumerate(jobs))
-    total = int(row.get("capacity") or capacity or 0)
-    free = int(row["free"])
-    bar = held + _LEAVING * max(0, total - len(held) - free) + _FREE * free
+def _bar(row: Mapping[str, Any], jobs: Sequence[str]) -> str:
+    bar = ""
+    for at, job in enumerate(jobs):
+        held, leaving = int(row["slots"].get(job, 0)), int(row.get("leaving", {}).get(job, 0))
+        bar += _letter(at) * (held - leaving) + _letter(at).lower() * leaving
+    bar += _FREE * int(row["free"])
     return bar if len(bar) <= _WIDEST_BAR else ""
 
 

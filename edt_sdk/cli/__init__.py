@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 
@@ -46,11 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     server = common.add_argument_group("server")
     server.add_argument("--url", help="address of the Jupyter Server (default: EDT_URL, else the one that runs here)")
     server.add_argument("--token", help="its token (default: EDT_TOKEN, else found with the server)")
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="edt",
         description="Submit elastic trainings to a Jupyter Server, and look after them.",
         epilog="Exit codes: 0 fine, 1 the job failed, 2 wrong use, 3 timed out, 4 server unreachable.",
@@ -71,6 +72,13 @@ def complain(refused: EdtError) -> int:
     if isinstance(refused, WaitTimeout):
         return 3
     return 2 if 400 <= refused.status < 500 else 4
+
+
+class _Parser(argparse.ArgumentParser):
+    """One clean line instead of argparse's usage block; also for the verbs, whose parsers take this class."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"edt: {message} — see: {self.prog} --help\n")
 
 
 class _Version(argparse.Action):

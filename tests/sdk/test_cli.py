@@ -1,0 +1,259 @@
+"""The command line as a shell sees it: processes, streams, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from edt_sdk.cli import build_parser, reading
+from edt_sdk.job import PARTS, STREAMS
+from edt_sdk.schemas.job import JobState
+
+EDT = [sys.executable, "-m", "edt_sdk.cli"]
+
+
+def environment(runtime_dir, peer=None):
+    own = {"JUPYTER_RUNTIME_DIR": str(runtime_dir), "PATH": os.environ["PATH"], "PYTHONIOENCODING": "utf-8"}
+    return own | ({"EDT_URL": peer.url, "EDT_TOKEN": peer.token} if peer else {})
+
+
+@pytest.fixture
+def edt(peer, runtime_dir):
+    def run(*words, server=True, **options):
+        env = environment(runtime_dir, peer if server else None)
+        return subprocess.run([*EDT, *map(str, words)], capture_output=True, text=True, timeout=60, env=env, **options)
+
+    return run
+
+
+@pytest.fixture
+def view(make_view):
+    def make(**changes):
+        return msgspec.to_builtins(make_view(**changes))
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "digits"
+    made.mkdir()
+    (made / "train.py").write_text("")
+    return made
+
+
+def test_submit_prints_the_id_alone(edt, peer, folder, view):
+    peer.on("POST", "jobs", lambda _: (201, view()))
+    done = edt("submit", folder, "--max-workers", 4, "--env", "A=b=c", "--name", "n", "--", "--epochs", "8", "--", "x")
+    assert (done.returncode, done.stdout) == (0, "edt-1\n")
+    assert "train.py" in done.stderr
+    spec = peer.requests[-1].body.partition(b"\r\n\r\n")[2].partition(b"\r\n--")[0]
+    sent = json.loads(spec)
+    assert sent["args"] == ["--epochs", "8", "--", "x"]
+    assert sent["env"] == {"A": "b=c"}
+    assert (sent["name"], sent["max_workers"]) == ("n", 4)
+
+
+@pytest.mark.parametrize(("state", "code"), [("FINISHED", 0), ("FAILED", 1), ("KILLED", 1)])
+def test_waiting_says_how_it_ended(edt, peer, folder, view, state, code):
+    peer.on("POST", "jobs", lambda _: (201, view()))
+    peer.on("GET", "jobs/edt-1", view(state=JobState(state), message="because"))
+    done = edt("submit", folder, "--wait")
+    assert (done.returncode, done.stdout) == (code, "edt-1\n")
+    assert edt("wait", "edt-1").returncode == code
+    if code:
+        assert f"edt: Job edt-1 (digits) ended as {state}: because" in done.stderr
+
+
+def test_a_wait_that_times_out(edt, peer, view, stream):
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("GET", "jobs/edt-1/events", lambda _: stream(b": alive\n\n", end=False))
+    done = edt("wait", "edt-1", "--timeout", "0.2")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "still RUNNING" in done.stderr
+
+
+def test_no_server(edt):
+    done = edt("list", server=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("edt: No jupyter-edt server found")
+    assert "jupyter edt" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["dance"],
+        ["submit"],
+        ["submit", "x", "--max-workers", "many"],
+        ["submit", "no/such/folder"],
+        ["submit", "x", "--env", "novalue"],
+        ["stop"],
+        ["stop", "--all", "edt-1"],
+        ["logs", "edt-1", "--stream", "everything"],
+        ["list", "--", "x"],
+        ["list", "--state", "asleep"],
+        ["get", "unknown"],
+        ["update", "edt-1"],
+        ["download", "edt-1", "--part", "weights"],
+    ],
+)
+def test_wrong_use(edt, peer, view, words):
+    peer.on("GET", "jobs/edt-1", view())
+    done = edt(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "edt: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_the_server_refuses_is_its_sentence(edt, peer, view):
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("POST", "jobs/edt-1/resume", lambda _: (409, {"message": "It runs.", "code": "conflict", "hint": "Wait."}))
+    done = edt("resume", "edt-1")
+    assert (done.returncode, done.stderr) == (2, "edt: It runs. Wait.\n")
+    peer.on("POST", "jobs/edt-1/resume", lambda _: (500, {"message": "Disk full."}))
+    assert edt("resume", "edt-1").returncode == 4
+
+
+def test_list_and_get(edt, peer, view):
+    peer.on("GET", "jobs", {"jobs": [view()]})
+    peer.on("GET", "jobs/edt-1", view())
+    assert edt("list").stdout.splitlines() == [
+        "ID     NAME    STATE    SLOTS  DONE  PRIORITY  OWNER",
+        "edt-1  digits  RUNNING  2/4    -     5000      ann",
+    ]
+    assert json.loads(edt("list", "-o", "json").stdout)["jobs"][0]["id"] == "edt-1"
+    assert json.loads(edt("get", "edt-1", "-o", "json").stdout)["state"] == "RUNNING"
+    assert edt("get", "edt-1").stdout == "Job edt-1 (digits): running, 2 of at most 4 slots.\n"
+    peer.on("GET", "jobs", {"jobs": []})
+    done = edt("list")
+    assert (done.stdout, done.returncode) == ("", 0)
+    assert "edt submit" in done.stderr
+
+
+def test_stop_prints_what_it_stopped(edt, peer, view):
+    peer.on("POST", "jobs/stop", {"jobs": ["a", "b"]})
+    assert edt("stop", "--all").stdout == "a\nb\n"
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("POST", "jobs/edt-1/stop", view(state=JobState.KILLED))
+    assert edt("stop", "edt-1").stdout == "edt-1\n"
+
+
+def test_update_delete_and_the_readers(edt, peer, view, tmp_path):
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("PATCH", "jobs/edt-1", view(priority=7))
+    assert edt("update", "edt-1", "--priority", "7").returncode == 0
+    assert json.loads(next(r for r in peer.requests if r.method == "PATCH").body) == {"priority": 7}
+    peer.on("DELETE", "jobs/edt-1", lambda _: (204, None))
+    assert edt("delete", "edt-1").stdout == "edt-1\n"
+    worker = {"worker": 0, "slot": 1, "host": "h", "pid": 4711, "rank": None, "generation": None}
+    peer.on("GET", "jobs/edt-1/workers", {"workers": [worker]})
+    assert edt("workers", "edt-1").stdout.splitlines()[1].split() == ["0", "1", "h", "4711", "-", "-"]
+    checkpoint = {"name": "model_epoch_0.pth", "epoch": 0, "bytes": 12, "time": 0.0}
+    peer.on("GET", "jobs/edt-1/checkpoints", {"checkpoints": [checkpoint]})
+    assert "model_epoch_0.pth  0      12     00:00:00" in edt("checkpoints", "edt-1").stdout
+    rows = [
+        {
+            "time": 1.0,
+            "seq": 1,
+            "slots": {"edt-1": 1},
+            "free": 3,
+            "capacity": 4,
+            "cause": "",
+            "text": "starts",
+            "settled": True,
+        }
+    ]
+    timeline = {"capacity": 4, "rows": rows, "names": {"edt-1": "digits"}}
+    peer.on("GET", "jobs/edt-1/timeline", timeline)
+    peer.on("GET", "timeline", timeline)
+    assert "A···" in edt("timeline").stdout
+    assert json.loads(edt("timeline", "edt-1", "-o", "json").stdout) == timeline
+    slots = [{"id": 0, "host": "h", "device": "cpu", "job": None}]
+    groups = [{"name": "default", "policy": "fairshare", "slots": 1}]
+    peer.on("GET", "cluster", {"slots": slots, "groups": groups, "threads_per_slot": 1})
+    assert "group default: fairshare, 1 slots" in edt("cluster").stdout
+
+
+def log_line(text):
+    return {"time": 1.0, "stream": "stdout", "worker": None, "err": False, "text": text}
+
+
+def test_logs_and_follow(edt, peer, view, stream, events):
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on(
+        "GET",
+        "jobs/edt-1/logs",
+        lambda r: (
+            stream(events((1, "line", log_line("ä")), (1, "end", {})))
+            if "follow" in r.query
+            else (200, {"lines": [] if "after" in r.query else [log_line("b")], "next": "c", "done": True})
+        ),
+    )
+    assert edt("logs", "edt-1").stdout == "b\n"
+    assert edt("logs", "edt-1", "-f", "--stream", "worker", "--worker", "2").stdout == "ä\n"
+    assert peer.requests[-1].query["worker"] == "2"
+
+
+def test_a_closed_pipe_is_quiet(peer, runtime_dir, view):
+    peer.on("GET", "jobs/edt-1", view())
+    many = [log_line("x" * 1000)] * 500
+    peer.on(
+        "GET",
+        "jobs/edt-1/logs",
+        lambda r: (200, {"lines": [] if "after" in r.query else many, "next": "c", "done": True}),
+    )
+    reader, writer = os.pipe()
+    with subprocess.Popen(
+        [*EDT, "logs", "edt-1"], stdout=writer, stderr=subprocess.PIPE, env=environment(runtime_dir, peer)
+    ) as process:
+        os.close(writer)
+        os.read(reader, 10)
+        os.close(reader)
+        _, complaints = process.communicate(timeout=30)
+    assert (process.returncode, complaints) == (0, b"")
+
+
+def test_ctrl_c(peer, runtime_dir, view, stream):
+    import threading
+
+    waiting = threading.Event()
+
+    def answer(_):
+        waiting.set()
+        return stream(b": alive\n\n", end=False)
+
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("GET", "jobs/edt-1/events", answer)
+    with subprocess.Popen(
+        [*EDT, "wait", "edt-1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(runtime_dir, peer),
+    ) as process:
+        assert waiting.wait(30)
+        process.send_signal(signal.SIGINT)
+        out, complaints = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "Stopped waiting. Job edt-1 goes on" in complaints
+    assert "Traceback" not in complaints
+
+
+def test_version_and_the_choices_of_the_sdk(edt):
+    assert edt("--version").stdout.startswith("edt 0.")
+    assert (reading.STREAMS, reading.PARTS) == (STREAMS, PARTS)
+
+
+def test_every_verb_of_the_design_is_there():
+    verbs = build_parser()._subparsers._group_actions[0].choices
+    assert set(verbs) == {
+        "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
+        "timeline", "workers", "checkpoints", "download", "cluster",
+    }  # fmt: skip

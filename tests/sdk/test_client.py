@@ -1,0 +1,164 @@
+import io
+import os
+import sys
+import tarfile
+
+import msgspec
+import pytest
+
+from edt_sdk import (
+    Client,
+    Conflict,
+    EdtError,
+    InvalidRequest,
+    JobState,
+    NotAllowed,
+    NotFound,
+    PackageError,
+    ServerUnreachable,
+    TooLarge,
+    Unprocessable,
+)  # fmt: skip
+from edt_sdk.schemas.job import JobSpec
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "digits"
+    made.mkdir()
+    (made / "train.py").write_text("print('hi')\n")
+    return made
+
+
+@pytest.fixture
+def accepting(peer, make_view):
+    peer.on("POST", "jobs", lambda _: (201, msgspec.to_builtins(make_view())))
+    return peer
+
+
+def parts_of(request):
+    boundary = request.headers["Content-Type"].partition("boundary=")[2].encode()
+    pieces = request.body.split(b"--" + boundary)[1:-1]
+    return [(head.decode(), body[:-2]) for head, _, body in (piece.partition(b"\r\n\r\n") for piece in pieces)]
+
+
+def test_a_submission_is_a_spec_and_an_archive(accepting, client, folder, capsys):
+    job = client.submit(folder, max_workers=4, args=["--epochs", 8], env={"A": "b"}, seed=7, priority=10)
+    assert job.id == "edt-1"
+    (spec_head, spec), (package_head, package) = parts_of(accepting.requests[-1])
+    assert 'name="spec"' in spec_head
+    assert "application/json" in spec_head
+    assert 'name="package"' in package_head
+    assert "application/gzip" in package_head
+    assert msgspec.json.decode(spec, type=JobSpec) == JobSpec(
+        name="digits", main="train.py", max_workers=4, args=("--epochs", "8"), env={"A": "b"}, seed=7, priority=10,
+        python=sys.executable, python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+    )  # fmt: skip
+    with tarfile.open(fileobj=io.BytesIO(package)) as archive:
+        assert archive.getnames() == ["edtcallback.py", "elog.py", "emetrics.py", "train.py"]
+    assert "train.py" in capsys.readouterr().out
+
+
+def test_the_length_is_announced_and_nothing_is_sent_in_chunks(accepting, client, folder):
+    client.submit(folder)
+    request = accepting.requests[-1]
+    assert int(request.headers["Content-Length"]) == len(request.body)
+
+
+def test_it_can_be_silent(accepting, client, folder, capsys, monkeypatch):
+    client.submit(folder, progress=False)
+    monkeypatch.setenv("EDT_NONINTERACTIVE", "1")
+    client.submit(folder)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_over_the_cap_nothing_is_sent(accepting, client, folder):
+    (folder / "data.bin").write_bytes(os.urandom(1_100_000))
+    with pytest.raises(TooLarge, match=r"1.0 MB.*data\.bin"):
+        client.submit(folder)
+    assert "POST jobs" not in accepting.paths()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"main": "other.py"}, PackageError),
+        ({"max_workers": 0}, Unprocessable),
+        ({"priority": 0}, Unprocessable),
+        ({"mode": "quick"}, Unprocessable),
+        ({"env": {"A B": "c"}}, InvalidRequest),
+        ({"env": {"JUPYTERHUB_API_TOKEN": "x"}}, InvalidRequest),
+        ({"env": {"HARMLESS": "prefix secret"}}, InvalidRequest),
+        ({"args": ["--token=secret"]}, InvalidRequest),
+    ],
+)
+def test_what_is_wrong_is_refused_before_anything_is_sent(accepting, client, folder, wrong, error):
+    with pytest.raises(error):
+        client.submit(folder, **wrong)
+    assert "POST jobs" not in accepting.paths()
+
+
+def test_the_environment_of_the_kernel_does_not_travel(accepting, client, folder, monkeypatch):
+    monkeypatch.setenv("JPY_API_TOKEN", "kernel-token")
+    client.submit(folder)
+    body = accepting.requests[-1].body
+    assert b"kernel-token" not in body
+    assert b"secret" not in body
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (409, {"message": "over", "code": "conflict", "hint": "h"}, Conflict),
+        (422, {"message": "no group", "code": "unprocessable", "hint": ""}, Unprocessable),
+        (404, {"message": "none", "code": "not_found", "hint": ""}, NotFound),
+        (403, {"message": "not yours", "code": "not_allowed", "hint": ""}, NotAllowed),
+        (500, {"message": "broken"}, EdtError),
+        (302, {}, NotAllowed),
+    ],
+)
+def test_refusals_become_their_errors(peer, client, status, body, error):
+    peer.on("GET", "jobs/edt-1", lambda _: (status, body))
+    with pytest.raises(error) as refused:
+        client.job("edt-1")
+    assert type(refused.value) is error
+    assert body.get("message", "") in refused.value.message
+
+
+def test_a_get_is_tried_again_and_a_post_is_not(peer, client):
+    answers = [(503, {}), (200, {"jobs": []})]
+    peer.on("GET", "jobs", lambda _: answers.pop(0))
+    assert client.jobs() == []
+    peer.on("POST", "jobs/stop", lambda _: (503, {"message": "busy"}))
+    with pytest.raises(ServerUnreachable):
+        client.stop_all()
+    assert peer.paths().count("POST jobs/stop") == 1
+
+
+def test_jobs_and_filters(peer, client, make_view):
+    peer.on("GET", "jobs", {"jobs": [msgspec.to_builtins(make_view(id="b")), msgspec.to_builtins(make_view(id="a"))]})
+    assert [job.id for job in client.jobs(all=True, state="running")] == ["b", "a"]
+    assert peer.requests[-1].query == {"all": "1", "state": "RUNNING"}
+    with pytest.raises(InvalidRequest, match="no state"):
+        client.jobs(state="sleeping")
+    with pytest.raises(InvalidRequest):
+        client.job("../jobs")
+
+
+def test_a_proxy_of_the_environment_is_not_asked_about_loopback(peer, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with Client(peer.url, peer.token) as client:
+        assert client.info.user == "ann"
+
+
+def test_netrc_does_not_replace_the_token(peer, monkeypatch, tmp_path):
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login a password b\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with Client(peer.url, peer.token) as client:
+        assert client.info.user == "ann"
+
+
+def test_states_are_equal_to_their_names():
+    assert JobState.RUNNING == "RUNNING"

@@ -1,0 +1,145 @@
+import msgspec
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from edt_sdk.job import Job
+from edt_sdk.magics import EdtMagics
+
+NAMES = {"edt_submit", "edt_jobs", "edt_update", "edt_stop", "edt_logs", "edt_story", "edt_download", "edt_monitor"}
+
+
+@pytest.fixture
+def shell(peer, monkeypatch):
+    monkeypatch.setenv("EDT_URL", peer.url)
+    monkeypatch.setenv("EDT_TOKEN", peer.token)
+    monkeypatch.setenv("EDT_NONINTERACTIVE", "1")
+    made = InteractiveShell.instance()
+    made.extension_manager.load_extension("edt_sdk")
+    yield made
+    ours = made.magics_manager.registry.get("EdtMagics")
+    if ours is not None and ours._client is not None:
+        ours._client.close()
+    made.extension_manager.unload_extension("edt_sdk")
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def accepting(peer, make_view):
+    peer.on("POST", "jobs", lambda _: (201, msgspec.to_builtins(make_view())))
+    peer.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view()))
+    return peer
+
+
+def spec_of(peer):
+    body = next(r.body for r in reversed(peer.requests) if r.method == "POST")
+    return msgspec.json.decode(body.partition(b"\r\n\r\n")[2].partition(b"\r\n--")[0])
+
+
+def test_loading_asks_nobody_and_unloading_removes_everything(shell, peer):
+    assert set(shell.magics_manager.magics["line"]) >= NAMES
+    assert "edt_submit" in shell.magics_manager.magics["cell"]
+    assert peer.requests == []
+    matchers = len(shell.Completer.custom_matchers)
+    shell.extension_manager.reload_extension("edt_sdk")
+    assert len(shell.Completer.custom_matchers) == matchers
+    shell.extension_manager.unload_extension("edt_sdk")
+    assert not NAMES & set(shell.magics_manager.magics["line"])
+    assert "edt_submit" not in shell.magics_manager.magics["cell"]
+    assert len(shell.Completer.custom_matchers) == matchers - 1
+    assert not any(isinstance(owner, EdtMagics) for owner in shell.magics_manager.registry.values())
+
+
+def test_a_line_submits_a_folder(shell, accepting, tmp_path):
+    folder = tmp_path / "my model"
+    folder.mkdir()
+    (folder / "fit.py").write_text("")
+    shell.user_ns["folder"] = str(folder)
+    shell.run_cell("n = 3", store_history=False)
+    shell.run_cell("job = %edt_submit \"$folder\" --max-workers {n} --env A='b c' -- --lr 0.1 'two words'")
+    assert isinstance(shell.user_ns["job"], Job)
+    spec = spec_of(accepting)
+    assert (spec["name"], spec["main"], spec["max_workers"]) == ("my model", "fit.py", 3)
+    assert spec["args"] == ["--lr", "0.1", "two words"]
+    assert spec["env"] == {"A": "b c"}
+
+
+def test_a_cell_is_the_script(shell, accepting):
+    job = shell.run_cell_magic("edt_submit", "--name mnist --max-workers 2", "%time\nprint('{n} $x')\n")
+    assert job.id == "edt-1"
+    spec = spec_of(accepting)
+    assert (spec["name"], spec["main"]) == ("mnist", "main.py")
+
+
+@pytest.mark.parametrize(
+    ("magic", "line", "says"),
+    [
+        ("edt_submit", "", "needs a folder"),
+        ("edt_submit", "folder --max-workers many", "invalid int value"),
+        ("edt_submit", "folder --unknown 3", "unrecognized arguments"),
+        ("edt_submit", "no/such/folder", "There is no folder or file"),
+        ("edt_submit", ". --env A", "KEY=VALUE"),
+        ("edt_logs", "edt-1 --stream everything", "invalid choice"),
+        ("edt_logs", "", "Which job"),
+        ("edt_stop", "", "needs the id"),
+        ("edt_story", "unknown", "no jobs/unknown"),
+        ("edt_update", "edt-1", "Nothing to change"),
+    ],
+)
+def test_wrong_use_is_one_clean_line(shell, accepting, magic, line, says, capsys):
+    with pytest.raises(UsageError, match=says) as wrong:
+        shell.run_line_magic(magic, line)
+    assert wrong.value.__cause__ is None
+    shell.run_cell(f"%{magic} {line}")
+    shown = capsys.readouterr()
+    assert says in shown.err + shown.out
+    assert "Traceback" not in shown.err + shown.out
+
+
+def test_no_server_is_one_clean_line_and_is_found_again_later(shell, accepting, peer, monkeypatch):
+    monkeypatch.setenv("EDT_URL", "http://127.0.0.1:1/")
+    with pytest.raises(UsageError, match="does not answer"):
+        shell.run_line_magic("edt_jobs", "")
+    monkeypatch.setenv("EDT_URL", peer.url)
+    peer.on("GET", "jobs", {"jobs": []})
+    assert shell.run_line_magic("edt_jobs", "") == []
+
+
+def test_the_other_magics(shell, accepting, make_view, tmp_path):
+    view = msgspec.to_builtins(make_view(priority=10000))
+    accepting.on("PATCH", "jobs/edt-1", view)
+    assert shell.run_line_magic("edt_update", "edt-1 --priority 10000").view.priority == 10000
+    accepting.on("GET", "jobs", {"jobs": [view]})
+    assert [job.id for job in shell.run_line_magic("edt_jobs", "")] == ["edt-1"]
+    accepting.on("GET", "jobs/edt-1/events", {"events": [], "next": 0, "done": False})
+    assert shell.run_line_magic("edt_story", "") == []  # the job touched last
+    accepting.on("GET", "jobs/edt-1/logs", {"lines": [], "next": "a", "done": False})
+    shell.run_cell("j = %edt_update edt-1 --priority 10000", store_history=False)
+    assert shell.run_line_magic("edt_logs", "j --worker 1") == ""
+    accepting.on("POST", "jobs/edt-1/stop", view)
+    assert shell.run_line_magic("edt_stop", "j").id == "edt-1"
+    accepting.on("POST", "jobs/stop", {"jobs": ["edt-1"]})
+    assert shell.run_line_magic("edt_stop", "--all") == ["edt-1"]
+    accepting.on("GET", "jobs/edt-1/result", lambda _: (404, {"message": "nothing yet", "code": "not_found"}))
+    with pytest.raises(UsageError, match="nothing yet"):
+        shell.run_line_magic("edt_download", f"j -d {tmp_path}")
+
+
+def complete(shell, text):
+    with provisionalcompleter():
+        return {completion.text for completion in shell.Completer.completions(text, len(text))}
+
+
+def test_completion(shell, accepting):
+    accepting.requests.clear()
+    assert complete(shell, "%edt_submit x --max") == {"--max-workers"}
+    assert {"--name", "--max-workers", "--env"} <= complete(shell, "job = %edt_submit --")
+    assert complete(shell, "%%edt_submit --th") == {"--threads-per-slot"}
+    assert complete(shell, "%edt_logs x --stream ") == {"all", "driver", "stdout", "stderr", "elog", "worker"}
+    assert complete(shell, "%edt_logs x --stream s") == {"stdout", "stderr"}
+    assert accepting.requests == []
+    shell.magics_manager.registry["EdtMagics"].names.remember(["edt-77"])
+    assert complete(shell, "%edt_stop edt-7") == {"edt-77"}
+    assert "edt-77" in complete(shell, "%edt_story ")
+    assert "--max-workers" not in complete(shell, "%edt_submit x -- --max")

@@ -1,0 +1,55 @@
+from edt_sdk.timeline_table import timeline_table
+
+
+def row(time, slots, free, text, settled=True):
+    return {
+        "time": time,
+        "seq": 1,
+        "slots": slots,
+        "free": free,
+        "capacity": 4,
+        "cause": "x",
+        "text": text,
+        "settled": settled,
+    }
+
+
+ROWS = [
+    row(100.0, {"a": 4}, 0, "one starts"),
+    {**row(104.25, {"a": 4, "b": 0}, 0, "one is asked for 2", settled=False), "leaving": {"a": 2}},
+    row(104.5, {"a": 2, "b": 2}, 0, "two arrives"),
+    row(170.0, {"a": 1, "b": 3}, 0, "priority of two is 10000"),
+    row(3800.0, {"b": 4}, 0, "one has ended"),
+    row(3900.0, {}, 4, "two has ended"),
+]
+
+
+def test_the_table():
+    assert timeline_table(ROWS, {"a": "one", "b": "two"}).splitlines() == [
+        "     time  A one  B two  free  slots  cause",
+        "   0:00.0      4      -     0  AAAA   one starts",
+        "~  0:04.2      4      -     0  AAaa   one is asked for 2",
+        "   0:04.5      2      2     0  AABB   two arrives",
+        "   1:10.0      1      3     0  ABBB   priority of two is 10000",
+        "  1:01:40      -      4     0  BBBB   one has ended",
+        "  1:03:20      -      -     4  ····   two has ended",
+    ]
+
+
+def test_settled_rows_alone():
+    assert len(timeline_table(ROWS, settled_only=True).splitlines()) == len(ROWS)
+
+
+def test_jobs_of_the_same_name_are_told_apart():
+    head = timeline_table(ROWS, {"a": "digits", "b": "digits"}).splitlines()[0]
+    assert "A digits…a" in head
+    assert "B digits…b" in head
+
+
+def test_nothing_yet():
+    assert timeline_table([]) == "No slot has been given to a job yet."
+
+
+def test_a_machine_wider_than_a_line_has_numbers_only():
+    wide = {**row(0.0, {"a": 200}, 56, "big"), "capacity": 256}
+    assert "AAAA" not in timeline_table([wide])
