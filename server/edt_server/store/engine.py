@@ -19,13 +19,19 @@ import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from edt_server.store.errors import StoreError
+from edt_server.store.errors import StoreError, damaged
 from edt_server.store.filesystem import network_filesystem
 
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_MS = 30_000
 WRITING = "edt_writing"
+_SQLITE_MAGIC = b"SQLite format 3\0"
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of an SQLite file at `path`, whatever characters are in it."""
+    return URL.create("sqlite", database=str(path)).render_as_string()
 
 
 def make_engine(url: str) -> Engine:
@@ -62,12 +68,16 @@ def _sqlite(url: URL) -> Engine:
     path = Path(url.database)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+            start = file.read(len(_SQLITE_MAGIC))
     except OSError as wrong:
         raise StoreError(
             f"The job store {path} cannot be written: {wrong.strerror}.",
             hint="Make its folder writable for the server, or set c.EdtApp.data_dir to another one.",
         ) from wrong
+    if start and start != _SQLITE_MAGIC:
+        # SQLite itself takes a file of a few bytes for an empty database and would write over it.
+        raise damaged(path, "it does not begin as an SQLite file does")
     network = network_filesystem(path)
     if network is not None:
         log.warning(

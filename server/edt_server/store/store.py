@@ -18,7 +18,7 @@ from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_server.store import schema
 from edt_server.store.engine import WRITING, make_engine
-from edt_server.store.errors import StoreError
+from edt_server.store.errors import StoreError, damaged
 from edt_server.store.models import EventModel, JobModel
 from edt_server.store.rows import JobRow
 from edt_server.store.writer import Writer
@@ -115,7 +115,7 @@ def _check_file(connection: Connection) -> None:
         return
     found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
     if found != "ok":
-        raise _damaged(str(connection.engine.url.database), str(found))
+        raise damaged(str(connection.engine.url.database), str(found))
 
 
 def _unusable(engine: Engine, wrong: DBAPIError) -> StoreError:
@@ -128,18 +128,8 @@ def _unusable(engine: Engine, wrong: DBAPIError) -> StoreError:
         )
     path = str(engine.url.database)
     if isinstance(wrong, DatabaseError) and not isinstance(wrong, OperationalError):
-        return _damaged(path, said)
+        return damaged(path, said)
     return StoreError(
         f"The job store {path} cannot be opened: {said}.",
         hint="Check that its folder is writable, its disk not full, and that no other program keeps it locked.",
-    )
-
-
-def _damaged(path: str, said: str) -> StoreError:
-    return StoreError(
-        f"The job store {path} is damaged or no database at all ({said}). It was left as it is.",
-        hint=(
-            "Put a backup in its place; or save what can be read (sqlite3 FILE .recover); or move it away: the server "
-            "then starts with an empty store, and the results of earlier jobs stay on disk."
-        ),
     )

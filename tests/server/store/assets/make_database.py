@@ -1,0 +1,108 @@
+"""Makes the stored database of the present revision: `python make_database.py`, once before a revision is released.
+
+Beside `revision_<number>.db` it writes what a reader must find in it, `revision_<number>.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.control import ProcessIdentity
+from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_server.store import JobRow, Store, schema
+
+JOBS = [
+    JobRow(
+        id="job-1",
+        owner="ana",
+        spec=JobSpec(name="Ziffern", main="train.py", max_workers=4, args=("--epochs", "8"), env={"A": "ä"}, seed=7),
+        state=JobState.RUNNING,
+        state_since=1_700_000_002.25,
+        created=1_700_000_000.0,
+        started=1_700_000_001.5,
+        ended=None,
+        attempt=1,
+        message="",
+        interpreter="/usr/bin/python3",
+        threads_per_slot=1,
+        supervisor=ProcessIdentity(host="h", boot_id="b-1", pid_namespace="4026531836", pid=4711, start_ticks=99),
+        public_key="k" * 40,
+        shards=8,
+        last_report=5,
+        progress=JobProgress(update=12, total_updates=184, epochs=8, loss=0.5, accuracy=None),
+        priority=10000,
+        max_workers=3,
+        instance_group="default",
+    ),
+    JobRow(
+        id="job-2",
+        owner="ben",
+        spec=JobSpec(name="second", main="pkg/main.py", max_workers=1),
+        state=JobState.ERROR,
+        state_since=1_700_000_003.0,
+        created=1_700_000_002.0,
+        started=None,
+        ended=1_700_000_003.0,
+        attempt=0,
+        message="The interpreter is not there.",
+        interpreter="/nowhere/python",
+        threads_per_slot=2,
+        supervisor=None,
+        public_key="",
+        shards=None,
+        last_report=0,
+        progress=None,
+        priority=5000,
+        max_workers=1,
+        instance_group="default",
+    ),
+]
+EVENTS = [
+    (
+        "slots_changed",
+        None,
+        {"slots": [{"id": 0, "host": "h", "device": "cpu"}]},
+        None,
+        "this server offers 1 CPU slot",
+    ),
+    (
+        "job_arrived",
+        "job-1",
+        {"job": "job-1", "priority": 5000, "max_workers": 4, "instance_group": "default"},
+        None,
+        "",
+    ),
+    ("slot_granted", "job-1", {"slot": 0, "slots": 1}, 2, "slot 0 granted (1 held): the job arrived"),
+    ("state", "deleted-job", {"state": "FINISHED", "before": "RUNNING", "message": ""}, None, "finished"),
+]
+
+
+def make(folder: Path) -> Path:
+    """The database, made in `folder`."""
+    draft = folder / "draft.db"
+    store = Store.open(f"sqlite:///{draft}")
+    with store.write() as writer:
+        for row in JOBS:
+            writer.add_job(row)
+        for number, (kind, job, data, cause, text) in enumerate(EVENTS):
+            writer.append(kind, job=job, data=data, time=1_700_000_000.0 + number / 4, cause=cause, text=text)
+    expected = {
+        "jobs": {row.id: {each.name: getattr(row, each.name) for each in fields(row)} for row in store.jobs()},
+        "events": store.events(),
+    }
+    with store._engine.connect() as connection:
+        made = folder / f"revision_{schema.revision(connection)}.db"
+    store.close()
+    draft.rename(made)
+    plain = json.loads(msgspec.json.encode(expected))
+    made.with_suffix(".json").write_text(json.dumps(plain, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    return made
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{make(Path(__file__).parent)}\n")

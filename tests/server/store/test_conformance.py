@@ -1,0 +1,258 @@
+"""What every backend of the store must do. A backend subclasses `StoreConformance` and says where its database is."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields, replace
+
+import msgspec
+import pytest
+
+from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.job import JobProgress, JobState
+from edt_server.store import JobRow, Store
+
+
+class StoreConformance:
+    """Needs a fixture `url` that names an empty database."""
+
+    @pytest.fixture
+    def store(self, url):
+        store = Store.open(url)
+        yield store
+        store.close()
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def test_a_job_comes_back_as_it_was(self, store, job_row):
+        row = job_row()
+        with store.write() as writer:
+            writer.add_job(row)
+        assert store.job(row.id) == row
+        assert store.jobs() == [row]
+
+    def test_a_job_with_nothing_optional(self, store, job_row):
+        row = job_row(started=None, ended=None, supervisor=None, shards=None, progress=None, public_key="", message="")
+        with store.write() as writer:
+            writer.add_job(row)
+        assert store.job(row.id) == row
+
+    def test_an_unknown_job_is_none(self, store):
+        assert store.job("nobody") is None
+
+    def test_an_id_is_taken_once(self, store, job_row):
+        with store.write() as writer:
+            writer.add_job(job_row())
+        with pytest.raises(Conflict, match="job-1"), store.write() as writer:
+            writer.add_job(job_row(owner="ben"))
+        assert store.job("job-1").owner == "ana"
+
+    def test_every_field_but_the_id_can_be_changed(self, store, job_row):
+        before = job_row()
+        after = replace(
+            before,
+            owner="ben",
+            spec=replace_spec(before, name="other"),
+            state=JobState.FAILED,
+            state_since=1.0,
+            created=2.0,
+            started=None,
+            ended=3.5,
+            attempt=3,
+            message="broken",
+            interpreter="/usr/bin/python3",
+            threads_per_slot=1,
+            supervisor=None,
+            public_key="y",
+            shards=None,
+            last_report=2**40,
+            progress=None,
+            priority=1,
+            max_workers=9,
+            instance_group="night",
+            project="p",
+            definition="d",
+            metric="m",
+        )
+        changed = {f.name: getattr(after, f.name) for f in fields(JobRow) if f.name != "id"}
+        assert all(value != getattr(before, name) for name, value in changed.items())
+        with store.write() as writer:
+            writer.add_job(before)
+        with store.write() as writer:
+            assert writer.update_job(before.id, **changed) == after
+            assert writer.job(before.id) == after
+        assert store.job(before.id) == after
+
+    def test_a_change_leaves_the_other_fields(self, store, job_row):
+        with store.write() as writer:
+            writer.add_job(job_row())
+            row = writer.update_job("job-1", progress=JobProgress(update=13), last_report=18)
+        assert row == job_row(progress=JobProgress(update=13), last_report=18)
+        assert store.job("job-1") == row
+
+    @pytest.mark.parametrize("name", ["colour", "id", "to_row", "metadata"])
+    def test_only_fields_of_a_row_can_be_changed(self, store, job_row, name):
+        with store.write() as writer:
+            writer.add_job(job_row())
+            with pytest.raises(TypeError, match=name):
+                writer.update_job("job-1", **{name: "x"})
+        assert store.job("job-1") == job_row()
+
+    def test_an_unknown_job_cannot_be_changed_or_deleted(self, store):
+        with store.write() as writer:
+            with pytest.raises(NotFound, match="nobody"):
+                writer.update_job("nobody", state=JobState.KILLED)
+            with pytest.raises(NotFound, match="nobody"):
+                writer.delete_job("nobody")
+
+    def test_the_newest_job_comes_first(self, store, job_row):
+        with store.write() as writer:
+            for job, created in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
+                writer.add_job(job_row(job, created=created))
+        assert [row.id for row in store.jobs()] == ["c", "b", "a"]
+
+    def test_jobs_by_owner_and_state(self, store, job_row):
+        with store.write() as writer:
+            for n, (owner, state) in enumerate(
+                [("ana", JobState.RUNNING), ("ben", JobState.RUNNING), ("ana", JobState.FINISHED)]
+            ):
+                writer.add_job(job_row(f"{n}", owner=owner, state=state, created=float(n)))
+        assert [row.id for row in store.jobs(owner="ana")] == ["2", "0"]
+        assert [row.id for row in store.jobs(states=[JobState.RUNNING])] == ["1", "0"]
+        assert [row.id for row in store.jobs(owner="ana", states=iter([JobState.RUNNING]))] == ["0"]
+        assert store.jobs(states=[]) == []
+        assert store.jobs(owner="ANA") == []
+
+    def test_a_loss_that_is_no_number_is_null(self, store, job_row):
+        progress = JobProgress(update=1, loss=float("nan"), accuracy=float("inf"))
+        with store.write() as writer:
+            writer.add_job(job_row(progress=progress))
+        assert store.job("job-1").progress == JobProgress(update=1)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def test_events_are_numbered_in_order_and_come_back_as_they_were(self, store):
+        data = {"text": "ünï", "list": [1, 2.5, None, True], "deep": {"a": {}}}
+        with store.write() as writer:
+            first = writer.append("job_arrived", job="a", data=data, time=1.25, text="submitted")
+            second = writer.append("slot_granted", job="a", data={}, time=1.5, cause=first.seq)
+        with store.write() as writer:
+            third = writer.append("slots_changed", job=None, data={"slots": ({"id": 1},)}, time=2.0)
+        assert first.seq < second.seq < third.seq
+        assert second.cause == first.seq
+        assert third.data == {"slots": [{"id": 1}]}  # as it will be read
+        assert store.events() == [first, second, third]
+        assert first.data == data
+
+    def test_events_by_job_kind_and_number(self, store):
+        with store.write() as writer:
+            seqs = [
+                writer.append(kind, job=job, data={}, time=0.0).seq
+                for job, kind in [("a", "x"), ("b", "x"), ("a", "y"), (None, "x"), ("a", "x")]
+            ]
+
+        def numbers(**which) -> list[int]:
+            return [seqs.index(event.seq) for event in store.events(**which)]
+
+        assert numbers() == [0, 1, 2, 3, 4]
+        assert numbers(job="a") == [0, 2, 4]
+        assert numbers(kinds=["x"]) == [0, 1, 3, 4]
+        assert numbers(job="a", kinds={"x"}) == [0, 4]
+        assert numbers(after=seqs[1]) == [2, 3, 4]
+        assert numbers(after=seqs[1], limit=2) == [2, 3]
+        assert numbers(limit=0) == []
+        assert numbers(kinds=[]) == []
+        assert numbers(job="nobody") == []
+
+    def test_data_must_be_json(self, store):
+        with pytest.raises(TypeError), store.write() as writer:
+            writer.append("x", job=None, data={"a": object()}, time=0.0)
+        assert store.events() == []
+
+    def test_the_events_of_a_deleted_job_stay(self, store, job_row):
+        with store.write() as writer:
+            writer.add_job(job_row())
+            event = writer.append("job_arrived", job="job-1", data={}, time=0.0)
+        with store.write() as writer:
+            writer.delete_job("job-1")
+        assert store.job("job-1") is None
+        assert store.events(job="job-1") == [event]
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def test_an_exception_undoes_everything_and_passes(self, store, job_row):
+        with store.write() as writer:
+            writer.add_job(job_row("old"))
+
+        def fail_halfway() -> None:
+            with store.write() as writer:
+                writer.add_job(job_row("new"))
+                writer.update_job("old", message="changed")
+                writer.append("x", job="new", data={}, time=0.0)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail_halfway()
+        assert [row.id for row in store.jobs()] == ["old"]
+        assert store.job("old").message == "All is well."
+        assert store.events() == []
+        with store.write() as writer:
+            writer.add_job(job_row("later"))
+        assert store.job("later") is not None
+
+    def test_reads_see_only_what_is_committed(self, store, job_row):
+        with store.write() as writer:
+            writer.add_job(job_row())
+            assert store.job("job-1") is None
+            assert writer.job("job-1") == job_row()
+        assert store.job("job-1") is not None
+
+    def test_a_transaction_within_another_is_refused(self, store):
+        with store.write(), pytest.raises(RuntimeError, match="inside"), store.write():
+            pass
+        with store.write() as writer:
+            writer.append("x", job=None, data={}, time=0.0)
+
+    def test_what_was_committed_is_there_after_opening_again(self, store, url, job_row):
+        with store.write() as writer:
+            writer.add_job(job_row())
+            event = writer.append("x", job="job-1", data={"a": 1}, time=0.5)
+        store.close()
+        again = Store.open(url)
+        assert again.jobs() == [job_row()]
+        assert again.events() == [event]
+        with again.write() as writer:
+            assert writer.append("x", job=None, data={}, time=1.0).seq > event.seq
+        again.close()
+
+    def test_writers_of_several_stores_and_threads_wait_for_each_other(self, store, url, job_row):
+        """Read, add one, write back: no increment may be lost, no number used twice."""
+        with store.write() as writer:
+            writer.add_job(job_row(attempt=0))
+        other = Store.open(url)
+        seqs: list[int] = []
+
+        def count(which: Store) -> None:
+            for _ in range(10):
+                with which.write() as writer:
+                    writer.update_job("job-1", attempt=writer.job("job-1").attempt + 1)
+                    seqs.append(writer.append("x", job=None, data={}, time=0.0).seq)
+
+        threads = [threading.Thread(target=count, args=(which,)) for which in (store, store, other, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        other.close()
+        assert store.job("job-1").attempt == 40
+        assert len(set(seqs)) == 40
+
+
+def replace_spec(row: JobRow, **changes):
+    return msgspec.structs.replace(row.spec, **changes)
+
+
+class TestSQLite(StoreConformance):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path / 'edt.db'}"
