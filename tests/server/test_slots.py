@@ -1,0 +1,177 @@
+"""Finding slots: GPUs as a real `nvidia-smi` program on the path tells them, cores as the system's files tell them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+import pytest
+
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.errors import Unprocessable
+from edt_server import slots
+from edt_server.slots import find_gpus, find_slots, threads_per_slot, usable_cores
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch, tmp_path):
+    """No `nvidia-smi` but the test's own, and nothing said before."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    slots._say_once.cache_clear()
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path):
+    def install(output: str, code: int = 0) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        program = folder / "nvidia-smi"
+        program.write_text(
+            "#!/bin/sh\n"
+            '[ "$*" = "--query-gpu=index,uuid --format=csv,noheader" ] || { echo "bad arguments: $*"; exit 2; }\n'
+            f"cat <<'END'\n{output}\nEND\nexit {code}\n"
+        )
+        program.chmod(0o755)
+
+    return install
+
+
+GPUS = "0, GPU-aaaa1111-0\n1, GPU-bbbb2222-0\n2, GPU-bbbb3333-0"
+
+
+class TestCpu:
+    def test_as_many_as_asked_for(self):
+        assert find_slots(3, "h") == tuple(Slot(id=n, host="h", device="cpu") for n in range(3))
+
+    def test_more_than_cores_is_the_administrators_business(self):
+        assert len(find_slots(usable_cores() + 7)) == usable_cores() + 7
+
+    def test_one_per_usable_core_of_this_host_by_default(self):
+        found = find_slots()
+        assert len(found) == usable_cores()
+        assert {slot.host for slot in found} == {socket.gethostname()}
+        assert {slot.device for slot in found} == {"cpu"}
+
+    def test_a_negative_count_is_refused(self):
+        with pytest.raises(Unprocessable, match="-1"):
+            find_slots(-1)
+
+
+class TestGpus:
+    def test_one_slot_per_gpu(self, nvidia_smi):
+        nvidia_smi(GPUS)
+        assert [slot.device for slot in find_slots(0, "h")] == ["cuda:0", "cuda:1", "cuda:2"]
+        assert [slot.id for slot in find_slots(0, "h")] == [0, 1, 2]
+
+    def test_the_first_of_them_where_fewer_are_wanted(self, nvidia_smi):
+        nvidia_smi(GPUS)
+        assert [slot.device for slot in find_slots(2)] == ["cuda:0", "cuda:1"]
+
+    def test_never_two_slots_on_one_gpu(self, nvidia_smi, caplog):
+        nvidia_smi(GPUS)
+        assert len(find_slots(8)) == 3
+        assert "8 slots were asked for, but there are 3 GPUs" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("visible", "expected"),
+        [
+            ("", ()),
+            ("-1", ()),
+            ("2,0", (2, 0)),
+            ("1", (1,)),
+            ("0,7,1", (0,)),  # CUDA stops at the first that is none
+            ("GPU-bbbb3333", (2,)),
+            ("GPU-bbbb", ()),  # two begin like that
+            ("0,0", (0,)),
+        ],
+    )
+    def test_what_the_server_may_not_see_it_does_not_offer(self, nvidia_smi, monkeypatch, visible, expected):
+        nvidia_smi(GPUS)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert find_gpus() == expected
+
+    def test_no_gpus_visible_means_cpu_slots(self, nvidia_smi, monkeypatch):
+        nvidia_smi(GPUS)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        assert find_slots(2, "h") == (Slot(id=0, host="h"), Slot(id=1, host="h"))
+
+    @pytest.mark.parametrize(
+        ("output", "code", "words"),
+        [
+            ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 9, "ended with 9"),
+            ("No devices were found", 0, "answered 'No devices were found'"),
+            ("[Unknown Error], x", 0, "answered"),
+        ],
+    )
+    def test_a_tool_that_fails_means_no_gpus_and_is_told_once(self, nvidia_smi, caplog, output, code, words):
+        nvidia_smi(output, code)
+        with caplog.at_level(logging.INFO):
+            assert find_gpus() == ()
+            assert find_gpus() == ()
+        assert [words in record.getMessage() for record in caplog.records] == [True]
+
+    def test_a_missing_tool_means_no_gpus(self, monkeypatch, tmp_path, caplog):
+        monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+        with caplog.at_level(logging.INFO):
+            assert find_gpus() == ()
+        assert "there is no nvidia-smi" in caplog.text
+
+
+class TestThreads:
+    @pytest.mark.parametrize(("number", "expected"), [(1, 8), (2, 4), (3, 2), (8, 1), (100, 1), (0, 8)])
+    def test_cores_divided_by_slots(self, monkeypatch, number, expected):
+        monkeypatch.setattr(slots, "usable_cores", lambda: 8)
+        assert threads_per_slot(number) == expected
+        assert threads_per_slot(find_slots(number) if number else ()) == expected
+
+
+class TestCores:
+    """`proc` and `cgroups` are folders laid out as the kernel lays them out."""
+
+    @pytest.fixture(autouse=True)
+    def _eight(self, monkeypatch):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+
+    @staticmethod
+    def tree(root, files: dict[str, str]):
+        for name, text in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return root / "proc", root / "cg"
+
+    @pytest.mark.parametrize(
+        ("files", "expected"),
+        [
+            ({}, 8),
+            ({"proc/self/cgroup": "0::/\n"}, 8),
+            ({"proc/self/cgroup": "0::/\n", "cg/cpu.max": "max 100000\n"}, 8),
+            ({"proc/self/cgroup": "0::/\n", "cg/cpu.max": "250000 100000\n"}, 2),
+            ({"proc/self/cgroup": "0::/\n", "cg/cpu.max": "50000 100000\n"}, 1),
+            ({"proc/self/cgroup": "0::/\n", "cg/cpu.max": "9900000 100000\n"}, 8),
+            (
+                {
+                    "proc/self/cgroup": "0::/user/job\n",
+                    "cg/user/job/cpu.max": "600000 100000\n",
+                    "cg/user/cpu.max": "300000 100000\n",  # the tightest one above counts
+                    "cg/cpu.max": "max 100000\n",
+                },
+                3,
+            ),
+            ({"proc/self/cgroup": "0::/as/the/host/sees/it\n", "cg/cpu.max": "400000 100000\n"}, 4),
+            (
+                {
+                    "proc/self/cgroup": "3:cpuset:/\n2:cpu,cpuacct:/docker/x\n1:name=systemd:/\n",
+                    "cg/cpu,cpuacct/docker/x/cpu.cfs_quota_us": "500000\n",
+                    "cg/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000\n",
+                    "cg/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+                    "cg/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+                },
+                5,
+            ),
+        ],
+    )
+    def test_the_quota_bounds_the_affinity(self, tmp_path, files, expected):
+        assert usable_cores(*self.tree(tmp_path, files)) == expected

@@ -1,0 +1,179 @@
+"""Every kind of event told as a sentence, also from rows that say little."""
+
+from __future__ import annotations
+
+import pytest
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.events import Event
+from edt_server.story import because, describe, sentences
+
+
+def call(job: str) -> str:
+    return {"a": "digits-a", "b": "digits-b"}.get(job, job)
+
+
+def event(kind, job, data, *, seq=1, cause=None, text=""):
+    return Event(seq=seq, time=0.0, job=job, kind=kind, data=data, cause=cause, text=text)
+
+
+ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "default"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "sentence"),
+    [
+        ("job_arrived", {**ARRIVED, "owner": "ana"}, "submitted by ana: max 4 workers, priority 5000"),
+        ("job_arrived", {**ARRIVED, "max_workers": 1}, "submitted: max 1 worker, priority 5000"),
+        (
+            "job_arrived",
+            {**ARRIVED, "instance_group": "night"},
+            "submitted: max 4 workers, priority 5000, instance group night",
+        ),
+        ("job_demand", {"job": "a", "demand": 8}, "its training can use up to 8 slots"),
+        ("job_demand", {"job": "a", "demand": 0}, "needs no slot until its next training"),
+        (
+            "job_changed",
+            {"job": "a", "priority": 10000, "max_workers": None, "before": {"priority": 5000}, "by": "ana"},
+            "its priority is now 10000 (was 5000) (by ana)",
+        ),
+        (
+            "job_changed",
+            {"job": "a", "priority": 7, "max_workers": 2},
+            "its priority is now 7 and its maximum of workers is now 2",
+        ),
+        ("job_gone", {"job": "a"}, "ended: all its slots are free"),
+        ("slot_granted", {"slot": 2, "slots": 3}, "slot 2 granted (3 held)"),
+        ("slot_revoked", {"slot": 3, "slots": 2}, "asked to give back slot 3"),
+        ("slot_released", {"job": "a", "slot": 3}, "slot 3 given back"),
+        (
+            "slot_released",
+            {"job": "a", "slot": 3, "worker": 1, "exit_code": 0},
+            "slot 3 given back: worker 1 left",
+        ),
+        (
+            "slot_released",
+            {"job": "a", "slot": 3, "worker": 1, "exit_code": -9},
+            "slot 3 given back: worker 1 was ended by signal 9",
+        ),
+        (
+            "slot_released",
+            {"job": "a", "slot": 3, "worker": 1, "exit_code": 1},
+            "slot 3 given back: worker 1 ended with exit code 1",
+        ),
+        ("slots_changed", {"slots": []}, "this server offers no slots"),
+        ("slots_changed", {"slots": [{"id": 0, "host": "h"}]}, "this server offers 1 CPU slot"),
+        (
+            "slots_changed",
+            {"slots": [{"id": n, "host": "h", "device": f"cuda:{n}"} for n in range(2)]},
+            "this server offers 2 GPU slots",
+        ),
+        ("state", {"state": "FINISHED", "updates": 184, "seconds": 12.4}, "finished after 184 updates in 12.4 s"),
+        ("state", {"state": "FINISHED", "seconds": 7384.0}, "finished in 2 h 03 min"),
+        ("state", {"state": "FINISHED", "seconds": 199.7}, "finished in 3 min 20 s"),
+        ("state", {"state": "FINISHED"}, "finished"),
+        ("state", {"state": "FAILED", "message": "The dataset raised."}, "failed: The dataset raised"),
+        ("state", {"state": "ERROR", "message": "No such interpreter."}, "could not start: No such interpreter"),
+        ("state", {"state": "KILLED", "message": ""}, "stopped"),
+        ("state", {"state": "PENDING", "message": ""}, "waits for a slot"),
+        ("state", {"state": "PENDING", "message": "It is next."}, "waits: It is next"),
+        ("state", {"state": "RUNNING"}, "runs"),
+        ("state", {"state": "SOMETHING_NEW"}, "something_new"),
+        ("state", {}, "?"),
+        ("driver_started", {"pid": 11}, "driver started (pid 11)"),
+        ("training_started", {"training": 0, "shards": 8, "epochs": 1}, "training began: 1 epoch, 8 shards an update"),
+        ("training_started", {"training": 1}, "training 2 began"),
+        ("training_ended", {"training": 0, "updates": 1}, "training ended after 1 update"),
+        ("worker_started", {"worker": 2, "slot": 3, "pid": 13}, "worker 2 started in slot 3 (pid 13)"),
+        (
+            "generation",
+            {"number": 2, "workers": [0, 1], "pids": [11, 12], "update": 12},
+            "generation 2: 2 workers (pids 11, 12) after update 12",
+        ),
+        (
+            "generation",
+            {"number": 1, "workers": [0], "pids": [11], "update": 0},
+            "generation 1: 1 worker (pid 11) from the start",
+        ),
+        ("something_newer", {}, "something newer"),
+    ],
+)
+def test_sentences(kind, data, sentence):
+    assert describe(kind, data, job="a", names=call) == sentence
+
+
+def test_every_kind_has_its_words():
+    every = {value for name, value in vars(kinds).items() if name.isupper() and isinstance(value, str)}
+    from edt_server.story import _TELLERS
+
+    assert set(_TELLERS) == every
+
+
+@pytest.mark.parametrize(
+    ("kind", "job", "data", "told_to_a", "told_to_all"),
+    [
+        ("job_arrived", "b", {}, "digits-b arrived", "digits-b arrived"),
+        ("job_arrived", "a", {}, "the job arrived", "digits-a arrived"),
+        ("job_gone", "b", {}, "digits-b ended", "digits-b ended"),
+        ("job_demand", "b", {"demand": 0}, "digits-b finished a training", "digits-b finished a training"),
+        (
+            "job_demand",
+            "a",
+            {"demand": 1},
+            "the job began a training that can use 1 slot",
+            "digits-a began a training that can use 1 slot",
+        ),
+        (
+            "job_changed",
+            "a",
+            {"priority": 7, "instance_group": "g"},
+            "its priority is now 7 and its instance group is now g",
+            "digits-a's priority is now 7 and digits-a's instance group is now g",
+        ),
+        ("slot_released", "b", {"slot": 2}, "digits-b gave slot 2 back", "digits-b gave slot 2 back"),
+        (
+            "slots_changed",
+            None,
+            {"slots": [{"id": 0}]},
+            "this server offers 1 slot now",
+            "this server offers 1 slot now",
+        ),
+        ("generation", "b", {}, "generation", "generation"),
+    ],
+)
+def test_causes(kind, job, data, told_to_a, told_to_all):
+    cause = event(kind, job, data)
+    assert because(cause, job="a", names=call) == told_to_a
+    assert because(cause, names=call) == told_to_all
+
+
+def test_why_a_slot_was_granted_or_asked_back():
+    gone, arrived = event("job_gone", "b", {}), event("job_arrived", "b", {})
+    assert describe("slot_granted", {"slot": 2, "slots": 3}, job="a", cause=gone, names=call) == (
+        "slot 2 granted (3 held): it came free as digits-b ended"
+    )
+    assert describe("slot_revoked", {"slot": 3, "slots": 2}, job="a", cause=arrived, names=call) == (
+        "asked to give back slot 3: digits-b arrived, entitled to 2 now"
+    )
+
+
+def test_other_kinds_are_not_explained_by_their_cause():
+    assert describe("driver_started", {}, job="a", cause=event("job_gone", "b", {}), names=call) == "driver started"
+
+
+def test_a_list_keeps_the_words_of_its_rows_and_tells_the_others():
+    rows = [
+        event("job_arrived", "a", ARRIVED, seq=1),
+        event("slot_granted", "a", {"slot": 0, "slots": 1}, seq=2, cause=1),
+        event("state", "a", {"state": "RUNNING"}, seq=3, text="as it was told then"),
+        event("slots_changed", None, {"slots": []}, seq=4),
+    ]
+    assert sentences(rows, call) == [
+        "submitted: max 4 workers, priority 5000",
+        "slot 0 granted (1 held): the job arrived",
+        "as it was told then",
+        "this server offers no slots",
+    ]
+    of_two = sentences([*rows, event("job_gone", "b", {}, seq=5)], call)
+    assert of_two[0] == "digits-a: submitted: max 4 workers, priority 5000"
+    assert of_two[3:] == ["this server offers no slots", "digits-b: ended: all its slots are free"]

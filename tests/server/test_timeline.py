@@ -1,0 +1,210 @@
+"""The allocation timeline, from the events a real core caused, and the demo's story told from it."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.events import Event
+from edt_server.core import (
+    Core,
+    JobArrived,
+    JobChanged,
+    JobDemand,
+    JobGone,
+    SlotReleased,
+    SlotsChanged,
+    kind_of,
+    to_data,
+    to_event,
+)
+from edt_server.story import describe, sentences
+from edt_server.timeline import allocation, settled
+
+
+def call(job: str) -> str:
+    return f"digits-{job}"
+
+
+class Recorder:
+    """Applies events to a core and writes the event list as the service does."""
+
+    def __init__(self) -> None:
+        self.core = Core()
+        self.events: list[Event] = []
+
+    def apply(self, event, **more) -> None:
+        cause = self._append(kind_of(event), getattr(event, "job", None), {**more, **to_data(event)}, None)
+        for instruction in self.core.apply(event, cause.time):
+            kind, data = to_event(instruction)
+            self._append(kind, instruction.job, data, cause)
+
+    def leave(self) -> None:
+        for job in self.core.jobs:
+            for slot in self.core.leaving(job):
+                self.apply(SlotReleased(job, slot))
+
+    def _append(self, kind, job, data, cause) -> Event:
+        seq = len(self.events) + 1
+        text = describe(kind, data, job=job, cause=cause, names=call)
+        made = Event(
+            seq=seq,
+            time=1000.0 + seq,
+            job=job,
+            kind=kind,
+            data=json.loads(json.dumps(data)),
+            cause=cause and cause.seq,
+            text=text,
+        )
+        self.events.append(made)
+        return made
+
+
+@pytest.fixture
+def demo() -> Recorder:
+    r = Recorder()
+    r.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(4))))
+    r.apply(JobArrived("a", 5000, 4, "default"), owner="ana")
+    r.apply(JobDemand("a", 8))
+    r.apply(JobArrived("b", 5000, 4, "default"), owner="ana")
+    r.leave()
+    r.apply(JobDemand("b", 8))
+    r.leave()
+    r.apply(JobChanged("b", priority=10000), before={"priority": 5000})
+    r.leave()
+    r.apply(JobDemand("a", 0))
+    r.leave()
+    r.apply(JobGone("a"))
+    return r
+
+
+def test_the_demos_allocation_at_the_settled_points(demo):
+    assert settled(allocation(demo.events)) == [
+        {},
+        {"a": 1},
+        {"a": 4},
+        {"a": 3, "b": 1},  # b starts on one slot
+        {"a": 2, "b": 2},
+        {"a": 1, "b": 3},
+        {"b": 4},
+    ]
+
+
+def test_every_row_of_the_demo(demo):
+    rows = allocation(demo.events, call)
+    told = [(row["slots"], row["leaving"], row["free"], row["settled"], row["text"]) for row in rows]
+    assert told == [
+        ({}, {}, 4, True, "this server offers 4 slots now"),
+        ({"a": 1}, {}, 3, True, "digits-a arrived: digits-a gets 1"),
+        ({"a": 4}, {}, 0, True, "digits-a began a training that can use 8 slots: digits-a gets 3"),
+        ({"a": 4}, {"a": 1}, 0, False, "digits-b arrived: digits-a is asked for 1"),
+        ({"a": 3, "b": 1}, {}, 0, True, "digits-a gave slot 3 back: digits-b gets 1"),
+        (
+            {"a": 3, "b": 1},
+            {"a": 1},
+            0,
+            False,
+            "digits-b began a training that can use 8 slots: digits-a is asked for 1",
+        ),
+        ({"a": 2, "b": 2}, {}, 0, True, "digits-a gave slot 2 back: digits-b gets 1"),
+        (
+            {"a": 2, "b": 2},
+            {"a": 1},
+            0,
+            False,
+            "digits-b's priority is now 10000 (was 5000): digits-a is asked for 1",
+        ),
+        ({"a": 1, "b": 3}, {}, 0, True, "digits-a gave slot 1 back: digits-b gets 1"),
+        ({"a": 1, "b": 3}, {"a": 1}, 0, False, "digits-a finished a training: digits-a is asked for 1"),
+        ({"b": 4}, {}, 0, True, "digits-a gave slot 0 back: digits-b gets 1"),
+    ]
+    assert json.loads(json.dumps(rows)) == rows
+    assert rows[3]["cause"] == "job_arrived"
+    assert demo.events[rows[3]["seq"] - 1].kind == "job_arrived"
+    assert rows[3]["time"] == 1000.0 + rows[3]["seq"]
+
+
+def test_the_demo_told_by_the_job(demo):
+    assert sentences([event for event in demo.events if event.job == "b"], call) == [
+        "submitted by ana: max 4 workers, priority 5000",
+        "slot 3 granted (1 held): digits-a gave slot 3 back",
+        "its training can use up to 8 slots",
+        "slot 2 granted (2 held): digits-a gave slot 2 back",
+        "its priority is now 10000 (was 5000)",
+        "slot 1 granted (3 held): digits-a gave slot 1 back",
+        "slot 0 granted (4 held): digits-a gave slot 0 back",
+    ]
+    of_a = sentences([event for event in demo.events if event.job == "a"], call)
+    assert "asked to give back slot 3: digits-b arrived, entitled to 3 now" in of_a
+    assert "asked to give back slot 1: digits-b's priority is now 10000 (was 5000), entitled to 1 now" in of_a
+
+
+def test_a_job_that_is_gone_frees_what_it_had_and_was_leaving():
+    r = Recorder()
+    r.apply(SlotsChanged((Slot(id=0, host="h"), Slot(id=1, host="h"))))
+    r.apply(JobArrived("a", 5000, 2, "default"))
+    r.apply(JobDemand("a", 2))
+    r.apply(JobArrived("b", 5000, 1, "default"))
+    r.apply(JobGone("a"))
+    assert settled(allocation(r.events))[-1] == {"b": 1}
+    assert sentences(r.events, call)[-1] == "digits-b: slot 0 granted (1 held): it came free as digits-a ended"
+
+
+def test_slots_that_are_taken_away_while_a_job_is_in_them():
+    r = Recorder()
+    r.apply(SlotsChanged((Slot(id=0, host="h"), Slot(id=1, host="h"))))
+    r.apply(JobArrived("a", 5000, 2, "default"))
+    r.apply(JobDemand("a", 2))
+    r.apply(SlotsChanged((Slot(id=0, host="h"),)))
+    row = allocation(r.events)[-1]
+    assert (row["slots"], row["leaving"], row["capacity"], row["free"]) == ({"a": 2}, {"a": 1}, 1, 0)
+    r.leave()
+    row = allocation(r.events)[-1]
+    assert (row["slots"], row["free"], row["settled"]) == ({"a": 1}, 0, True)
+
+
+def test_what_changes_no_allocation_makes_no_row(demo):
+    rows = allocation(demo.events)
+    demo.apply(SlotsChanged(demo.core.slots))
+    demo.apply(JobChanged("b", priority=1))
+    demo.apply(JobDemand("b", 4))
+    noise = Event(seq=0, time=0.0, job="a", kind="generation", data={}, cause=None, text="")
+    assert allocation([noise, *demo.events, noise]) == rows
+
+
+def test_no_events_no_rows():
+    assert allocation([]) == []
+
+
+def test_a_list_without_its_beginning_is_noticed(demo):
+    grant = next(event for event in demo.events if event.kind == "slot_granted")
+    with pytest.raises(ValueError, match="without the input"):
+        allocation([grant])
+
+
+def test_the_timeline_agrees_with_the_core_over_random_histories():
+    """After each step the last row is what the core says, `settled` included."""
+    rng = random.Random(7)
+    r = Recorder()
+    r.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(5))))
+    for number in range(400):
+        leaving = [(job, slot) for job in r.core.jobs for slot in r.core.leaving(job)]
+        if leaving and rng.random() < 0.6:
+            r.apply(SlotReleased(*rng.choice(leaving)))
+        elif not r.core.jobs or rng.random() < 0.3:
+            r.apply(JobArrived(f"j{number}", rng.choice([1000, 5000]), rng.randint(1, 5), "default"))
+        elif rng.random() < 0.3:
+            r.apply(JobGone(rng.choice(r.core.jobs)))
+        elif rng.random() < 0.2:
+            r.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in rng.sample(range(7), rng.randint(2, 6)))))
+        else:
+            r.apply(JobDemand(rng.choice(r.core.jobs), rng.randint(0, 6)))
+        row = allocation(r.events)[-1]
+        occupied = {job: len(r.core.holding(job)) + len(r.core.leaving(job)) for job in r.core.jobs}
+        assert row["slots"] == {job: count for job, count in occupied.items() if count}
+        assert row["free"] == len(r.core.free())
+        assert row["capacity"] == len(r.core.slots)
+        assert row["settled"] == r.core.settled()
