@@ -122,10 +122,16 @@ class Layout:
                 raise RuntimeError("This build of torch does not align its tensors to 64 bytes.")
         return Flat(tuple(sections), self.entries)
 
-    def slice_length(self, section: int, world: int) -> int:
-        """Elements of one of `world` equal slices that cover a section; a whole multiple of 64 bytes."""
+    def pieces(self, section: int, world: int, limit: int) -> Iterator[tuple[int, int]]:
+        """A section in pieces of about `limit` bytes, each of `world` equal slices: (start of piece, length of slice).
+
+        In elements; starts and lengths are whole multiples of 64 bytes. The last slices reach into the padding.
+        """
         step = ALIGNMENT // self._kinds[section][0].itemsize
-        return -(-self.lengths[section] // (step * world)) * step
+        most = max(1, limit // (ALIGNMENT * world)) * step
+        for start in range(0, self.lengths[section], most * world):
+            left = self.lengths[section] - start
+            yield start, min(most, -(-left // (step * world)) * step)
 
 
 def real(tensor: Tensor) -> Tensor:
