@@ -155,8 +155,8 @@ class Job:
             )
         if view.state is not JobState.FINISHED:
             raise JobFailed(
-                f"Job {self.id} ({view.name}) ended as {view.state}: {view.message or 'no message'}",
-                hint="job.logs() has every line it wrote.",
+                f"Job {self.id} ({view.name}) ended as {view.state}: {view.message.strip() or 'no message'}\n"
+                f"Every line it wrote: job.logs(), or at a shell: edt logs {self.id}",
                 job=self.id,
                 state=view.state.value,
             )

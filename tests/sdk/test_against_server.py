@@ -1,0 +1,129 @@
+"""The SDK and a real Jupyter Server with the extension, in a process of its own."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from edt_sdk import Client, Conflict, JobFailed, JobState, NotFound, TooLarge, Unprocessable, WaitTimeout
+from edt_sdk.discovery import running_servers
+from edt_sdk.testing import LocalServer
+
+TALKS = """\
+import sys
+print("to stdout", sys.argv[1:], flush=True)
+print("to stderr", file=sys.stderr, flush=True)
+"""
+SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LocalServer(tmp_path_factory.mktemp("server"), slots=2) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    with server.client() as made:
+        yield made
+
+
+def test_a_kernel_of_the_server_finds_it_by_itself(server, monkeypatch):
+    from jupyter_server.serverapp import list_running_servers
+
+    runtime = server.root / "runtime"
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
+    theirs = [(s["pid"], s["url"], s["token"]) for s in list_running_servers(str(runtime))]
+    assert [(s.pid, s.url, s.token) for s in running_servers()] == theirs
+    monkeypatch.setenv("JPY_PARENT_PID", str(server.pid))
+    with Client() as found:
+        assert (found.url, found.server.found) == (server.url, "the server of this kernel")
+        assert found.server.local
+    monkeypatch.delenv("JPY_PARENT_PID")
+    with Client() as found:
+        assert found.server.found == f"the running server with pid {server.pid}"
+
+
+def test_a_job_that_fails_is_told_from_its_first_to_its_last_line(client, tmp_path):
+    job = client.submit(TALKS, name="talks", max_workers=2, args=["--lr", "0.1"], progress=False)
+    with pytest.raises(JobFailed, match=r"without calling") as failed:
+        job.wait(60)
+    assert failed.value.ids["state"] == "FAILED"
+    log = job.logs()
+    assert "to stdout ['--lr', '0.1']" in log
+    assert "to stderr" in log
+    assert "to stderr" not in job.logs("stdout")
+    assert [str(line) for line in job.logs(follow=True)] == str(log).splitlines()
+    story = job.story()
+    assert "max 2 workers" in repr(story)
+    assert [event.seq for event in story] == sorted(event.seq for event in story)
+    assert job.timeline().names[job.id] == "talks"
+    assert "talks" in repr(client.timeline())
+    with zipfile.ZipFile(job.download(tmp_path, "log")) as archive:
+        assert archive.namelist()
+    assert job.id in [other.id for other in client.jobs(state="failed")]
+    job.delete()
+    with pytest.raises(NotFound):
+        client.job(job.id)
+
+
+def test_waiting_watching_and_stopping(client):
+    job = client.submit(SLEEPS, progress=False)
+    lines = job.logs(follow=True)
+    assert str(next(lines)) == "up"
+    lines.close()
+    with pytest.raises(WaitTimeout):
+        job.wait(0.5, progress=False)
+    assert job.update(priority=7).view.priority == 7
+    assert job.id in repr(job)
+    with pytest.raises(Conflict):
+        job.delete()
+    job.stop()
+    with pytest.raises(JobFailed) as ended:
+        job.wait(60)
+    assert ended.value.ids["state"] == JobState.KILLED
+    with pytest.raises(Conflict):
+        job.update(priority=8)
+    assert client.cluster()["slots"][0]["device"] == "cpu"
+
+
+def test_what_the_server_refuses(client, tmp_path, monkeypatch):
+    with pytest.raises(Unprocessable, match="nowhere"):
+        client.submit("print()\n", instance_group="nowhere", progress=False)
+    with pytest.raises(NotFound):
+        client.job("no-such-job")
+
+
+def test_an_upload_that_the_server_breaks_off(tmp_path, tmp_path_factory):
+    """It answers 413 and goes on reading only for a moment; the answer must arrive, not a broken connection."""
+    import msgspec
+
+    root = tmp_path_factory.mktemp("small")
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "data.bin").write_bytes(os.urandom(30_000_000))
+    with LocalServer(root, slots=1, traits={"EdtApp.max_upload_bytes": 1_000_000}) as server, server.client() as client:
+        client.info = msgspec.structs.replace(client.info, max_upload_bytes=1 << 40)
+        with pytest.raises(TooLarge):
+            client.submit(tmp_path, progress=False)
+        assert client.jobs() == []
+
+
+def test_the_command_line(server, tmp_path):
+    (tmp_path / "talk.py").write_text(TALKS)
+    env = {**os.environ, "EDT_URL": server.url, "EDT_TOKEN": server.token}
+
+    def edt(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "edt_sdk.cli", *words], capture_output=True, text=True, timeout=90, env=env
+        )
+
+    done = edt("submit", str(tmp_path / "talk.py"), "--wait", "--", "a", "b")
+    assert done.returncode == 1
+    job_id = done.stdout.strip()
+    assert edt("logs", job_id, "--stream", "stdout").stdout.splitlines()[0] == "to stdout ['a', 'b']"
+    assert job_id in edt("list").stdout
+    assert edt("story", job_id).returncode == 0
+    assert edt("stop", "--all").returncode == 0
