@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,8 @@ class EdtApp(ExtensionApp):
         self.handlers.extend(handlers())
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        # What the service logs belongs into the server's log, with its level and its handlers.
+        logging.getLogger("edt_server").parent = self.log if isinstance(self.log, logging.Logger) else None
         state_events.register(serverapp.event_logger)
         await self._try_to_start()
         if isinstance(self._trouble, ServerUnreachable):

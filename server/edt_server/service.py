@@ -175,11 +175,11 @@ class Service:
             submission.place, self.settings, user, spec, package, interpreter.path, threads
         )
         try:
-            row = await self.change(accepted.enter)
+            await self.change(accepted.enter)
         except BaseException:
             await asyncio.to_thread(submission.remove, accepted.paths)
             raise
-        return await self._view(row)
+        return await self.job(user, accepted.job)
 
     async def update(self, user: str, job: str, patch: JobPatch) -> JobView:
         """Change a living job's priority, maximum of workers or queue.

@@ -34,8 +34,8 @@ class Submission:
     threads_per_slot: int
     paths: JobPaths
 
-    def enter(self, change: Change) -> JobRow:
-        """Write the job down and let the core decide whether it starts; its row."""
+    def enter(self, change: Change) -> None:
+        """Write the job down and let the core decide whether it starts."""
         spec = self.spec
         change.ledger.names[self.job] = spec.name
         change.tx.add_job(self._row(change.now))
@@ -47,7 +47,6 @@ class Submission:
             reason = change.core.reason(self.job, change.ledger.name)
             change.set_state(self.job, JobState.PENDING, reason.text if reason else "", cause=seq)
             change.tx.update_job(self.job, message="")  # why it waits changes with the others; the view says it anew
-        return change.row(self.job)
 
     def _row(self, now: float) -> JobRow:
         spec = self.spec
