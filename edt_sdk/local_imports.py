@@ -10,13 +10,16 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+# Jobs have the installed one; a copy from a checkout would shadow it.
+_NEVER = frozenset({"edt_sdk"})
+
 
 def local_modules(script: str, folder: Path) -> list[Path]:
     """Files in `folder`, sorted: modules `name.py` and all files of packages `name/` that `script` leads to."""
     found: set[Path] = set()
     waiting = [script]
     while waiting:
-        for name in sorted(_imported(waiting.pop())):
+        for name in sorted(_imported(waiting.pop()) - _NEVER):
             for path in _files_of(folder / name):
                 if path not in found:
                     found.add(path)

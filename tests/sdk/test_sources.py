@@ -132,6 +132,12 @@ def test_a_file_brings_the_modules_beside_it_that_it_imports(tmp_path):
     assert (collected.name, collected.main) == ("fit", "fit.py")
 
 
+def test_a_checkout_of_this_package_is_not_packed(tmp_path):
+    write(tmp_path / "fit.py", "from edt_sdk import FabricModel\n")
+    write(tmp_path / "edt_sdk/__init__.py")
+    assert names(collect(tmp_path / "fit.py")) == ["fit.py"]
+
+
 def test_cells_and_notebooks_become_main_py(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "net.py")
