@@ -1,8 +1,9 @@
 """The user's callbacks: they run on rank 0, and what they change there changes everywhere.
 
 After each hook rank 0's learning rates and other numbers of the optimizer's groups go to all members, and so do
-parameters and buffers that the hook wrote to. The objects move when rank 0 leaves. Hooks run under random states of
-their own, so that they neither disturb the training nor depend on where it runs.
+parameters and buffers that the hook wrote to, parameters it froze and modules it set to evaluation. The objects move
+when rank 0 leaves. Hooks run under random states of their own, so that they neither disturb the training nor depend on
+where it runs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Hooks:
         self._model = model
         self._optimizer = optimizer
         self._seed = seed
-        self._trained = _identities(optimizer)
+        self._parameters = _identities(optimizer)
+        self._trainable = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
         self._params = {"optimizer": optimizer, "epochs": epochs}
 
     def run(self, group: Group, position: int, hook: str, *arguments: Any) -> None:
@@ -59,10 +61,7 @@ class Hooks:
         changes = None
         if group.rank == 0:
             before = state.own_copies(self._model) if group.world > 1 else {}
-            with preserved():
-                set_states(derive(self._seed, "callback", position))
-                self._bind()
-                call_all(self._callbacks, hook, *arguments)
+            self._call(position, hook, arguments)
             self._check_parameters()
             if group.world > 1:
                 changes = self._changes(before)
@@ -82,25 +81,39 @@ class Hooks:
         if to_me:
             self._callbacks = thaw(received, self._model, self._optimizer, None)
 
+    def _call(self, position: int, hook: str, arguments: tuple[Any, ...]) -> None:
+        flags = state.flags(self._model)
+        with preserved():
+            set_states(derive(self._seed, "callback", position))
+            self._bind()
+            call_all(self._callbacks, hook, *arguments)
+        if not self._model.training:
+            # A hook that evaluates the model and leaves it so does not mean to go on training like that.
+            state.put_flags(self._model, (flags[0], state.flags(self._model)[1]))
+
     def _bind(self) -> None:
         for callback in self._callbacks:
             callback.params = self._params
             callback.model = self._model
 
     def _changes(self, before: dict[str, torch.Tensor]) -> bytes:
-        changed = (state.group_scalars(self._optimizer), state.differing(self._model, before))
+        scalars, flags = state.group_scalars(self._optimizer), state.flags(self._model)
+        changed = (scalars, flags, state.differing(self._model, before))
         return freeze(changed, self._model, self._optimizer, None)
 
     def _apply(self, changes: bytes) -> None:
-        scalars, tensors = thaw(changes, self._model, self._optimizer, None)
+        scalars, flags, tensors = thaw(changes, self._model, self._optimizer, None)
         state.put_group_scalars(self._optimizer, scalars)
+        state.put_flags(self._model, flags)
         state.put_tensors(self._model, tensors)
 
     def _check_parameters(self) -> None:
-        if _identities(self._optimizer) != self._trained:
+        trainable = {id(parameter) for parameter in self._model.parameters() if parameter.requires_grad}
+        if _identities(self._optimizer) != self._parameters or not trainable <= self._trainable:
             raise Unprocessable(
-                "A callback changed which parameters the optimizer trains.",
-                hint="Give the optimizer all of them from the start; set lr to 0 for those that shall rest.",
+                "A callback gave the optimizer other parameters, or thawed some that were frozen when train() began.",
+                hint="Start with all of them in the optimizer and requires_grad=True; a callback may freeze them in "
+                "on_train_begin and thaw them later.",
                 field="user_callback",
             )
 

@@ -21,6 +21,7 @@ from edt_sdk.training.twins import freeze, thaw
 # One transfer; gloo counts bytes in 32 bits in places.
 _CHUNK = 1 << 28
 _SCALARS = (bool, int, float, str, type(None))
+Flags = tuple[list[bool], list[bool]]
 _OPTIMIZERS_OWN = frozenset({"state", "param_groups", "defaults"})
 
 
@@ -75,6 +76,7 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
     rest = {
         "state": [(index.get(id(key), key), value) for key, value in optimizer.state.items()],
         "groups": group_scalars(optimizer),
+        "flags": flags(model),
         "attributes": {
             key: value
             for key, value in vars(optimizer).items()
@@ -92,6 +94,7 @@ def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) ->
     put_tensors(model, state.own)
     rest = thaw(state.rest, model, optimizer, state.tensors)
     put_group_scalars(optimizer, rest["groups"])
+    put_flags(model, rest["flags"])
     vars(optimizer).update(rest["attributes"])
     parameters = _parameters(optimizer)
     optimizer.state.clear()
@@ -152,9 +155,9 @@ def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     there = dict(_own_tensors(model))
     for name, tensor in tensors.items():
         own = there.get(name)
-        if own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype:
+        if own is not None and _alike(own, tensor):
             # Only what differs is written: a buffer may be an expanded view, which nothing can be copied into.
-            if own.data_ptr() != tensor.data_ptr() and not _same_bits(own, tensor):
+            if own.data_ptr() != tensor.data_ptr() and not _equal(own, tensor):
                 own.copy_(tensor)
             continue
         path, _, leaf = name.rpartition(".")
@@ -165,6 +168,20 @@ def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
         module._buffers[leaf] = tensor
 
 
+def flags(model: nn.Module) -> Flags:
+    """Which modules are in training mode and which parameters want a gradient, both in the model's order."""
+    return [module.training for module in model.modules()], [p.requires_grad for p in model.parameters()]
+
+
+def put_flags(model: nn.Module, values: Flags) -> None:
+    """Set what `flags` gave on another member."""
+    modes, wants = values
+    for module, training in zip(model.modules(), modes, strict=True):
+        module.training = training
+    for parameter, wanted in zip(model.parameters(), wants, strict=True):
+        parameter.requires_grad_(wanted)
+
+
 def own_copies(model: nn.Module) -> dict[str, Tensor]:
     """Copies of all parameters and buffers by name."""
     return {name: tensor.clone() for name, tensor in _own_tensors(model)}
@@ -173,9 +190,7 @@ def own_copies(model: nn.Module) -> dict[str, Tensor]:
 def differing(model: nn.Module, before: dict[str, Tensor]) -> dict[str, Tensor]:
     """Parameters and buffers whose bits are not those of `before`."""
     return {
-        name: tensor
-        for name, tensor in _own_tensors(model)
-        if name not in before or _spec(tensor) != _spec(before[name]) or not _same_bits(tensor, before[name])
+        name: tensor for name, tensor in _own_tensors(model) if name not in before or not _equal(tensor, before[name])
     }
 
 
@@ -219,8 +234,13 @@ def _memory(tensor: Tensor) -> Tensor:
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(_memory(one.contiguous()), _memory(other.contiguous()))
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Equal in shape, type and every bit; NaN equals itself, 0.0 differs from −0.0."""
+    return _alike(one, other) and torch.equal(_memory(one.contiguous()), _memory(other.contiguous()))
 
 
 def _send_memory(peers: Peers, tensor: Tensor, dst: int) -> None:

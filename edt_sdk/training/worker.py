@@ -1,0 +1,172 @@
+"""The worker: prepares for one training, joins when it is told to, computes until it is told to leave or all is done.
+
+Started by the supervisor as `python -u -m edt_sdk.training.worker`, one a slot; lives for one training. Everything it
+has to know comes from two environment variables and over the link. Importing torch and opening the data set happen
+before it is a member of anything, so the others train on meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from edt_sdk.schemas.context import JobContext, WorkerContext, job_context, worker_context
+from edt_sdk.schemas.errors import EdtError, Unprocessable
+from edt_sdk.schemas.link import Begin, Failed, WorkerHello, WorkerReady
+from edt_sdk.training import payload
+from edt_sdk.training.datasets import open_datasets
+from edt_sdk.training.group import open_store
+from edt_sdk.training.link import Link, end_process
+from edt_sdk.training.loader import ShardLoader
+from edt_sdk.training.logging_hooks import WorkerLoggers
+from edt_sdk.training.loop import Data, Loop, Outside
+from edt_sdk.training.lost import PeerLost
+from edt_sdk.training.membership import Place
+from edt_sdk.training.order import Order, TestOrder
+from edt_sdk.training.payload import Training
+from edt_sdk.training.recorder import Recorder
+from edt_sdk.training.update import UpdateEngine
+
+# How long a worker that lost a peer waits to be ended by the supervisor, which knows the cause, before it speaks up.
+_PATIENCE = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    job: JobContext
+    own: WorkerContext
+    link: Link
+
+
+def main() -> int:
+    """Be a worker; its exit code."""
+    job, own = job_context(), worker_context()
+    if job is None or own is None:
+        print("edt: this program is started by a job's supervisor (EDT_JOB and EDT_WORKER).", file=sys.stderr)
+        return 2
+    configure(job)
+    worker = _Worker(job, own, Link.connect(job.link))
+    lost = ""
+    try:
+        work(worker)
+    except PeerLost as error:
+        lost = str(error)
+    except (Exception, SystemExit) as error:
+        fail(worker, error)
+    if lost:
+        give_up(worker, lost)
+    worker.link.close()
+    return 0
+
+
+def configure(job: JobContext) -> None:
+    """Settings of this process that are part of the bits, and what the user's code expects of a process of its job."""
+    torch.set_num_threads(job.threads_per_slot)
+    torch.set_num_interop_threads(1)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Filling every new tensor with NaN finds bugs but costs a pass over memory each time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    sys.argv = [job.main, *job.args]
+    log = logging.getLogger("edt_sdk")
+    log.setLevel(logging.INFO)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("edt: %(message)s"))
+    log.addHandler(handler)
+
+
+def work(worker: _Worker) -> None:
+    """Prepare, join, train."""
+    job, own, link = worker.job, worker.own, worker.link
+    store, port = open_store(own.interface)
+    link.send(WorkerHello(worker=own.worker, pid=os.getpid(), host=own.interface, store_port=port))
+    begin = link.take(Begin)
+    assert begin is not None, "take without a timeout waits"
+    device = torch.device(own.device)
+    training = payload.read(Path(begin.payload))
+    with prepare(job, training, begin.training) as data:
+        engine = make_engine(training, data, job.seed, device, own.worker)
+        loop = Loop(
+            training,
+            job.seed,
+            data,
+            engine,
+            Place(worker=own.worker, store=store, device=device, interface=own.interface),
+            Outside(
+                number=begin.training,
+                link=link,
+                recorder=Recorder(job.paths.commits(begin.training), job.paths.metrics(begin.training)),
+                loggers=WorkerLoggers(own.worker, training.worker_logger, training.worker_logger_callback),
+                train_dir=job.paths.train_dir,
+            ),
+        )
+        link.send(WorkerReady(worker=own.worker, training=begin.training))
+        loop.run(link.wait_generation(own.worker))
+
+
+@contextlib.contextmanager
+def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
+    """Open the data set and start its loader, which is closed afterwards."""
+    lock = job.paths.job_dir / f"training-{number}.datasets.lock"
+    try:
+        train, test = open_datasets(training.datasets_function, lock)
+    except EdtError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise Unprocessable(
+            f"datasets_function raised {type(error).__name__}: {error}.", field="datasets_function"
+        ) from error
+    options = training.options
+    order = Order(len(train), options.shards, options.micro_batch, job.seed, options.epochs)
+    test_order = TestOrder(0 if test is None else len(test), options.shards, options.micro_batch)
+    with ShardLoader(train, training.fn_batch_collate, job.seed, options.loader_workers, test_dataset=test) as loader:
+        yield Data(order, test_order, loader)
+
+
+def make_engine(training: Training, data: Data, seed: int, device: torch.device, worker: int) -> UpdateEngine:
+    """The numeric heart for this training."""
+    return UpdateEngine(
+        training.model,
+        training.optimizer,
+        training.loss_function,
+        order=data.order,
+        test_order=data.test_order,
+        seed=seed,
+        device=device,
+        fn_step_train=training.fn_step_train,
+        metrics=training.metrics,
+        clip_grad_norm=training.options.clip_grad_norm,
+        worker=worker,
+    )
+
+
+def fail(worker: _Worker, error: BaseException) -> NoReturn:
+    """Tell everybody why, and end: the traceback on stderr, the message to the supervisor."""
+    text = "".join(traceback.format_exception(error))
+    print(text, file=sys.stderr, end="", flush=True)
+    message = str(error) if isinstance(error, EdtError) else f"{type(error).__name__}: {error}"
+    worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text))
+    # Not sys.exit: threads of a group whose peers are gone, or of the user's, could keep the process.
+    end_process(1)
+
+
+def give_up(worker: _Worker, why: str) -> NoReturn:
+    """Wait for the supervisor to end this process: a lost peer is a consequence, the cause is for others to tell."""
+    message = f"Worker {worker.own.worker} lost the connection to another worker."
+    print(f"edt: {message} ({why})", file=sys.stderr, flush=True)
+    worker.link.take(Begin, timeout=_PATIENCE)
+    worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=why))
+    end_process(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

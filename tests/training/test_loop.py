@@ -1,0 +1,374 @@
+"""Whole trainings in real worker processes; the test plays the supervisor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.callbacks import Callback, LoggerCallback
+from edt_sdk.schemas import link as wire
+from edt_sdk.training.payload import Training, TrainOptions
+from tests.training.stand_in import DEADLINE, StandIn
+
+HERE = Path(__file__).parent
+SAMPLES, TESTS, SHARDS, BATCH, EPOCHS = 53, 19, 4, 3, 6
+
+
+class Images(torch.utils.data.Dataset[Any]):
+    """Samples that differ each time they are looked at, by all three random generators."""
+
+    def __init__(self, samples: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.x = torch.randn(samples, 1, 6, 6, generator=generator)
+        self.y = torch.randint(0, 3, (samples,), generator=generator)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        noise = torch.randn(1, 6, 6) * 0.1 + random.random() * 0.1 + float(np.random.rand()) * 0.1
+        return self.x[index] + noise, self.y[index]
+
+
+def datasets() -> tuple[Images, Images]:
+    return Images(SAMPLES, 1), Images(TESTS, 2)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3))
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x).flatten(1))
+
+
+class Conductor(Callback):
+    """Halves the learning rate each epoch, remembers how often, writes down where; waits where the test wants it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+
+    def note(self, *what: object) -> None:
+        with (self.folder / "notes").open("a") as notes:
+            notes.write(json.dumps([os.getpid(), *what]) + "\n")
+
+    def on_train_begin(self) -> None:
+        self.note("train begin")
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while (self.folder / f"hold-{epoch}").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.note("begin", epoch, self.params["optimizer"].param_groups[0]["lr"])
+
+    def on_epoch_end(self, epoch: int, unasked: bool = False) -> None:
+        assert self.params["epochs"] == EPOCHS
+        assert not unasked
+        self.count += 1
+        for group in self.params["optimizer"].param_groups:
+            group["lr"] *= 0.5 + 0.1 * random.random()
+        with torch.no_grad():
+            self.model.head.weight.clamp_(-0.1, 0.1)
+        self.model.eval()
+        self.note("end", epoch, self.count)
+
+    def on_train_end(self) -> None:
+        self.note("train end")
+
+
+class Opinion(LoggerCallback):
+    def log_train_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
+        print("worker logger", worker, completed_batch, f"{loss:.3f}", f"{acc:.3f}")
+
+
+def training(folder: Path, *, loaders: int = 0, **parts: Any) -> Training:
+    torch.manual_seed(11)
+    model = parts.pop("model", None) or Net()
+    options = TrainOptions(
+        epochs=EPOCHS, micro_batch=BATCH, shards=(BATCH,) * SHARDS, loader_workers=loaders, checkpoint_freq=4,
+        validation_freq=2, clip_grad_norm=1.0,
+    )  # fmt: skip
+    return Training(
+        model=model,
+        datasets_function=parts.pop("datasets_function", datasets),
+        loss_function=nn.functional.cross_entropy,
+        optimizer=torch.optim.Adam(model.parameters(), lr=0.02),
+        options=options,
+        callbacks=parts.pop("callbacks", [Conductor(folder)]),
+        **parts,
+    )
+
+
+@pytest.fixture
+def job() -> Any:
+    with StandIn() as stand_in:
+        yield stand_in
+
+
+def hash_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in torch.load(path, weights_only=True).items():
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run_alone(make: Callable[[Path], Training]) -> tuple[str, list[Any], list[Any]]:
+    """One worker from begin to end: hash, metrics and notes."""
+    with StandIn() as job:
+        job.pack(make(job.root), HERE)
+        job.prepare(0)
+        job.generation(1, 0)
+        assert job.expect("w0", wire.Trained).updates == EPOCHS * 5
+        assert job.exit_code("w0") == 0, job.children["w0"].text
+        return hash_of(job.paths.train_dir / "model_epoch_final.pth"), lines(job.paths.metrics(0)), notes(job)
+
+
+def notes(job: StandIn) -> list[Any]:
+    path = job.root / "notes"
+    return lines(path) if path.exists() else []
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+def test_one_three_and_two_workers_without_the_first_end_with_the_same_bits(job: StandIn, loaders: int) -> None:
+    alone, metrics, told = run_alone(lambda folder: training(folder, loaders=loaders))
+
+    job.pack(training(job.root, loaders=loaders, worker_logger=Opinion()), HERE)
+    for epoch in (1, 3):
+        (job.root / f"hold-{epoch}").touch()
+    job.prepare(0)
+    job.generation(1, 0)
+    job.joined(1)
+    job.prepare(1, 2)
+    job.generation(2, 0, 1, 2)
+    (job.root / "hold-1").unlink()
+    job.joined(2)
+    job.generation(3, 1, 2)
+    (job.root / "hold-3").unlink()
+    left = job.expect("w0", wire.Left)
+    assert left.generation == 3
+    assert job.exit_code("w0") == 0
+    job.joined(3)
+    assert job.expect("w1", wire.Trained).updates == EPOCHS * 5
+    for name in ("w1", "w2"):
+        assert job.exit_code(name) == 0, job.children[name].text
+
+    assert hash_of(job.paths.train_dir / "model_epoch_final.pth") == alone
+    check_commits(job, [[0], [0, 1, 2], [1, 2]])
+    assert without(lines(job.paths.metrics(0))) == without(metrics)
+    check_hooks(job, told)
+    files = sorted(path.name for path in job.paths.train_dir.iterdir())
+    assert files == [
+        "model_epoch_4.pth",
+        "model_epoch_4_optimizer_state.pth",
+        "model_epoch_final.pth",
+        "model_epoch_final_optimizer_state.pth",
+    ]
+    assert "worker logger 2 1 " in job.children["w2"].text
+    assert "END TRAINING" in job.children["w0"].text
+
+
+def check_commits(job: StandIn, members: list[list[int]]) -> None:
+    """Every update once, each shard once by who says so, every member at least one, every sample once an epoch."""
+    commits = lines(job.paths.commits(0))
+    assert [commit["update"] for commit in commits] == list(range(EPOCHS * 5))
+    pids = {child.worker: child.process.pid for child in job.children.values()}
+    seen: dict[int, list[int]] = {}
+    generations = []
+    for commit in commits:
+        assert [shard["shard"] for shard in commit["shards"]] == list(range(SHARDS))
+        assert sorted({shard["worker"] for shard in commit["shards"]}) == members[commit["generation"] - 1]
+        assert commit["world"] == len(members[commit["generation"] - 1])
+        for shard in commit["shards"]:
+            assert shard["pid"] == pids[shard["worker"]]
+            seen.setdefault(commit["epoch"], []).extend(shard["indices"])
+        generations.append(commit["generation"])
+    assert generations == sorted(generations)
+    assert sorted(set(generations)) == [1, 2, 3]
+    assert seen.keys() == set(range(EPOCHS))
+    assert all(sorted(indices) == list(range(SAMPLES)) for indices in seen.values())
+
+
+def without(metrics: list[Any]) -> list[Any]:
+    """Metrics without what depends on who computed them, and when."""
+    return [{k: v for k, v in line.items() if k not in ("time", "world", "workers")} for line in metrics]
+
+
+def check_hooks(job: StandIn, alone: list[Any]) -> None:
+    """The callbacks ran as in one process, on rank 0 only, and with their own state where rank 0 moved."""
+    told = notes(job)
+    assert [note[1:] for note in told] == [note[1:] for note in alone]
+    first, second = job.children["w0"].process.pid, job.children["w1"].process.pid
+    assert [note[0] for note in told] == sorted((note[0] for note in told), key=[first, second].index)
+    assert {note[0] for note in told} == {first, second}
+    rates = [note[3] for note in told if note[1] == "begin"]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] < 0.02 * 0.6 ** (EPOCHS - 1) * 1.0001
+    assert [note[3] for note in told if note[1] == "end"] == list(range(1, EPOCHS + 1))
+
+
+def own_step(model: Any, data: Any, eva: Any, train_loader: Any, fn_args: Any) -> tuple[Any, Any]:
+    inputs, labels = data
+    model.get_optimizer().zero_grad()
+    outputs = model(inputs)
+    loss = model.get_loss_function()(outputs, labels)
+    loss.backward()
+    return eva(outputs, labels), loss
+
+
+def own_test(model: Any, test_iter: Any, fn_args: Any) -> float:
+    losses = []
+    model.train()
+    for inputs, labels in test_iter:
+        losses.append(model.get_loss_function()(model(inputs), labels).item() * len(labels))
+    with torch.no_grad():
+        model.head.weight.mul_(2)
+    return sum(losses) / TESTS + random.random()
+
+
+def test_own_step_and_own_validation_give_the_same_everywhere(job: StandIn) -> None:
+    def make(folder: Path) -> Training:
+        return training(folder, fn_step_train=own_step, fn_test=own_test, metrics=[spread])
+
+    alone, metrics, _ = run_alone(make)
+    job.pack(make(job.root), HERE)
+    (job.root / "hold-1").touch()
+    job.prepare(0)
+    job.generation(1, 0)
+    job.prepare(1)
+    job.joined(1)
+    job.generation(2, 0, 1)
+    (job.root / "hold-1").unlink()
+    job.joined(2)
+    job.expect("w0", wire.Trained)
+    assert hash_of(job.paths.train_dir / "model_epoch_final.pth") == alone
+    found = lines(job.paths.metrics(0))
+    assert without(found) == without(metrics)
+    tests = [line for line in found if line["kind"] == "test"]
+    assert [line["epoch"] for line in tests] == [1, 3, 5]
+    assert all(line["accuracy"] is None and line["loss"] > 0 for line in tests)
+    assert all(line["metrics"]["spread"] > 0 for line in found if line["kind"] == "train")
+
+
+def spread(outputs: Tensor, labels: Tensor) -> Tensor:
+    return outputs.std()
+
+
+def test_progress_is_reported(job: StandIn) -> None:
+    job.pack(training(job.root), HERE)
+    job.prepare(0)
+    job.generation(1, 0)
+    first = job.expect("w0", wire.Progress)
+    assert (first.update, first.total_updates, first.epochs, first.loss) == (0, EPOCHS * 5, EPOCHS, None)
+    job.expect("w0", wire.Trained)
+    last = [message for message in job.children["w0"].inbox if isinstance(message, wire.Progress)][-1]
+    assert last.update == EPOCHS * 5
+    assert last.epoch == EPOCHS - 1
+    assert last.loss is not None
+    assert last.test_accuracy is not None
+
+
+def raises() -> Any:
+    raise OSError("the disk with the images is gone")
+
+
+def not_two() -> Any:
+    return Images(3, 1)
+
+
+class Broken(Images):
+    def __getitem__(self, index: int) -> Any:
+        if index == 13:
+            raise ValueError("sample 13 is broken")
+        return super().__getitem__(index)
+
+
+def broken_sample() -> Any:
+    return Broken(SAMPLES, 1), None
+
+
+class Wrong(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
+class Raising(Callback):
+    def on_epoch_end(self, epoch: int) -> None:
+        raise KeyError("a callback's own mistake")
+
+
+class Thawing(Callback):
+    def on_epoch_begin(self, epoch: int) -> None:
+        self.params["optimizer"].add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"datasets_function": raises}, "datasets_function raised OSError: the disk with the images is gone"),
+        ({"datasets_function": not_two}, "must return (train, test), not a Images"),
+        ({"datasets_function": broken_sample}, "sample 13 is broken"),
+        ({"model": Wrong()}, "RuntimeError: mat1 and mat2"),
+        ({"callbacks": [Raising()]}, "a callback's own mistake"),
+        ({"callbacks": [Thawing()]}, "other parameters"),
+    ],
+)
+def test_an_error_of_the_users_code_is_told_and_ends_the_worker(job: StandIn, parts: Any, said: str) -> None:
+    job.pack(training(job.root, **parts), HERE)
+    child = job.start_worker(0)
+    hello = job.expect("w0", wire.WorkerHello)
+    job.send("w0", wire.Begin(training=0, payload=str(job.paths.payload(0))))
+    child.inbox.append(hello)
+    job.generation(1, 0)
+    failed = job.expect("w0", wire.Failed)
+    assert said in failed.message
+    assert failed.worker == 0
+    assert said.split(": ")[-1].split(", not")[0] in failed.traceback
+    assert job.exit_code("w0") == 1
+    assert failed.traceback in child.text
+
+
+def test_a_worker_without_supervisor_ends_itself(job: StandIn) -> None:
+    job.pack(training(job.root, loaders=1), HERE)
+    (job.root / "hold-1").touch()
+    job.prepare(0)
+    job.generation(1, 0)
+    job.joined(1)
+    job.hang_up("w0")
+    assert job.exit_code("w0") == 1
+    assert "the supervisor is gone" in job.children["w0"].text
+
+
+def test_who_loses_a_peer_does_not_speak_first(job: StandIn) -> None:
+    job.pack(training(job.root), HERE)
+    (job.root / "hold-1").touch()
+    (job.root / "hold-2").touch()
+    job.prepare(0, 1)
+    job.generation(1, 0, 1)
+    job.joined(1)
+    job.children["w1"].process.kill()
+    (job.root / "hold-1").unlink()
+    deadline = time.monotonic() + DEADLINE
+    while "lost the connection" not in job.children["w0"].text and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert "lost the connection to another worker" in job.children["w0"].text
+    assert not [m for m in job.children["w0"].inbox if isinstance(m, wire.Failed)]
+    assert job.children["w0"].process.poll() is None

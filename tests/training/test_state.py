@@ -1,0 +1,210 @@
+"""A joiner continues with the very bits of the survivor, for every optimizer, over a channel that only moves memory."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from queue import Queue
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training import state
+from edt_sdk.training.twins import freeze, thaw
+
+DEVICE = torch.device("cpu")
+
+
+class Channel:
+    """Two ranks of one process; copies what is sent, as a socket does."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, Queue[Tensor]] = defaultdict(Queue)
+
+    def send(self, tensor: Tensor, dst: int) -> Channel:
+        assert tensor.is_contiguous()
+        self.queues[dst].put(tensor.clone())
+        return self
+
+    def recv(self, tensor: Tensor, src: int) -> Channel:
+        tensor.copy_(self.queues[1].get(timeout=20))
+        return self
+
+    def wait(self) -> None:
+        pass
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 3, 3)
+        self.norm = nn.BatchNorm2d(3)
+        self.head = nn.Linear(3 * 16, 4)
+        self.register_buffer("scratch", torch.zeros(2), persistent=False)
+        self.register_buffer("wide", torch.zeros(1).expand(5))
+        self.narrow = nn.Parameter(torch.zeros(3, dtype=torch.bfloat16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.conv(x)).flatten(1)) + self.narrow.float().sum()
+
+
+def trained(make: Callable[..., torch.optim.Optimizer]) -> tuple[Net, torch.optim.Optimizer]:
+    torch.manual_seed(1)
+    model = Net()
+    with torch.no_grad():
+        model.conv.to(memory_format=torch.channels_last)
+    optimizer = make(
+        [{"params": [*model.conv.parameters(), model.narrow]}, {"params": model.head.parameters(), "lr": 3e-3}]
+    )
+    for _ in range(3):
+        steps(model, optimizer, 1)
+        model.scratch += 1.5
+    optimizer.param_groups[0]["lr"] *= 0.3
+    return model, optimizer
+
+
+def steps(model: Net, optimizer: torch.optim.Optimizer, count: int) -> None:
+    for n in range(count):
+        torch.manual_seed(n)
+        optimizer.zero_grad()
+        model(torch.randn(5, 1, 6, 6)).square().mean().backward()
+        optimizer.step()
+
+
+def bits(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[object]:
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    found: list[object] = []
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        found.append(
+            (name, tensor.dtype, tensor.stride(), tensor.detach().contiguous().flatten().view(torch.uint8).tolist())
+        )
+    for parameter in parameters:
+        for key, value in sorted(optimizer.state[parameter].items()):
+            if isinstance(value, Tensor):
+                value = (value.dtype, value.stride(), value.contiguous().flatten().view(torch.uint8).tolist())
+            found.append((key, value))
+    found += [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    return found
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "plain sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "adadelta": lambda p: torch.optim.Adadelta(p, lr=0.5),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5, centered=True),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_joiner_gets_every_bit_and_continues_alike(name: str) -> None:
+    survivor, optimizer = trained(OPTIMIZERS[name])
+    torch.manual_seed(99)
+    joiner = Net()
+    joiner.conv.to(memory_format=torch.channels_last)
+    joiners = OPTIMIZERS[name](
+        [{"params": [*joiner.conv.parameters(), joiner.narrow]}, {"params": joiner.head.parameters(), "lr": 3e-3}]
+    )
+    memory = {n: p.data_ptr() for n, p in joiner.named_parameters()}
+
+    channel = Channel()
+    captured = state.capture(survivor, optimizer, {"position": 17})
+    sender = threading.Thread(target=state.send, args=(channel, 1, captured))
+    sender.start()
+    extra = state.restore(state.receive(channel, 0, joiner, DEVICE), joiner, joiners)
+    sender.join(20)
+
+    assert extra == {"position": 17}
+    assert bits(joiner, joiners) == bits(survivor, optimizer)
+    assert memory == {n: p.data_ptr() for n, p in joiner.named_parameters()}
+    steps(survivor, optimizer, 3)
+    steps(joiner, joiners, 3)
+    assert bits(joiner, joiners) == bits(survivor, optimizer)
+
+
+def test_nothing_is_shared_between_sender_and_receiver() -> None:
+    survivor, optimizer = trained(OPTIMIZERS["adam"])
+    joiner, joiners = trained(OPTIMIZERS["adam"])
+    channel = Channel()
+    state.send(channel, 1, state.capture(survivor, optimizer, None))
+    state.restore(state.receive(channel, 0, joiner, DEVICE), joiner, joiners)
+    before = bits(joiner, joiners)
+    steps(survivor, optimizer, 1)
+    assert bits(joiner, joiners) == before
+
+
+def test_buffers_that_changed_shape_or_came_later_arrive() -> None:
+    survivor, optimizer = trained(OPTIMIZERS["sgd"])
+    joiner, joiners = trained(OPTIMIZERS["sgd"])
+    survivor.scratch = torch.arange(6.0).reshape(2, 3)
+    survivor.norm.register_buffer("late", torch.tensor([True, False]))
+    state.restore(state.capture(survivor, optimizer, None), joiner, joiners)
+    assert torch.equal(joiner.scratch, survivor.scratch)
+    assert joiner.norm.late.tolist() == [True, False]
+
+
+def test_state_that_refers_to_itself_to_parameters_and_to_odd_keys_survives() -> None:
+    model, optimizer = trained(OPTIMIZERS["sgd"])
+    twin, twins = trained(OPTIMIZERS["sgd"])
+    shared = torch.full((2,), 7.0)
+    optimizer.state[model.head.bias]["history"] = [shared, shared, model.head.weight]
+    optimizer.state["global"] = {"calls": 3}  # type: ignore[index]
+    optimizer.lookahead = 5  # type: ignore[attr-defined]
+    state.restore(copy.deepcopy(state.capture(model, optimizer, None)), twin, twins)
+    history = twins.state[twin.head.bias]["history"]
+    assert history[0] is history[1]
+    assert history[0].tolist() == [7.0, 7.0]
+    assert history[2] is twin.head.weight
+    assert twins.state["global"] == {"calls": 3}  # type: ignore[index]
+    assert twins.lookahead == 5  # type: ignore[attr-defined]
+
+
+def test_another_number_of_groups_or_another_shape_is_refused() -> None:
+    model, optimizer = trained(OPTIMIZERS["sgd"])
+    with pytest.raises(Unprocessable, match="groups"):
+        state.put_group_scalars(optimizer, [{"lr": 1.0}])
+    with pytest.raises(Unprocessable, match=r"head\.bias"):
+        state.put_tensors(model, {"head.bias": torch.zeros(9)})
+
+
+def test_differences_are_found_by_bits() -> None:
+    model, _ = trained(OPTIMIZERS["sgd"])
+    before = state.own_copies(model)
+    assert state.differing(model, before) == {}
+    with torch.no_grad():
+        model.scratch.copy_(torch.tensor([float("nan"), -0.0]))
+        before = state.own_copies(model)
+        assert state.differing(model, before) == {}
+        model.scratch[1] = 0.0
+        model.conv.bias.data.add_(1)
+    assert set(state.differing(model, before)) == {"scratch", "conv.bias"}
+
+
+class Keeper:
+    """A callback that holds parts of the training and things of its own."""
+
+    def __init__(self, model: Net, optimizer: torch.optim.Optimizer) -> None:
+        self.norm = model.norm
+        self.weight = model.head.weight
+        self.optimizer = optimizer
+        self.group = optimizer.param_groups[1]
+        self.scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        self.average = [p.detach().clone() for p in model.parameters()]
+
+
+def test_a_callback_arrives_holding_the_receivers_own_objects() -> None:
+    model, optimizer = trained(OPTIMIZERS["sgd"])
+    twin, twins = trained(OPTIMIZERS["sgd"])
+    keeper = Keeper(model, optimizer)
+    arrived = thaw(freeze([keeper], model, optimizer, None), twin, twins, None)[0]
+    assert arrived.norm is twin.norm
+    assert arrived.weight is twin.head.weight
+    assert arrived.optimizer is twins
+    assert arrived.group is twins.param_groups[1]
+    assert arrived.scheduler.optimizer is twins
+    assert torch.equal(arrived.average[0], keeper.average[0])
