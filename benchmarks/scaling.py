@@ -60,7 +60,8 @@ def main() -> int:
     options = parser.parse_args()
     shutil.rmtree(ROOT, ignore_errors=True)
     print("The same compute-bound training on one slot and on four:", flush=True)
-    with LocalServer(ROOT / "server", slots=4, traits={"EdtApp.threads_per_slot": 1}) as server:
+    traits, hidden = {"EdtApp.threads_per_slot": 1}, {"CUDA_VISIBLE_DEVICES": ""}
+    with LocalServer(ROOT / "server", slots=4, traits=traits, environ=hidden) as server:
         client = server.client()
         runs = [measure(client, workers, options.updates) for workers in (1, 4)]
     ratio = runs[1]["samples_per_second"] / runs[0]["samples_per_second"]

@@ -19,7 +19,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 def main() -> int:
     traits = {"ServerApp.root_dir": REPOSITORY / "notebooks", "EdtApp.threads_per_slot": 1}
-    server = LocalServer(REPOSITORY / ".lab", slots=4, traits=traits, app="lab").start()
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    server = LocalServer(REPOSITORY / ".lab", slots=4, traits=traits, environ=hidden, app="lab").start()
     print(f"JupyterLab: {server.url}lab/tree/01_quickstart.ipynb?token={server.token}")
     print("Ctrl-C ends it; trainings go on, and are there again the next time.", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

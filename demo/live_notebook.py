@@ -31,7 +31,7 @@ class ServerKernel:
         return bool(self.kernel_id)
 
     def start_kernel(self, **_: object) -> None:
-        answer = self._session.post(self._kernels, json={"name": "python3"}, timeout=60)
+        answer = self._session.post(self._kernels, json={"name": "python3", "path": ""}, timeout=60)
         answer.raise_for_status()
         self.kernel_id = answer.json()["id"]
 
