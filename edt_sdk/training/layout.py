@@ -113,14 +113,21 @@ class Layout:
         self._shards = shards
 
     def vector(self) -> Flat:
-        """A new vector of zeros, with room for as many equal slices as there are shards."""
+        """A new vector, not initialised, with room for as many equal slices as there are shards."""
         sections = []
         for (dtype, device), length in zip(self._kinds, self.lengths, strict=True):
             step = ALIGNMENT // dtype.itemsize
-            sections.append(torch.zeros(length + self._shards * step, dtype=dtype, device=device))
+            sections.append(torch.empty(length + self._shards * step, dtype=dtype, device=device))
             if sections[-1].data_ptr() % ALIGNMENT:
                 raise RuntimeError("This build of torch does not align its tensors to 64 bytes.")
         return Flat(tuple(sections), self.entries)
+
+    def zeros(self) -> Flat:
+        """A new vector of zeros: what lies between the entries stays zero through every sum."""
+        vector = self.vector()
+        for section in vector.sections:
+            section.zero_()
+        return vector
 
     def pieces(self, section: int, world: int, limit: int) -> Iterator[tuple[int, int]]:
         """A section in pieces of about `limit` bytes, each of `world` equal slices: (start of piece, length of slice).

@@ -12,15 +12,19 @@ Knows nothing of groups or models.
 
 from __future__ import annotations
 
-import logging
+import ctypes
 import os
+import signal
 import stat
+import sys
+import threading
 import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from types import TracebackType
 from typing import Any
@@ -35,7 +39,7 @@ from edt_sdk.training.layout import ALIGNMENT
 from edt_sdk.training.order import TEST, TRAIN, BatchKey, Indices
 from edt_sdk.training.seeds import derive, preserved, set_states
 
-log = logging.getLogger(__name__)
+_PR_SET_PDEATHSIG = 1
 
 Collate = Callable[[list[Any]], Any]
 
@@ -163,7 +167,7 @@ class ShardLoader:
             sampler=_Issued(self._issue),
             num_workers=loader_workers,
             collate_fn=_as_it_is,
-            worker_init_fn=_forget_sockets,
+            worker_init_fn=partial(_begin, os.getpid(), threading.current_thread() is threading.main_thread()),
             prefetch_factor=prefetch,
             multiprocessing_context="fork",  # a data set defined in a notebook cannot be pickled to a spawned process
             generator=torch.Generator(),  # or it would draw its base seed from the global one
@@ -289,7 +293,23 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _forget_sockets(worker: int) -> None:
+def _begin(parent: int, in_main_thread: bool, worker: int) -> None:
+    """First call in a loader process, number `worker`."""
+    _forget_sockets()
+    if in_main_thread:  # Linux ends the child with the *thread* that forked it
+        _end_with(parent)
+
+
+def _end_with(parent: int) -> None:
+    """Die in the instant the parent dies, where the system offers it; torch's own watchdog takes up to 5 s."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+
+
+def _forget_sockets() -> None:
     """Replace the sockets a loader process inherited by /dev/null.
 
     The peers of a killed worker notice its death by its sockets closing, which a child that still holds them would

@@ -121,6 +121,9 @@ class ShardRunner:
         self._metrics = tuple(metrics)
         self._facade = ModelFacade(model, optimizer, loss_function)
         self._parameters = list({id(p): p for p in (*model.parameters(), *layout.parameters)}.values())
+        # On CUDA, recurrent layers move their weights about in a forward pass, which is harmless.
+        moving = {id(p) for m in model.modules() if isinstance(m, nn.RNNBase) for p in m.parameters()}
+        self._watched = [p for p in self._parameters if id(p) not in moving]
         self._densified: set[int] = set()
 
     def train(self, shard: int, batch: Batch, *, seed: int, vector: Flat) -> Outcome:
@@ -246,10 +249,10 @@ class ShardRunner:
     @torch.no_grad()
     def _measure(self, outputs: Any, labels: Any) -> tuple[float, ...]:
         on_device = to_device(labels, self._device) if self._metrics else labels
-        return tuple(float(metric(outputs, on_device)) for metric in self._metrics)
+        return tuple(plain(metric(outputs, on_device)) for metric in self._metrics)
 
     def _versions(self) -> int:
-        return sum(parameter._version for parameter in self._parameters)
+        return sum(parameter._version for parameter in self._watched)
 
     def _say_densified(self, number: int) -> None:
         if number not in self._densified:
@@ -270,9 +273,14 @@ def metric_names(metrics: Sequence[Metric]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def plain(value: Any) -> float:
+    """A tensor of one element, or a number, as a Python float."""
+    return float(value.detach() if isinstance(value, Tensor) else value)
+
+
 def number_or_none(value: Any) -> float | None:
     """A count of correct samples as a plain number; None for None and NaN."""
     if value is None:
         return None
-    number = float(value)
+    number = plain(value)
     return None if math.isnan(number) else number

@@ -39,6 +39,7 @@ from edt_sdk.training.shard import (
     StepFunction,
     metric_names,
     number_or_none,
+    plain,
 )
 from edt_sdk.training.tree import Fold, Node
 
@@ -170,7 +171,7 @@ class UpdateEngine:
             for shard in block:
                 vector = None
                 if counts[shard]:
-                    vector = self._free.pop() if self._free else self._layout.vector()
+                    vector = self._free.pop() if self._free else self._layout.zeros()
                     seed = derive(self._seed, "train-shard", step.update, shard)
                     batch = loader.take(keys[shard])
                     outcomes.append(self._runner.train(shard, batch, seed=seed, vector=vector))
@@ -255,7 +256,7 @@ class UpdateEngine:
             ShardStats(
                 shard=outcome.shard,
                 samples=outcome.samples,
-                loss=float(outcome.loss),
+                loss=plain(outcome.loss),
                 correct=number_or_none(outcome.correct),
                 metrics=dict(zip(self._metrics, outcome.metrics, strict=True)),
                 indices=outcome.indices,

@@ -1,0 +1,174 @@
+"""Groups of real processes: what travels arrives, everything listens on loopback, a death is noticed."""
+
+import os
+import threading
+import time
+
+import pytest
+import torch
+
+from edt_sdk.training.group import Group, connect_store, open_store
+
+CPU = torch.device("cpu")
+
+
+def group_of(rank, port, world, **options):
+    options = {"device": CPU, "interface": "127.0.0.1", "generation": 1} | options
+    return Group(connect_store("127.0.0.1", port), rank, world, **options)
+
+
+def listening():
+    """Addresses of this process's listening TCP sockets, as /proc writes them."""
+    own = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            own.add(os.readlink(f"/proc/self/fd/{name}"))
+        except FileNotFoundError:
+            continue
+    found = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table) as lines:
+            for line in lines.readlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                    found.append(fields[1].split(":")[0])
+    return found
+
+
+LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
+
+
+def sockets(rank, port):
+    store, own_port = open_store("127.0.0.1")  # as every worker does
+    group = group_of(rank, port, 2)
+    group.broadcast_bytes(b"x" if rank == 0 else None, 0)
+    assert connect_store("127.0.0.1", own_port).check([]) is not None
+    del store
+    return listening()
+
+
+def test_everything_listens_on_loopback(processes):
+    for found in processes(2, sockets):
+        assert len(found) >= 2  # a store and gloo
+        assert set(found) <= set(LOOPBACK)
+
+
+def test_a_store_reports_its_real_port():
+    store, port = open_store("127.0.0.1")
+    store.set("key", "value")
+    assert connect_store("127.0.0.1", port).get("key") == b"value"
+    assert port > 0
+    other, other_port = open_store("127.0.0.1")
+    assert other_port != port
+    del other
+
+
+def everything(rank, port):
+    group = group_of(rank, port, 3)
+    gathered = torch.empty(6, dtype=torch.int64)
+    handle = group.all_gather(gathered, torch.tensor([rank, 10 * rank]))
+    # Rank r sends r + 1 numbers to each rank above it and nothing to the others.
+    in_splits = [rank + 1 if to > rank else 0 for to in range(3)]
+    out_splits = [sender + 1 if sender < rank else 0 for sender in range(3)]
+    output = torch.empty(sum(out_splits))
+    group.all_to_all(output, torch.full((sum(in_splits),), float(rank)), out_splits, in_splits).wait()
+    handle.wait()
+    tensor = torch.full((2,), rank)
+    group.broadcast(tensor, 2).wait()
+    data = [group.broadcast_bytes(data if rank == 1 else None, 1) for data in (b"", b"\x00\xff" * 70_000)]
+    received = torch.zeros(3)
+    if rank == 0:
+        group.send(torch.arange(3.0), 2).wait()
+    if rank == 2:
+        group.recv(received, 0).wait()
+    group.close()
+    group.close()
+    return gathered.tolist(), output.tolist(), tensor.tolist(), data, received.tolist()
+
+
+def test_what_is_sent_arrives(processes):
+    results = processes(3, everything)
+    for rank, (gathered, output, tensor, data, received) in enumerate(results):
+        assert gathered == [0, 0, 1, 10, 2, 20]
+        assert output == [[], [0.0], [0.0, 1.0, 1.0]][rank]
+        assert tensor == [2, 2]
+        assert data == [b"", b"\x00\xff" * 70_000]
+        assert received == ([0.0, 1.0, 2.0] if rank == 2 else [0.0] * 3)
+
+
+def test_a_group_of_one_needs_nobody():
+    group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=3)
+    output = torch.empty(2)
+    group.all_gather(output, torch.ones(2)).wait()
+    assert output.tolist() == [1, 1]
+    group.all_to_all(output, torch.zeros(2), [2], [2]).wait()
+    assert output.tolist() == [0, 0]
+    assert group.broadcast_bytes(b"abc", 0) == b"abc"
+    group.close()
+
+
+def one_after_the_other(rank, port):
+    """Generations 1, 2, 3 in one store, the next built before the last is closed."""
+    store = connect_store("127.0.0.1", port)
+    before = None
+    for generation in (1, 2, 3):
+        group = Group(store, rank, 2, device=CPU, interface="127.0.0.1", generation=generation)
+        if before is not None:
+            before.close()
+        output = torch.empty(2, dtype=torch.int64)
+        group.all_gather(output, torch.tensor([generation])).wait()
+        assert output.tolist() == [generation] * 2
+        before = group
+    return True
+
+
+def test_generations_share_a_store(processes):
+    assert processes(2, one_after_the_other) == [True, True]
+
+
+def outlive(rank, port):
+    group = group_of(rank, port, 3)
+    group.broadcast_bytes(b"" if rank == 0 else None, 0)
+    if rank == 2:
+        os._exit(0)
+    output = torch.empty(3)
+    lost = False
+    start = time.monotonic()
+    try:
+        while True:
+            group.all_gather(output, torch.ones(1)).wait()
+    except RuntimeError:
+        lost = True
+    group.close()
+    return lost, time.monotonic() - start
+
+
+def test_a_death_is_noticed_by_all(processes):
+    first, second, dead = processes(3, outlive, may_die=True)
+    assert dead is None
+    for lost, seconds in (first, second):
+        assert lost
+        assert seconds < 60  # by the closed socket: the timeout is a year
+
+
+class GiveUpError(Exception):
+    pass
+
+
+def test_waiting_for_the_others_can_be_given_up():
+    store, _ = open_store("127.0.0.1")
+    calls = []
+
+    def waiting():
+        calls.append(threading.get_ident())
+        if len(calls) == 3:
+            raise GiveUpError
+
+    with pytest.raises(GiveUpError):
+        Group(store, 0, 2, device=CPU, interface="127.0.0.1", generation=1, waiting=waiting)
+    assert len(calls) == 3
+
+
+def test_a_group_of_several_needs_a_store():
+    with pytest.raises(ValueError, match="store"):
+        Group(None, 0, 2, device=CPU, interface="127.0.0.1", generation=1)

@@ -1,0 +1,407 @@
+"""The numeric heart in real processes: the same bits for every number of workers."""
+
+import hashlib
+import os
+import pickle
+import random
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training import exchange
+from edt_sdk.training.blocks import blocks
+from edt_sdk.training.group import Group, connect_store
+from edt_sdk.training.loader import ShardLoader
+from edt_sdk.training.order import Order, TestOrder
+from edt_sdk.training.update import TestStep, UpdateEngine
+
+CPU = torch.device("cpu")
+
+
+class Images:
+    """8×8 images, augmented by all three random generators."""
+
+    def __init__(self, samples):
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.randn(samples, 1, 8, 8, generator=generator)
+        self.y = torch.randint(0, 5, (samples,), generator=generator)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        x = self.x[index].roll(random.randrange(3), -1) + float(np.random.normal()) * 0.1
+        return x + 0.1 * torch.randn(1, 8, 8), self.y[index]
+
+
+class Sentences:
+    """Eight tokens; the features are a dictionary, as from a tokenizer."""
+
+    def __init__(self, samples):
+        generator = torch.Generator().manual_seed(2)
+        self.x = torch.randint(0, 40, (samples, 8), generator=generator)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return {"tokens": self.x[index], "noise": torch.rand(8)}, self.x[index].sum() % 3
+
+
+class Cnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(0.3), nn.Flatten(), nn.Linear(6 * 36, 5)
+        )
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class Transformer(nn.Module):
+    """Embedding with sparse gradients, attention, an unused layer, one used now and then, a large integer buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(40, 16, sparse=True)
+        self.attention = nn.MultiheadAttention(16, 2, dropout=0.1, batch_first=True)
+        self.norm = nn.LayerNorm(16)
+        self.sometimes = nn.Linear(16, 16)
+        self.unused = nn.Linear(16, 16)
+        self.head = nn.Linear(16, 3)
+        self.register_buffer("seen", torch.zeros(40, 30, dtype=torch.int64))
+        self.register_buffer("smooth", torch.zeros(16))
+        self.register_buffer("constant", torch.linspace(0.1, 1, 7))
+
+    def forward(self, batch):
+        x = self.embedding(batch["tokens"]) + batch["noise"].unsqueeze(-1)
+        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
+        if self.training:
+            self.seen.view(-1)[batch["tokens"].view(-1)] += 1
+            self.smooth = 0.9 * self.smooth + 0.1 * x.mean((0, 1))  # keeps the graph, and is another object
+            if torch.rand(()) < 0.2:
+                x = x + self.sometimes(x)
+        return self.head(x.mean(1))
+
+
+def make(kind):
+    torch.manual_seed(0)
+    if kind == "cnn":
+        model = Cnn()
+        return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), Images, {}
+    model = Transformer()
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01), Sentences, {"clip_grad_norm": 0.5}
+
+
+def digest(model, optimizer):
+    tensors = list(model.state_dict().values())
+    for state in optimizer.state_dict()["state"].values():
+        tensors += [value for value in state.values() if isinstance(value, torch.Tensor)]
+    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()
+
+
+class Job:
+    """One rank of one training. `schedule`: (first update, number of workers) of each generation."""
+
+    def __init__(self, kind, *, shards=6, batch=3, samples=59, epochs=2, loader_workers=0, seed=11):
+        sizes = (batch,) * shards
+        self.shards = shards
+        self.model, self.optimizer, dataset, extra = make(kind)
+        self.order = Order(samples, sizes, batch, seed, epochs)
+        self.test_order = TestOrder(23, sizes, batch)
+        self.engine = UpdateEngine(
+            self.model, self.optimizer, F.cross_entropy, order=self.order, test_order=self.test_order, seed=seed,
+            device=CPU, metrics=[mean_score], worker=os.getpid() % 1000, **extra,
+        )  # fmt: skip
+        self.loader = ShardLoader(dataset(samples), None, seed, loader_workers, test_dataset=dataset(23))
+        self.log = []
+
+    def train(self, rank, port, schedule):
+        store = connect_store("127.0.0.1", port) if port else None
+        ends = [start for start, _ in schedule[1:]] + [self.order.total_updates]
+        before = schedule[0][1]
+        for generation, ((start, world), end) in enumerate(zip(schedule, ends, strict=True)):
+            if rank < world:
+                group = Group(store, rank, world, device=CPU, interface="127.0.0.1", generation=generation)
+                if world > before:
+                    self.receive(group)
+                self.updates(group, blocks(self.shards, world)[rank], start, end)
+                group.close()
+            before = world
+        self.loader.close()
+        return digest(self.model, self.optimizer), self.log
+
+    def receive(self, group):
+        state = (self.model.state_dict(), self.optimizer.state_dict())
+        model, optimizer = pickle.loads(group.broadcast_bytes(pickle.dumps(state) if group.rank == 0 else None, 0))
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
+
+    def updates(self, group, block, start, end):
+        steps = [self.order.step(update) for update in range(start, self.order.total_updates)]
+        self.loader.plan(key for step in steps for key in self.order.keys(step, block))
+        for step in steps[: end - start]:
+            self.engine.compute(step, block, self.loader)
+            self.log.append(self.engine.commit(group, pending=step.update + group.rank))
+
+
+def mean_score(outputs, labels):
+    return outputs.mean()
+
+
+def train(rank, port, kind, schedule, options):
+    return Job(kind, **options).train(rank, port, schedule)
+
+
+@lru_cache
+def alone(kind, **options):
+    return train(0, 0, kind, [(0, 1)], options)
+
+
+def essence(log):
+    """What must not depend on the number of workers; who computed it may."""
+    return [
+        [(s.shard, s.samples, s.loss, s.correct, s.metrics, s.indices.tolist()) for s in committed.stats]
+        for committed in log
+    ]
+
+
+@pytest.mark.parametrize("kind", ["cnn", "transformer"])
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_same_bits_for_any_number_of_workers(processes, kind, world):
+    expected, log = alone(kind)
+    results = processes(world, train, kind, [(0, world)], {})
+    assert {result for result, _ in results} == {expected}
+    for _, theirs in results:
+        assert essence(theirs) == essence(log)
+        assert [committed.pending for committed in theirs] == list(range(len(log)))
+    # Every member computed shards, and everybody knows whose they are.
+    assert len({stats.pid for stats in results[0][1][0].stats}) == world
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_same_bits_with_loader_processes(processes, world):
+    expected, _ = alone("cnn")
+    results = processes(world, train, "cnn", [(0, world)], {"loader_workers": 2})
+    assert {result for result, _ in results} == {expected}
+
+
+@pytest.mark.parametrize(("kind", "loader_workers"), [("cnn", 2), ("transformer", 0)])
+def test_same_bits_while_workers_come_and_go(processes, kind, loader_workers):
+    expected, log = alone(kind)
+    schedule = [(0, 1), (1, 3), (4, 2), (5, 4)]
+    results = processes(4, train, kind, schedule, {"loader_workers": loader_workers})
+    assert {result for result, _ in results} == {expected}
+    assert essence(results[0][1]) == essence(log)
+
+
+def many_shards(rank, port):
+    """Every V from 1 to 8 with every N up to 4, in pieces of 64 bytes a slice; one hash per (V, N)."""
+    exchange.PIECE = 64 * 8
+    store = connect_store("127.0.0.1", port)
+    found = {}
+    for shards in range(1, 9):
+        for world in range(1, min(shards, 4) + 1):
+            if rank >= world:
+                continue
+            job = Job("cnn", shards=shards, batch=2, samples=2 * shards + 3, epochs=1)
+            group = Group(store, rank, world, device=CPU, interface="127.0.0.1", generation=100 * shards + world)
+            job.updates(group, blocks(shards, world)[rank], 0, job.order.total_updates)
+            found[shards, world] = digest(job.model, job.optimizer)
+    return found
+
+
+def test_same_bits_for_any_number_of_shards(processes):
+    results = processes(4, many_shards)
+    for shards in range(1, 9):
+        hashes = {found[key] for found in results for key in found if key[0] == shards}
+        assert len(hashes) == 1
+    assert len({results[0][shards, 1] for shards in range(1, 9)}) == 8
+
+
+def test_the_seed_is_part_of_the_bits():
+    assert alone("cnn", epochs=1)[0] != alone("cnn", epochs=1, seed=12)[0]
+
+
+def test_every_sample_once_an_epoch_and_loss_falls():
+    _, log = alone("transformer", epochs=4)
+    per_epoch = len(log) // 4
+    losses = []
+    for epoch in range(4):
+        stats = [s for committed in log[epoch * per_epoch : (epoch + 1) * per_epoch] for s in committed.stats]
+        assert sorted(index for s in stats for index in s.indices) == list(range(59))
+        assert all(s.pid == os.getpid() for s in stats)
+        assert all(set(s.metrics) == {"mean_score"} for s in stats)
+        losses.append(sum(s.loss * s.samples for s in stats) / 59)
+    assert losses[-1] < losses[0]
+
+
+def validate(rank, port, world):
+    job = Job("cnn", epochs=1)
+    group = Group(
+        connect_store("127.0.0.1", port) if port else None, rank, world, device=CPU, interface="127.0.0.1", generation=1
+    )
+    block = blocks(job.shards, world)[rank]
+    job.model.body[1].eval()  # a part the user keeps in evaluation mode
+    job.updates(group, block, 0, 1)
+    before, states = digest(job.model, job.optimizer), torch.get_rng_state()
+    log = [
+        job.engine.evaluate(TestStep(0, index), block, job.loader, group, pending=7 + rank)
+        for index in range(job.test_order.steps)
+    ]
+    assert digest(job.model, job.optimizer) == before
+    assert torch.equal(torch.get_rng_state(), states)
+    assert [module.training for module in job.model.body] == [True, False, True, True, True, True]
+    assert all(committed.pending == 7 for committed in log)
+    return log
+
+
+def test_validation_is_the_same_for_any_number_of_workers_and_changes_nothing(processes):
+    expected = essence(validate(0, 0, 1))
+    assert sorted(index for step in expected for shard in step for index in shard[5]) == list(range(23))
+    assert all(0 <= shard[3] <= shard[1] for step in expected for shard in step)
+    for log in processes(3, validate, 3):
+        assert essence(log) == expected
+
+
+def lose_a_member(rank, port):
+    job = Job("transformer", epochs=1)
+    group = Group(connect_store("127.0.0.1", port), rank, 2, device=CPU, interface="127.0.0.1", generation=1)
+    block = blocks(job.shards, 2)[rank]
+    job.updates(group, block, 0, 1)
+    before = digest(job.model, job.optimizer)
+    job.engine.compute(job.order.step(1), block, job.loader)
+    if rank == 1:
+        os._exit(0)
+    lost = False
+    try:
+        job.engine.commit(group, pending=1)
+    except RuntimeError:
+        lost = True
+    group.close()
+    assert lost
+    assert digest(job.model, job.optimizer) == before
+    last = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=2)
+    job.updates(last, range(job.shards), 1, job.order.total_updates)
+    return digest(job.model, job.optimizer)
+
+
+def test_a_lost_member_costs_the_update_in_flight_and_no_bit(processes):
+    expected, _ = alone("transformer", epochs=1)
+    assert processes(2, lose_a_member, may_die=True) == [expected, None]
+
+
+def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, **options):
+    order = order or Order(4, (2, 2), 2, 0, 1)
+    engine = UpdateEngine(model, optimizer, loss, order=order, seed=0, device=CPU, **options)
+    group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
+    loader = ShardLoader(dataset or [(torch.ones(3) * i, torch.ones(1)) for i in range(4)])
+    for update in range(order.total_updates):
+        engine.compute(order.step(update), range(2), loader)
+        committed = engine.commit(group, pending=0)
+    return committed
+
+
+def test_an_update_is_the_gradient_of_the_mean_over_all_samples():
+    """Shards of unequal size: 5 samples as 3 + 2, against one plain backward pass in double precision."""
+    data = [(torch.randn(3, dtype=torch.float64), torch.randn(1, dtype=torch.float64)) for _ in range(5)]
+    model = nn.Linear(3, 1).double()
+    plain = nn.Linear(3, 1).double()
+    plain.load_state_dict(model.state_dict())
+    loss = F.mse_loss(plain(torch.stack([x for x, _ in data])), torch.stack([y for _, y in data]))
+    loss.backward()
+    order = Order(5, (3, 2), 3, 0, 1)
+    committed = one_update(model, torch.optim.SGD(model.parameters(), lr=0.0), dataset=data, order=order)
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-12)
+    assert sum(s.loss * s.samples for s in committed.stats) / 5 == pytest.approx(loss.item())
+    assert all(stats.correct is None for stats in committed.stats)
+
+
+def test_gradients_nobody_has_stay_none_and_frozen_parameters_stay_bit_for_bit():
+    class Partly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused, self.frozen = nn.Linear(3, 1), nn.Linear(3, 1), nn.Linear(3, 3)
+            self.frozen.requires_grad_(False)
+
+        def forward(self, x):
+            return self.used(self.frozen(x))
+
+    model = Partly()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    one_update(model, torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5))
+    assert model.unused.weight.grad is None
+    assert model.frozen.weight.grad is None
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"used.weight", "used.bias"}
+    assert model.used.weight.grad.data_ptr() % 64 == 0
+
+
+def test_clipping_acts_on_the_combined_gradient():
+    model = nn.Linear(3, 1)
+    data = [(torch.full((3,), 100.0), torch.zeros(1))] * 4
+    one_update(model, torch.optim.SGD(model.parameters(), lr=0.0), dataset=data, clip_grad_norm=0.25)
+    norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+    assert float(norm) == pytest.approx(0.25, rel=1e-4)
+
+
+def test_half_precision_and_complex_parameters_are_combined():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.brain = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+            self.wave = nn.Parameter(torch.ones(3, dtype=torch.complex64))
+            self.long = nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+        def forward(self, x):
+            return ((x * self.brain.float()) + (x * self.wave).abs() + x * self.long).sum(1, keepdim=True)
+
+    model = Mixed()
+    one_update(model, torch.optim.SGD(model.parameters(), lr=0.0), loss=lambda out, y: (out - y).mean())
+    # d/dp of the mean over samples i = 0 … 3 of p·i is 1.5 for every element.
+    assert model.brain.grad.dtype is torch.bfloat16
+    assert model.brain.grad.tolist() == [1.5] * 3
+    assert model.wave.grad.dtype is torch.complex64
+    assert model.wave.grad.tolist() == [1.5 + 0j] * 3
+    assert model.long.grad.tolist() == [1.5] * 3
+
+
+def test_channels_last_parameters_get_channels_last_gradients():
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.Flatten()).to(memory_format=torch.channels_last)
+    data = [(torch.randn(4, 3, 3), torch.randn(4)) for _ in range(4)]
+    one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data)
+    assert model[0].weight.grad.stride() == model[0].weight.stride()
+
+
+def test_optimizers_that_evaluate_the_model_are_refused():
+    model = nn.Linear(3, 1)
+    with pytest.raises(Unprocessable, match="LBFGS") as caught:
+        one_update(model, torch.optim.LBFGS(model.parameters()))
+    assert "SGD" in caught.value.hint
+
+
+def test_a_model_in_evaluation_mode_is_trained_in_training_mode():
+    model = nn.Sequential(nn.Linear(3, 1), nn.Dropout()).eval()
+    one_update(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert model.training
+
+
+def test_commit_needs_compute_and_the_right_block():
+    model = nn.Linear(3, 1)
+    order = Order(4, (2, 2), 2, 0, 1)
+    engine = UpdateEngine(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), F.mse_loss, order=order, seed=0, device=CPU
+    )
+    group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
+    with pytest.raises(ValueError, match="without compute"):
+        engine.commit(group, pending=0)
+    engine.compute(order.step(0), range(1), ShardLoader([(torch.ones(3), torch.ones(1))] * 4))
+    with pytest.raises(ValueError, match="not the block"):
+        engine.commit(group, pending=0)
