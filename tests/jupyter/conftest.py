@@ -1,0 +1,160 @@
+"""A Jupyter Server with the extension, in this process, with folders of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import tarfile
+import time
+from types import SimpleNamespace
+
+import pytest
+from tornado.httpclient import HTTPClientError
+
+pytest_plugins = ("pytest_jupyter.jupyter_server",)
+
+LIMIT = 30.0
+
+
+@pytest.fixture
+def edt_config():
+    """Traits of EdtApp; a test overrides this to change them."""
+    return {}
+
+
+@pytest.fixture
+def jp_server_config(tmp_path, edt_config):
+    return {
+        "ServerApp": {
+            "jpserver_extensions": {"edt_jupyter": True},
+            "allow_unauthenticated_access": False,
+            "reraise_server_extension_failures": True,
+        },
+        "EdtApp": {"data_dir": str(tmp_path / "edt"), "local_slots": 2, "threads_per_slot": 1, **edt_config},
+    }
+
+
+@pytest.fixture
+def edt(jp_serverapp, jp_asyncio_loop):
+    """The extension, started; stopped again with every job it left."""
+    app = jp_serverapp.extension_manager.extension_apps["edt_jupyter"]
+    (app,) = app
+    jp_asyncio_loop.run_until_complete(jp_serverapp.extension_manager.start_all_extensions())
+    yield app
+    jp_asyncio_loop.run_until_complete(_stop(app))
+
+
+async def _stop(app):
+    if app._service is not None:
+        service = app.service
+        for user in {view.owner for view in await service.jobs("", everybody=True)}:
+            await service.stop_all(user)
+        await wait_until(lambda: not service.busy, "the last job's end")
+        for view in await service.jobs("", everybody=True):
+            await service._supervision.gone(view.id, LIMIT)
+    await app.stop_extension()
+
+
+async def wait_until(condition, what, limit=LIMIT):
+    """The first true value of `condition()`, which may be a coroutine function; fails by name."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        value = condition()
+        if asyncio.iscoroutine(value):
+            value = await value
+        if value:
+            return value
+        await asyncio.sleep(0.02)
+    pytest.fail(f"waited {limit:.0f} s in vain for {what}")
+
+
+@pytest.fixture
+def until():
+    return wait_until
+
+
+def make_package(files):
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return raw.getvalue()
+
+
+@pytest.fixture
+def package():
+    return make_package
+
+
+def multipart(*parts, boundary="XXX-boundary-XXX"):
+    """(name, content) parts as a body with its Content-Type."""
+    body = b"".join(
+        b'--%s\r\nContent-Disposition: form-data; name="%s"; filename="%s"\r\n\r\n%s\r\n'
+        % (boundary.encode(), name.encode(), name.encode(), content)
+        for name, content in parts
+    )
+    return body + b"--%s--\r\n" % boundary.encode(), f"multipart/form-data; boundary={boundary}"
+
+
+SLEEPER = b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"
+
+
+@pytest.fixture
+def call(edt, jp_fetch):
+    """Send a request; (status, JSON or bytes, headers), whatever the status."""
+
+    async def send(method, path, *, body=None, headers=None, params=None, **kwargs):
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        try:
+            response = await jp_fetch(
+                "edt", "api", *path.strip("/").split("/"),
+                method=method, body=body, headers=headers, params=params, allow_nonstandard_methods=True, **kwargs,
+            )  # fmt: skip
+        except HTTPClientError as error:
+            if error.response is None:
+                raise
+            response = error.response
+        content = response.body
+        with contextlib.suppress(ValueError):
+            content = json.loads(content) if content else None
+        return SimpleNamespace(status=response.code, json=content, body=response.body, headers=response.headers)
+
+    return send
+
+
+@pytest.fixture
+def submit(call):
+    """POST a submission; keyword arguments change the specification."""
+
+    async def send(files=None, *, spec=None, headers=None, archive=None, parts=None, **changes):
+        files = {"train.py": SLEEPER} if files is None else files
+        spec = {"name": "test job", "main": "train.py", "max_workers": 1, **changes} if spec is None else spec
+        archive = make_package(files) if archive is None else archive
+        parts = (("spec", json.dumps(spec).encode()), ("package", archive)) if parts is None else parts
+        body, content_type = multipart(*parts)
+        return await call("POST", "jobs", body=body, headers={"Content-Type": content_type, **(headers or {})})
+
+    return send
+
+
+@pytest.fixture
+def leftovers(tmp_path):
+    """Files below the data folder that a refused submission may have left."""
+
+    def look():
+        root = tmp_path / "edt"
+        places = ("uploads", "results", "jobs")
+        return sorted(
+            os.path.relpath(os.path.join(place, name), root)
+            for folder in places
+            for place, _, files in os.walk(root / folder)
+            for name in files
+        )
+
+    return look

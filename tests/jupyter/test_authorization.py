@@ -1,0 +1,152 @@
+"""Each route × verb asks the Authorizer for its own action and resource, and nobody reaches somebody else's job."""
+
+from __future__ import annotations
+
+import pytest
+from jupyter_server.auth import Authorizer, IdentityProvider, User
+
+from edt_jupyter.routes import ROUTES
+
+# What each operation must ask for. Written out here a second time on purpose.
+DECLARED = {
+    ("GET", "/"): ("read", "edt:cluster"),
+    ("GET", "/spec.yaml"): ("read", "edt:cluster"),
+    ("GET", "/jobs"): ("read", "edt:jobs"),
+    ("POST", "/jobs"): ("write", "edt:jobs"),
+    ("POST", "/jobs/stop"): ("write", "edt:jobs"),
+    ("GET", "/jobs/{id}"): ("read", "edt:jobs"),
+    ("PATCH", "/jobs/{id}"): ("write", "edt:jobs"),
+    ("DELETE", "/jobs/{id}"): ("write", "edt:jobs"),
+    ("POST", "/jobs/{id}/stop"): ("write", "edt:jobs"),
+    ("POST", "/jobs/{id}/suspend"): ("write", "edt:jobs"),
+    ("POST", "/jobs/{id}/resume"): ("write", "edt:jobs"),
+    ("GET", "/jobs/{id}/logs"): ("read", "edt:logs"),
+    ("GET", "/jobs/{id}/metrics"): ("read", "edt:logs"),
+    ("GET", "/jobs/{id}/events"): ("read", "edt:jobs"),
+    ("GET", "/jobs/{id}/timeline"): ("read", "edt:jobs"),
+    ("GET", "/jobs/{id}/workers"): ("read", "edt:jobs"),
+    ("GET", "/jobs/{id}/checkpoints"): ("read", "edt:artifacts"),
+    ("GET", "/jobs/{id}/result"): ("read", "edt:artifacts"),
+    ("GET", "/timeline"): ("read", "edt:cluster"),
+    ("GET", "/cluster"): ("read", "edt:cluster"),
+}
+VERBS = ("get", "head", "post", "put", "patch", "delete")
+
+
+def operations():
+    from tornado.web import RequestHandler
+
+    for path, handler in ROUTES:
+        for verb in VERBS:
+            if getattr(handler, verb) is not getattr(RequestHandler, verb):
+                yield verb.upper(), path
+
+
+def test_the_declaration_names_every_operation():
+    assert set(operations()) == set(DECLARED)
+
+
+class Recorder(Authorizer):
+    asked: list[tuple[str, str, str, str]] = []
+    answer = False
+
+    def is_authorized(self, handler, user, action, resource):
+        path = handler.request.path.partition("/edt/api")[2] or "/"
+        self.asked.append((handler.request.method, path, action, resource))
+        return self.answer
+
+
+class TestRecorded:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config):
+        Recorder.asked = []
+        jp_server_config["ServerApp"]["authorizer_class"] = Recorder
+        return jp_server_config
+
+    @pytest.mark.parametrize("order", [1, -1], ids=["in order", "in reverse"])
+    async def test_every_operation_asks_for_its_own(self, call, order):
+        """Both orders: a decorator that keeps its first caller's arguments fails one of them."""
+        for (method, path), declared in list(DECLARED.items())[::order]:
+            Recorder.asked.clear()
+            url = path.replace("{id}", "somebodys-job")
+            answer = await call(method, url, body=b"" if method in ("POST", "PATCH") else None)
+            assert answer.status == 403, (method, path)
+            assert answer.json["code"] == "not_allowed"
+            assert {(action, resource) for _, _, action, resource in Recorder.asked} == {declared}, (method, path)
+
+    async def test_unknown_paths_and_verbs_answer_json(self, call, monkeypatch):
+        assert (await call("PUT", "/jobs")).status == 405
+        monkeypatch.setattr(Recorder, "answer", True)
+        answer = await call("GET", "/nothing/here")
+        assert (answer.status, answer.json["code"]) == (404, "not_found")
+
+
+class Tokens(IdentityProvider):
+    """A token for each user: the token is "<name>-secret"."""
+
+    def get_user(self, handler):
+        token = handler.request.headers.get("Authorization", "").removeprefix("token ")
+        name, _, secret = token.rpartition("-")
+        handler._token_authenticated = True
+        return User(username=name) if name and secret == "secret" else None
+
+
+class TestSomebodyElse:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config):
+        jp_server_config["ServerApp"]["identity_provider_class"] = Tokens
+        return jp_server_config
+
+    @pytest.fixture
+    def jp_auth_header(self):
+        return {"Authorization": "token ann-secret"}
+
+    async def test_may_do_nothing_with_my_job(self, submit, call):
+        mine = (await submit(name="secret plan", args=["--key", "x"])).json
+        assert mine["owner"] == "ann"
+        bob = {"Authorization": "token bob-secret"}
+        for method, path in DECLARED:
+            if "{id}" not in path:
+                continue
+            body = b'{"priority": 9}' if method == "PATCH" else b"" if method == "POST" else None
+            answer = await call(method, path.replace("{id}", mine["id"]), body=body, headers=dict(bob))
+            assert answer.status == 403, (method, path, answer.json)
+            assert answer.json["code"] == "not_allowed"
+            assert answer.json["job"] == mine["id"]
+        for path in ("logs", "metrics", "events"):
+            answer = await call("GET", f"jobs/{mine['id']}/{path}", params={"follow": 1}, headers=dict(bob))
+            assert answer.status == 403
+        after = (await call("GET", f"jobs/{mine['id']}")).json
+        assert (after["priority"], after["state"] in ("LAUNCHING", "RUNNING", "FAILED")) == (5000, True)
+
+    async def test_sees_that_it_is_there_and_not_what_it_does(self, submit, call):
+        mine = (await submit(name="plan", args=["--key", "x"])).json
+        bob = {"Authorization": "token bob-secret"}
+        assert (await call("GET", "jobs", headers=dict(bob))).json == {"jobs": []}
+        (seen,) = (await call("GET", "jobs", params={"all": 1}, headers=dict(bob))).json["jobs"]
+        assert (seen["id"], seen["owner"], seen["slots"]) == (mine["id"], "ann", 1)
+        assert (seen["main"], seen["args"], seen["message"], seen["result_dir"]) == ("", [], "", "")
+        assert (await call("POST", "jobs/stop", body=b"", headers=dict(bob))).json == {"jobs": []}
+
+    async def test_a_name_cannot_leave_its_folder(self, submit, tmp_path):
+        answer = await submit(headers={"Authorization": "token ../../ann-secret"})
+        assert answer.json["owner"] == "..%2F..%2Fann".replace("..", "%2E.", 1)
+        result = tmp_path / "edt" / "results" / answer.json["owner"]
+        assert answer.json["result_dir"].startswith(str(result))
+        assert result.is_dir()
+
+    async def test_nobody_is_refused(self, call):
+        answer = await call("GET", "jobs", headers={"Authorization": "token nobody"})
+        assert (answer.status, answer.json["code"]) == (403, "not_allowed")
+
+
+async def test_behind_one_token_everybody_is_the_account(edt, submit, call):
+    """Jupyter's own provider invents a new name for each request."""
+    import os
+    import pwd
+
+    account = pwd.getpwuid(os.getuid()).pw_name
+    job = (await submit()).json
+    assert job["owner"] == account
+    assert (await call("GET", "/")).json["user"] == account
+    assert (await call("GET", f"jobs/{job['id']}")).status == 200
