@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import edt_sdk
+from edt_sdk import schemas
 from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
 from edt_sdk.schemas.control import Launch, Slot
 from edt_sdk.schemas.paths import JobPaths
@@ -22,7 +22,7 @@ _SERVER_NAMES = frozenset({"JUPYTER_TOKEN", "JUPYTER_PASSWORD", "CONFIGPROXY_AUT
 # WMLA's names that change what helpers like `emetrics` do; they must come from the job or from nobody.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
-SDK_DIR = Path(edt_sdk.__file__).parent
+SDK_DIR = Path(schemas.__file__).parents[1]
 COMPAT_DIR = SDK_DIR / "compat" / "job"
 
 
