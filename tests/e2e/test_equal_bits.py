@@ -17,13 +17,13 @@ def check_commits(jobs: Jobs, job: Job) -> None:
     """Each update once and in order, each shard once, every member at least one, every sample once an epoch."""
     commits = jobs.commits(job)
     assert [c["update"] for c in commits] == list(range(len(commits)))
-    pids = {w["worker"]: w["pid"] for w in job.workers()}
+    pids = {event.data["worker"]: event.data["pid"] for event in job.story() if event.kind == "worker_started"}
     epochs: dict[int, list[int]] = {}
     for commit in commits:
         assert sorted(s["shard"] for s in commit["shards"]) == list(range(SHARDS))
         assert len({s["pid"] for s in commit["shards"]}) == commit["world"]
         for shard in commit["shards"]:
-            assert pids.get(shard["worker"], shard["pid"]) == shard["pid"]
+            assert shard["pid"] == pids[shard["worker"]]
             epochs.setdefault(commit["epoch"], []).extend(shard["indices"])
     assert set(epochs) == set(range(EPOCHS))
     for seen in epochs.values():
@@ -103,4 +103,4 @@ def opened(gates: Path) -> int:
 
 def revoked(job: Job) -> list[Event]:
     """The slots that were claimed from a job so far."""
-    return [event for event in job.events() if event.kind == "slot_revoked"]
+    return [event for event in job.story() if event.kind == "slot_revoked"]
