@@ -1,0 +1,248 @@
+"""Every line once, each file in its own order, all of them by time, from any cursor on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.paths import JobPaths
+from edt_server.logs import Line, LogReader, Placed, TimeIndex, as_text, elog_name, merge
+from edt_server.tail import MAX_LINE
+
+
+@pytest.fixture
+def paths(tmp_path):
+    paths = JobPaths(tmp_path, "ann", "job-1")
+    paths.streams_dir.mkdir(parents=True)
+    return paths
+
+
+class Writer:
+    """Writes streams as processes do, and their index as a supervisor does."""
+
+    def __init__(self, paths):
+        self.paths = paths
+        self.host = "node1"
+        self.clock = 1000.0
+
+    def path(self, name):
+        if name == "elog":
+            folder = self.paths.driver_log_dir(self.host)
+            folder.mkdir(parents=True, exist_ok=True)
+            return folder / "stdout", elog_name(folder.name)
+        return self.paths.streams_dir / name, name
+
+    def say(self, name, data, *, indexed=True):
+        path, key = self.path(name)
+        with path.open("ab") as file:
+            file.write(data if isinstance(data, bytes) else data.encode())
+        self.clock += 1
+        if indexed:
+            with self.paths.stream_index.open("a") as index:
+                index.write(json.dumps({"t": self.clock, "f": key, "n": path.stat().st_size}) + "\n")
+
+
+@pytest.fixture
+def writer(paths):
+    return Writer(paths)
+
+
+def texts(batch):
+    return [line.text for line in batch.lines]
+
+
+def read_on(paths, limit=3, final=True, **options):
+    """All lines, a few at a time, each time by a new reader that knows the cursor only."""
+    lines, cursor = [], ""
+    while True:
+        batch = LogReader(paths, after=cursor, **options).read(limit=limit, final=final)
+        lines += batch.lines
+        cursor = batch.next
+        if not batch.lines:
+            return lines
+
+
+def test_streams_are_merged_by_the_time_they_were_seen(paths, writer):
+    writer.say("driver.stdout", "one\n")
+    writer.say("worker-0.stderr", "two\n")
+    writer.say("elog", "[2026-01-01 00:00:00] three\n")
+    writer.say("worker-10.stdout", "four\n")
+    writer.say("driver.stderr", "five\n")
+    writer.say("driver.stdout", "six\nseven\n")
+    batch = LogReader(paths).read(final=True)
+    assert texts(batch) == ["one", "two", "[2026-01-01 00:00:00] three", "four", "five", "six", "seven"]
+    assert [line.time for line in batch.lines] == [1001, 1002, 1003, 1004, 1005, 1006, 1006]
+    told = [(line.stream, line.worker, line.err) for line in batch.lines[:5]]
+    assert told == [
+        ("stdout", None, False),
+        ("worker", 0, True),
+        ("elog", None, False),
+        ("worker", 10, False),
+        ("stderr", None, True),
+    ]
+    assert batch.done
+    assert [line.text for line in read_on(paths)] == texts(batch)
+    assert as_text(batch.lines).count("\n") == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "oeLabAB"),
+        ({"stream": "all"}, "oeLabAB"),
+        ({"stream": "driver"}, "oe"),
+        ({"stream": "stdout"}, "o"),
+        ({"stream": "stderr"}, "e"),
+        ({"stream": "elog"}, "L"),
+        ({"stream": "worker"}, "abAB"),
+        ({"worker": 1}, "AB"),
+        ({"stream": "worker", "worker": 0}, "ab"),
+        ({"stream": "stdout", "worker": 0}, "a"),
+        ({"stream": "stderr", "worker": 1}, "B"),
+        ({"worker": 7}, ""),
+    ],
+)
+def test_selects_streams_and_workers(paths, writer, options, expected):
+    names = {"o": "driver.stdout", "e": "driver.stderr", "L": "elog", "a": "worker-0.stdout", "b": "worker-0.stderr"}
+    for text, name in {**names, "A": "worker-1.stdout", "B": "worker-1.stderr"}.items():
+        writer.say(name, f"{text}\n")
+    assert "".join(texts(LogReader(paths, **options).read(final=True))) == expected
+
+
+@pytest.mark.parametrize(
+    "options", [{"stream": "x"}, {"stream": "elog", "worker": 1}, {"after": "!"}, {"after": "e30x"}]
+)
+def test_refuses_what_it_does_not_know(paths, options):
+    with pytest.raises(InvalidRequest):
+        LogReader(paths, **options)
+
+
+def test_a_cursor_cannot_name_a_file(paths):
+    from edt_server.cursor import to_cursor
+
+    for key in ("../../etc/passwd", "l:../x", "x", ""):
+        with pytest.raises(InvalidRequest):
+            LogReader(paths, after=to_cursor({key: 1}))
+
+
+def test_the_last_line_without_a_newline_waits_for_the_end(paths, writer):
+    writer.say("driver.stdout", "whole\nhalf")
+    reader = LogReader(paths)
+    first = reader.read()
+    assert (texts(first), first.done) == (["whole"], False)
+    assert texts(reader.read()) == []
+    writer.say("driver.stdout", " and half")
+    last = reader.read(final=True)
+    assert (texts(last), last.done) == (["half and half"], True)
+    assert (texts(reader.read(final=True)), last.next) == ([], reader.read(final=True).next)
+
+
+def test_a_line_not_indexed_yet_is_told_and_has_a_time(paths, writer):
+    writer.say("driver.stdout", "seen\n")
+    writer.say("driver.stdout", "not yet\n", indexed=False)
+    batch = LogReader(paths).read()
+    assert texts(batch) == ["seen", "not yet"]
+    assert batch.lines[1].time == (paths.streams_dir / "driver.stdout").stat().st_mtime
+
+
+def test_no_index_and_no_files_are_no_error(paths, writer):
+    assert LogReader(paths).read().lines == ()
+    assert LogReader(paths).read(final=True).done
+    writer.say("worker-0.stdout", "alone\n", indexed=False)
+    assert texts(LogReader(paths).read()) == ["alone"]
+
+
+def test_a_damaged_index_costs_times_only(paths, writer):
+    writer.say("driver.stdout", "one\n")
+    with paths.stream_index.open("ab") as index:
+        index.write(b'{"t": 5, "f"\n\xff\xfe\n{"t": "x", "f": "driver.stdout", "n": 9}\n')
+    writer.say("driver.stdout", "two\n")
+    batch = LogReader(paths).read(final=True)
+    assert [(line.text, line.time) for line in batch.lines] == [("one", 1001), ("two", 1002)]
+
+
+def test_bytes_that_are_no_utf8_are_replaced(paths, writer):
+    writer.say("driver.stdout", b"caf\xe9 \xff\r\nok\n")
+    assert texts(LogReader(paths).read()) == ["caf\ufffd \ufffd", "ok"]
+
+
+def test_an_endless_line_comes_in_pieces_of_whole_characters(paths, writer):
+    text = "ü" * (MAX_LINE + 1000)
+    writer.say("driver.stdout", text + "\nnext\n")
+    batch = LogReader(paths).read(final=True)
+    assert batch.lines[-1].text == "next"
+    assert "".join(texts(batch)[:-1]) == text
+    assert max(len(line.text.encode()) for line in batch.lines) <= MAX_LINE
+    writer.say("worker-0.stdout", b"x" * (9 * MAX_LINE))
+    reader, pieces = LogReader(paths, worker=0), []
+    while batch := reader.read(final=True).lines:
+        pieces += batch
+    assert sum(len(line.text) for line in pieces) == 9 * MAX_LINE
+
+
+def test_a_page_never_overtakes_a_file_that_has_more(paths, writer):
+    for k in range(50):
+        writer.say("driver.stdout" if k % 5 else "worker-0.stdout", f"{k}\n")
+    for limit in (1, 2, 7):
+        assert [line.text for line in read_on(paths, limit=limit)] == [str(k) for k in range(50)]
+
+
+def test_every_cursor_of_a_batch_resumes_behind_its_line(paths, writer):
+    for k in range(12):
+        writer.say(("driver.stdout", "worker-0.stdout", "elog")[k % 3], f"{k}\n")
+    batch = LogReader(paths).read(final=True)
+    for place, cursor in enumerate(batch.cursors):
+        assert texts(LogReader(paths, after=cursor).read(final=True)) == [str(k) for k in range(place + 1, 12)]
+
+
+@given(
+    says=st.lists(
+        st.tuples(
+            st.sampled_from(["driver.stdout", "driver.stderr", "worker-0.stdout", "elog"]),
+            st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=5),
+            st.booleans(),
+        ),
+        max_size=25,
+    ),
+    reads=st.lists(st.integers(0, 25), max_size=5),
+    limit=st.integers(1, 8),
+)
+def test_whatever_is_written_and_read_when_each_line_is_told_once(tmp_path_factory, says, reads, limit):
+    paths = JobPaths(tmp_path_factory.mktemp("logs"), "ann", "job-1")
+    paths.streams_dir.mkdir(parents=True)
+    writer, reader, told = Writer(paths), LogReader(paths), []
+    for k, (name, text, indexed) in enumerate(says):
+        writer.say(name, f"{k}:{text}\n", indexed=indexed)
+        if k in reads:
+            told += reader.read(limit=limit).lines
+    while batch := reader.read(limit=limit, final=True).lines:
+        told += batch
+    assert sorted(line.text for line in told) == sorted(f"{k}:{text}" for k, (_, text, _) in enumerate(says))
+    by_origin = {}
+    for line in told:
+        by_origin.setdefault((line.stream, line.worker), []).append(int(line.text.partition(":")[0]))
+    assert all(numbers == sorted(numbers) for numbers in by_origin.values())
+
+
+@given(st.lists(st.lists(st.floats(0, 100)), max_size=5), st.integers(0, 20), st.floats(0, 100))
+def test_merge_gives_the_earliest_lines_in_order(files, limit, until):
+    line = Line(time=0, stream="stdout", worker=None, err=False, text="")
+    placed = [[Placed(t, order, 0, line) for t in sorted(times)] for order, times in enumerate(files)]
+    merged = [entry.time for entry in merge(placed, limit=limit, until=until)]
+    assert merged == sorted(t for times in files for t in times if t <= until)[:limit]
+
+
+def test_times_of_a_file_never_go_back(tmp_path):
+    path = tmp_path / "index"
+    path.write_text('{"t":5,"f":"a","n":10}\n{"t":4,"f":"a","n":20}\n{"t":9,"f":"a","n":15}\n{"t":10,"f":"a","n":')
+    index = TimeIndex(path)
+    index.update()
+    assert [index.time_of("a", end) for end in (1, 10, 11, 20, 21)] == [5, 5, 5, 5, None]
+    with path.open("a") as file:
+        file.write("30}\n")
+    index.update()
+    assert index.time_of("a", 21) == 10

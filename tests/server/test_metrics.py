@@ -1,0 +1,88 @@
+"""Curves are read forward without loss, and thinned without losing what one looks for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.paths import JobPaths
+from edt_server.metrics import MetricsReader, thin
+
+
+@pytest.fixture
+def paths(tmp_path):
+    paths = JobPaths(tmp_path, "ann", "job-1")
+    paths.job_dir.mkdir(parents=True)
+    return paths
+
+
+def write(paths, training, *points, end="\n"):
+    with paths.metrics(training).open("a") as file:
+        file.write("\n".join(json.dumps(point) for point in points) + end)
+
+
+def train(update, loss=1.0):
+    return {"kind": "train", "update": update, "epoch": 0, "loss": loss, "shards": [[loss, None, 3]], "world": 2}
+
+
+def test_points_carry_their_training_and_not_the_shards(paths):
+    write(paths, 0, train(0), {"kind": "test", "epoch": 0, "update": 0, "loss": 0.5})
+    write(paths, 11, train(0))
+    write(paths, 2, train(0))
+    batch = MetricsReader(paths).read(final=True)
+    assert [point["training"] for point in batch.points] == [0, 0, 2, 11]
+    assert all("shards" not in point for point in batch.points)
+    assert [len(batch.of_kind(kind)) for kind in ("train", "test")] == [3, 1]
+    assert batch.done
+
+
+def test_goes_on_where_it_stopped_and_holds_back_half_a_line(paths):
+    reader = MetricsReader(paths)
+    assert reader.read().points == ()
+    write(paths, 0, train(0), train(1))
+    write(paths, 0, train(2), end="")
+    first = reader.read()
+    assert [point["update"] for point in first.points] == [0, 1]
+    write(paths, 0, end="\n")
+    write(paths, 1, train(0))
+    assert [(point["training"], point["update"]) for point in reader.read().points] == [(0, 2), (1, 0)]
+    again = MetricsReader(paths, after=first.cursors[0]).read()
+    assert [(point["training"], point["update"]) for point in again.points] == [(0, 1), (0, 2), (1, 0)]
+
+
+def test_a_line_torn_by_the_death_of_its_writer_is_passed_over(paths):
+    write(paths, 0, train(0))
+    with paths.metrics(0).open("a") as file:
+        file.write('{"kind": "train", "upd')
+    assert MetricsReader(paths).read(final=True).done
+    write(paths, 0, train(1))
+    assert [point["update"] for point in MetricsReader(paths).read_all(final=True).points] == [0]
+
+
+@pytest.mark.parametrize("cursor", ["x", "eyJhIjoxfQ", "eyIwIjotMX0"])
+def test_refuses_a_cursor_that_is_none(paths, cursor):
+    with pytest.raises(InvalidRequest):
+        MetricsReader(paths, after=cursor)
+
+
+losses = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=False))
+
+
+@given(st.lists(losses, max_size=300), st.integers(4, 60))
+def test_thinning_keeps_first_last_and_extremes_in_order(values, count):
+    points = [train(k, value) for k, value in enumerate(values)]
+    kept = thin(points, count)
+    updates = [point["update"] for point in kept]
+    assert updates == sorted(set(updates))
+    assert len(kept) == min(count, len(points)) or len(kept) < count
+    if points:
+        assert (kept[0], kept[-1]) == (points[0], points[-1])
+    numbers = [value for value in values if value is not None and value == value]
+    if numbers:
+        assert max(numbers) in [point["loss"] for point in kept]
+    if len(numbers) == len(values) and numbers:
+        assert min(numbers) in [point["loss"] for point in kept]
