@@ -35,7 +35,7 @@ class Link:
         self._inbox: list[wire.Downward] = []
         self._generations: dict[int, wire.Generation] = {}
         self._pending = 0
-        self._closing = False
+        self._finished = False
         # A forked child (a loader process) must not keep the socket open when this process is gone.
         os.register_at_fork(after_in_child=connection.close)
         threading.Thread(target=self._read, name="edt-link", daemon=True).start()
@@ -90,12 +90,12 @@ class Link:
                     return message
         return None
 
-    def close(self) -> None:
-        """Close this end; the reader ends quietly."""
-        self._closing = True
-        with contextlib.suppress(OSError):  # the other side was faster
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
+    def finish(self) -> None:
+        """This process has nothing to wait for any more: the supervisor may close its end without ending it.
+
+        Our end stays open until the process is gone, so that the supervisor does not see a lost link before the exit.
+        """
+        self._finished = True
 
     def _read(self) -> None:
         try:
@@ -105,7 +105,7 @@ class Link:
             why = "it closed the link"
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             why = f"{type(error).__name__}: {error}"
-        if not self._closing:
+        if not self._finished:
             self._lost(why)
 
     def _hear(self, message: wire.Downward) -> None:
@@ -124,8 +124,11 @@ class Link:
 
 def end_process(code: int) -> NoReturn:
     """End this process now, with its loader processes and whatever its other threads are blocked in."""
-    for child in multiprocessing.active_children():
+    children = multiprocessing.active_children()
+    for child in children:
         child.kill()
+    for child in children:
+        child.join(1)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
             stream.flush()

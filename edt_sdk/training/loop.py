@@ -215,6 +215,7 @@ class Loop:
     def _finish(self) -> None:
         self._hook("on_train_end")
         self._outside.loggers.end()
+        self._outside.link.finish()
         if self._now.rank == 0:
             checkpoint.save(self._outside.train_dir, checkpoint.FINAL, self._model, self._training.optimizer)
             self._progress.report(self._cursor, self._train, self._test)
@@ -250,6 +251,7 @@ class Loop:
             self._enter(after)
             return True
         self._outside.loggers.end()
+        self._outside.link.finish()
         self._outside.link.send(Left(worker=self._place.worker, generation=number, update=self._cursor.updates))
         return False
 

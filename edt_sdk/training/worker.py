@@ -64,7 +64,6 @@ def main() -> int:
         fail(worker, error)
     if lost:
         give_up(worker, lost)
-    worker.link.close()
     return 0
 
 

@@ -1,0 +1,166 @@
+"""FabricModel: what it accepts, what it refuses and in which words; what importing WMLA's names does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edt_sdk.callbacks import Callback, LoggerCallback
+from edt_sdk.fabric import FabricModel
+from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
+from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, NotBuiltYet
+
+COMPAT = Path(__file__).parents[2] / "edt_sdk" / "compat"
+
+
+def parts(**changes: Any) -> dict[str, Any]:
+    model = nn.Linear(2, 2)
+    given = {
+        "model": model,
+        "datasets_function": lambda: ([], []),
+        "loss_function": nn.functional.mse_loss,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+    }
+    return given | changes
+
+
+def test_the_union_of_both_keyword_families_is_accepted(capfd: pytest.CaptureFixture[str]) -> None:
+    FabricModel(
+        **parts(),
+        driver_logger=LoggerCallback(), worker_logger=None, user_callback=[Callback()], enable_onnx=True,
+        fn_step_train=print, fn_test=print, scaleup_function=print, metrics=[nn.functional.l1_loss],
+        worker_logger_callback=None, driver_logger_callback=object(), save_to_onnx=False, keras_custom_objects=None,
+        fn_batch_collate=torch.utils.data.default_collate, clip_grad_norm=0.5,
+    )  # fmt: skip
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert [line.split(":")[1] for line in said.err.splitlines()] == [
+        " exporting to ONNX is not built yet; the trained weights are saved as .pth files.",
+        " scaleup_function",
+    ]
+    model, datasets_function, loss_function, optimizer = parts().values()
+    with pytest.raises(InvalidRequest, match="not the model's"):
+        FabricModel(nn.Linear(2, 2), datasets_function, loss_function, optimizer)
+    FabricModel(model, datasets_function, loss_function, optimizer)
+
+
+def test_an_optimizer_over_some_of_the_parameters_is_fine() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    FabricModel(**parts(model=model, optimizer=torch.optim.Adam(model[1].parameters())))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": nn.Linear}, "model must be a torch.nn.Module, not a type. Give an instance"),
+        ({"model": None}, "model must be a torch.nn.Module, not a NoneType"),
+        ({"optimizer": torch.optim.SGD}, "optimizer must be an instance of torch.optim.Optimizer"),
+        ({"datasets_function": ([], [])}, "datasets_function must be callable, not a tuple"),
+        ({"loss_function": "mse"}, "loss_function must be callable, not a str"),
+        ({"fn_step_train": 1}, "fn_step_train must be callable"),
+        ({"fn_batch_collate": []}, "fn_batch_collate must be callable"),
+        ({"metrics": ["accuracy"]}, "metrics must be callable, not a str"),
+        ({"clip_grad_norm": 0}, "clip_grad_norm must be above 0"),
+    ],
+)
+def test_wrong_parts_are_refused_at_once(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        FabricModel(**parts(**changes))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "said"),
+    [
+        ((0, 4), {}, "epoch_number must be at least 1, not 0"),
+        ((1.5, 4), {}, "epoch_number must be a whole number, not 1.5"),
+        ((True, 4), {}, "epoch_number must be a whole number, not True"),
+        ((1, 0), {}, "batch_size must be at least 1"),
+        ((1, 4, 0), {}, "engines_number must be at least 1"),
+        ((1, 4, 2), {"effective_batch_size": 8}, "exclude each other"),
+        ((1, 4), {"num_dataloader_threads": -1}, "num_dataloader_threads must be at least 0"),
+        ((1, 4), {"validation_freq": "1"}, "validation_freq must be a whole number"),
+        ((1, 4), {"checkpoint_freq": -2}, "checkpoint_freq must be at least 0"),
+    ],
+)
+def test_wrong_numbers_are_refused(arguments: tuple[Any, ...], options: dict[str, Any], said: str) -> None:
+    with pytest.raises(EdtError, match=said):
+        FabricModel(**parts()).train(*arguments, **options)
+
+
+def test_outside_a_job_training_is_not_built_yet() -> None:
+    with pytest.raises(NotBuiltYet, match=r"Client\(\).submit"):
+        FabricModel(**parts()).train(np.int64(1), 4, num_dataloader_threads=4, hardware_spec={"name": "x"})
+    with pytest.raises(NotBuiltYet, match="download"):
+        FabricModel(**parts()).download()
+
+
+def test_train_in_a_worker_is_a_missing_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in to_environ(job(), WorkerContext(worker=0, slot=0, device="cpu")).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Conflict, match="__main__"):
+        FabricModel(**parts()).train(1, 4)
+
+
+def job() -> JobContext:
+    return JobContext(
+        job_id="j", owner="o", data_dir="/nowhere", link="/nowhere/l", main="m.py", code_dir="", args=(), seed=0,
+        mode="exact", threads_per_slot=1, max_workers=1,
+    )  # fmt: skip
+
+
+def run(code: str, **environ: str) -> list[str]:
+    path = os.pathsep.join([str(COMPAT / "kernel"), str(COMPAT / "job")])
+    base = {name: value for name, value in os.environ.items() if not name.startswith(("EDT_", "DATA_DIR", "LOG_DIR"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**base, "PYTHONPATH": path, **environ}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+IMPORTS = """
+from fabric_model import FabricModel
+from pyedt.fabric_model import FabricModel as Again
+from callbacks import Callback, LoggerCallback
+import edt_sdk.callbacks, edt_sdk.fabric
+assert FabricModel is Again is edt_sdk.fabric.FabricModel
+assert Callback is edt_sdk.callbacks.Callback and LoggerCallback is edt_sdk.callbacks.LoggerCallback
+"""
+
+
+def test_in_a_job_the_import_says_once_what_wmlas_engine_said() -> None:
+    said = run(IMPORTS, DATA_DIR="/data", RESULT_DIR="/r", LOG_DIR="", **to_environ(job()))
+    assert said == ["<> DATA_DIR /data", "<> RESULT_DIR /r", "Using pytorch backend."]
+
+
+def test_elsewhere_the_import_is_silent() -> None:
+    assert run(IMPORTS, DATA_DIR="/data") == []
+
+
+def test_the_callbacks_need_no_torch() -> None:
+    assert run("import sys, callbacks; print('torch' in sys.modules)") == ["False"]
+
+
+def test_subclasses_may_forget_to_initialise_their_base() -> None:
+    class Mine(LoggerCallback):
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def log_train_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
+            self.calls += 1
+
+    mine = Mine()
+    mine.on_train_begin()
+    mine.log_train_metrics(1.0, 0.5, 2)
+    mine.log_test_metrics(1.0, 0.5, 2)
+    mine.on_train_end()
+    assert mine.calls == 1
+    Callback().on_epoch_end(0)
