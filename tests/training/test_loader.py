@@ -1,5 +1,6 @@
 """Batches by key: the same bits from any process, plans that change, errors that name the sample."""
 
+import ctypes
 import os
 import random
 import signal
@@ -15,6 +16,8 @@ from torch.utils.data import get_worker_info
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.loader import ShardLoader
 from edt_sdk.training.order import TEST, TRAIN, BatchKey, Order
+
+PR_GET_PDEATHSIG = 2
 
 
 class Augmented:
@@ -259,6 +262,23 @@ def test_loader_processes_die_with_their_worker(processes, tmp_path):
     while any(alive(pid) for pid in left):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class Conditions:
+    """Under what a batch is loaded: intra-op threads, and the signal at the death of the parent."""
+
+    def __getitem__(self, index):
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(number))
+        return torch.get_num_threads(), number.value
+
+
+@pytest.mark.parametrize(("loader_workers", "number"), [(0, 0), (1, signal.SIGKILL)])
+def test_conditions_of_loading(loader_workers, number):
+    torch.set_num_threads(2)
+    with ShardLoader(Conditions(), None, 0, loader_workers) as loader:
+        assert [int(x) for x in loader.take(key(0, [0])).data] == [1, number]
+    assert torch.get_num_threads() == 2
 
 
 def alive(pid):

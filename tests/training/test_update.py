@@ -83,11 +83,23 @@ class Transformer(nn.Module):
         x = self.embedding(batch["tokens"]) + batch["noise"].unsqueeze(-1)
         x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
         if self.training:
-            self.seen.view(-1)[batch["tokens"].view(-1)] += 1
+            tokens = batch["tokens"].view(-1)
+            self.seen.view(-1).index_add_(0, tokens, torch.ones_like(tokens))
             self.smooth = 0.9 * self.smooth + 0.1 * x.mean((0, 1))  # keeps the graph, and is another object
             if torch.rand(()) < 0.2:
                 x = x + self.sometimes(x)
         return self.head(x.mean(1))
+
+
+class Langevin(torch.optim.SGD):
+    """Draws noise in its step."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.add_(torch.randn_like(parameter), alpha=0.01)
 
 
 def make(kind):
@@ -95,6 +107,9 @@ def make(kind):
     if kind == "cnn":
         model = Cnn()
         return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), Images, {}
+    if kind == "noisy":
+        model = Cnn()
+        return model, Langevin(model.parameters(), lr=0.1), Images, {}
     model = Transformer()
     return model, torch.optim.AdamW(model.parameters(), lr=0.01), Sentences, {"clip_grad_norm": 0.5}
 
@@ -185,6 +200,11 @@ def test_same_bits_for_any_number_of_workers(processes, kind, world):
     assert len({stats.pid for stats in results[0][1][0].stats}) == world
 
 
+def test_same_bits_with_an_optimizer_that_draws_noise(processes):
+    expected, _ = alone("noisy", epochs=1)
+    assert [result for result, _ in processes(2, train, "noisy", [(0, 2)], {"epochs": 1})] == [expected] * 2
+
+
 @pytest.mark.parametrize("world", [1, 3])
 def test_same_bits_with_loader_processes(processes, world):
     expected, _ = alone("cnn")
@@ -199,6 +219,31 @@ def test_same_bits_while_workers_come_and_go(processes, kind, loader_workers):
     results = processes(4, train, kind, schedule, {"loader_workers": loader_workers})
     assert {result for result, _ in results} == {expected}
     assert essence(results[0][1]) == essence(log)
+
+
+def what_shard_0_saw(rank, port, kind):
+    job = Job(kind, epochs=1)
+    job.train(rank, port, [(0, 2)])
+    return job.model.body[1].num_batches_tracked.item() if kind == "cnn" else job.model.seen.sum().item()
+
+
+def test_whole_numbers_are_those_of_shard_0_on_every_rank(processes):
+    order = Order(59, (3,) * 6, 3, 11, 1)
+    updates = order.updates_per_epoch
+    assert processes(2, what_shard_0_saw, "cnn") == [updates] * 2  # small, in the header
+    tokens = 8 * sum(order.samples_of(0, update)[0] for update in range(updates))
+    assert processes(2, what_shard_0_saw, "transformer") == [tokens] * 2  # large, sent only when it changed
+
+
+def test_float_buffers_are_the_mean_weighted_by_samples():
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1))
+    data = [(torch.randn(3), torch.zeros(1)) for _ in range(5)]
+    order = Order(5, (3, 2), 3, 0, 1)
+    one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data, order=order)
+    first, second = (torch.stack([data[index][0] for index in shard]) for shard in order.shards(0, 0))
+    # BatchNorm: 0.9 × old + 0.1 × that of the batch; old is 0 for the mean and 1 for the (unbiased) variance.
+    torch.testing.assert_close(model[0].running_mean, 0.1 * (3 * first.mean(0) + 2 * second.mean(0)) / 5)
+    torch.testing.assert_close(model[0].running_var, 0.9 + 0.1 * (3 * first.var(0) + 2 * second.var(0)) / 5)
 
 
 def many_shards(rank, port):
