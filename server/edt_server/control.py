@@ -1,6 +1,6 @@
 """The server's end of the control channel: who speaks is known from the key, what is said is given to callbacks.
 
-ZeroMQ ROUTER with CURVE. The authenticator maps each supervisor's public key to its job; a key it does not know cannot
+ZeroMQ ROUTER with CURVE. The gatekeeper maps each supervisor's public key to its job; a key it does not know cannot
 connect, and the job id of a message is the one its connection was authenticated as. The server's key pair persists, the
 endpoint is written anew at every start. Decides nothing and stores nothing: an Ack is sent when `on_report` has
 returned, and what a callback sends to the job it is called for follows the Ack or Welcome that answers it. A supervisor
@@ -21,8 +21,6 @@ from typing import cast
 import msgspec
 import zmq
 import zmq.asyncio
-import zmq.utils.z85
-from zmq.auth.asyncio import AsyncioAuthenticator
 
 from edt_sdk.schemas.control import (
     Ack,
@@ -38,45 +36,18 @@ from edt_sdk.schemas.control import (
 )
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress
+from edt_server.gatekeeper import Gatekeeper
 from edt_server.private_files import make_private_dir, write_private
 
 log = logging.getLogger(__name__)
 
 KEY_FILE = "server.key"
 ADDRESS_FILE = "server.json"
-_DOMAIN = "*"
 
 
 class _KeyPair(msgspec.Struct, frozen=True):
     public: str
     secret: str
-
-
-class _Authenticator(AsyncioAuthenticator):
-    """Lets in the keys it was told, each under the name of its job."""
-
-    def __init__(self, context: zmq.asyncio.Context) -> None:
-        super().__init__(context)
-        self._jobs: dict[bytes, str] = {}
-        self.configure_curve_callback(_DOMAIN, credentials_provider=self)
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a client with this key (Z85) may connect."""
-        return key in self._jobs
-
-    def curve_user_id(self, client_public_key: bytes) -> str:
-        """The User-Id that ZeroMQ attaches to every message of the connection."""
-        return self._jobs.get(zmq.utils.z85.encode(client_public_key), "")
-
-    def admit(self, job_id: str, public_key: str) -> None:
-        self.forget(job_id)
-        self._jobs[public_key.encode("ascii")] = job_id
-
-    def forget(self, job_id: str) -> None:
-        self._jobs = {key: job for key, job in self._jobs.items() if job != job_id}
-
-    def knows(self, job_id: str) -> bool:
-        return job_id in self._jobs.values()
 
 
 class ControlServer:
@@ -109,7 +80,7 @@ class ControlServer:
         self._on_progress = on_progress
         self._on_connected = on_connected
         self._context = zmq.asyncio.Context()
-        self._authenticator = _Authenticator(self._context)
+        self._gatekeeper = Gatekeeper(self._context)
         self._socket: zmq.asyncio.Socket | None = None
         self._task: asyncio.Task[None] | None = None
         self._peers: dict[str, bytes] = {}
@@ -126,7 +97,7 @@ class ControlServer:
         """Listen, and write the address file. EdtError when the interface cannot be bound."""
         make_private_dir(self._dir)
         pair = _server_keys(self._dir / KEY_FILE)
-        self._authenticator.start()
+        self._gatekeeper.start()
         socket = self._context.socket(zmq.ROUTER)
         socket.linger = 0
         socket.curve_server = True
@@ -140,7 +111,7 @@ class ControlServer:
             socket.bind(f"tcp://{self._interface}:*")
         except zmq.ZMQError as wrong:
             socket.close()
-            self._authenticator.stop()
+            await self._gatekeeper.stop()
             raise EdtError(
                 f"The control channel cannot listen on {self._interface}: {wrong}.",
                 hint="Set c.EdtApp.worker_interface to an address of this host.",
@@ -160,17 +131,17 @@ class ControlServer:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-            self._authenticator.stop()
+            await self._gatekeeper.stop()
         self._context.destroy(linger=0)
         self._peers.clear()
 
     def admit(self, job_id: str, public_key: str) -> None:
         """From now on this client key (Z85) is this job's, and its former key, if any, is nobody's."""
-        self._authenticator.admit(job_id, public_key)
+        self._gatekeeper.admit(job_id, public_key)
 
     def forget(self, job_id: str) -> None:
         """The job's key is nobody's from now on; a connection that is still there is not listened to any more."""
-        self._authenticator.forget(job_id)
+        self._gatekeeper.forget(job_id)
         self._peers.pop(job_id, None)
         self._failed.pop(job_id, None)
 
@@ -210,7 +181,7 @@ class ControlServer:
             await self._receive(job_id, frames[0].bytes, frames[1].bytes)
 
     async def _receive(self, job_id: str, peer: bytes, data: bytes) -> None:
-        if not self._authenticator.knows(job_id):
+        if not self._gatekeeper.knows(job_id):
             log.warning("message of a forgotten job dropped, job=%s", job_id)
             return
         try:

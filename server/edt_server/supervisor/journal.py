@@ -64,6 +64,10 @@ class Journal:
         """Reports up to `number` are committed. Numbers may come twice or out of order."""
         self._acknowledged = max(self._acknowledged, min(number, self.last))
 
+    def welcome(self, number: int) -> None:
+        """A server that was just greeted has committed the reports up to `number`, and may have forgotten later ones."""
+        self._acknowledged = min(number, self.last)
+
     def open_reports(self) -> list[Numbered]:
         """What is not acknowledged yet, in order."""
         return [report for report in self._reports if report.number > self._acknowledged]

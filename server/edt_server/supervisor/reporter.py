@@ -181,6 +181,7 @@ class Reporter:
                 greeted.set()
                 deadline = REPEAT_AFTER
                 self._socket = socket
+                self._journal.welcome(message.acknowledged)
                 await self._acknowledged(message.acknowledged)
                 self._repeat()
                 self._flush_progress()

@@ -36,8 +36,8 @@ class SlotLedger:
         return True
 
     def acknowledge(self, number: int) -> None:
-        """The server knows the reports up to `number`."""
-        self._acknowledged = max(self._acknowledged, number)
+        """The server knows the reports up to `number`, no more and no less."""
+        self._acknowledged = number
 
     def release(self, slot: int, number: int) -> None:
         """The slot's release is report `number`; KeyError when it is not held."""

@@ -1,6 +1,7 @@
 """The membership machine, one story at a time."""
 
 import pytest
+
 from edt_sdk.schemas import control, link
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.job import JobState
@@ -18,8 +19,8 @@ from edt_server.supervisor.events import (
     Refuse,
     Said,
     Send,
-    Started,
     StartDriver,
+    Started,
     StartWorker,
     Stop,
     Tell,

@@ -7,6 +7,9 @@ could have given to somebody else, every slot is released exactly as often as it
 
 from collections import deque
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from edt_sdk.schemas import control, link
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.job import JobState
@@ -20,15 +23,13 @@ from edt_server.supervisor.events import (
     LinkLost,
     Said,
     Send,
-    Started,
     StartDriver,
+    Started,
     StartWorker,
     Stop,
     Tell,
 )
 from edt_server.supervisor.membership import Membership
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SHARDS = 3
 SLOTS = range(4)
