@@ -91,7 +91,7 @@ class FabricModel:
         for name, function in optional.items():
             if function is not None:
                 _check_callable(name, function, "Give the function itself, or leave it out.")
-        for metric in metrics or ():
+        for metric in _as_tuple(metrics):
             _check_callable("metrics", metric, "Each metric is a function of (outputs, labels).")
         if clip_grad_norm is not None and not clip_grad_norm > 0:
             raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
@@ -109,7 +109,7 @@ class FabricModel:
             "fn_step_train": fn_step_train,
             "fn_test": fn_test,
             "fn_batch_collate": fn_batch_collate,
-            "metrics": tuple(metrics or ()),
+            "metrics": _as_tuple(metrics),
             "worker_logger": worker_logger,
             "worker_logger_callback": worker_logger_callback,
         }
@@ -287,10 +287,10 @@ def _whole(name: str, value: Any, least: int) -> int:
     return number
 
 
-def _as_tuple(callbacks: Any) -> tuple[Any, ...]:
-    if callbacks is None:
+def _as_tuple(given: Any) -> tuple[Any, ...]:
+    if given is None:
         return ()
-    return tuple(callbacks) if isinstance(callbacks, list | tuple) else (callbacks,)
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
 def _tell_unused(**arguments: Any) -> None:

@@ -91,7 +91,7 @@ class Link:
         return None
 
     def finish(self) -> None:
-        """This process has nothing to wait for any more: the supervisor may close its end without ending it.
+        """Say that there is nothing to wait for any more: the supervisor may close its end without ending this process.
 
         Our end stays open until the process is gone, so that the supervisor does not see a lost link before the exit.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from edt_sdk.training.payload import Training, TrainOptions
 from tests.training.stand_in import DEADLINE, StandIn
 
 HERE = Path(__file__).parent
-SAMPLES, TESTS, SHARDS, BATCH, EPOCHS = 53, 19, 4, 3, 6
+SAMPLES, TESTS, SHARDS, BATCH, EPOCHS = 53, 43, 4, 3, 6
 
 
 class Images(torch.utils.data.Dataset[Any]):
@@ -223,6 +224,43 @@ def check_hooks(job: StandIn, alone: list[Any]) -> None:
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < 0.02 * 0.6 ** (EPOCHS - 1) * 1.0001
     assert [note[3] for note in told if note[1] == "end"] == list(range(1, EPOCHS + 1))
+
+
+class Held(Images):
+    """Waits at one sample while a file is there."""
+
+    def __init__(self, samples: int, seed: int, gate: Path) -> None:
+        super().__init__(samples, seed)
+        self.gate = gate
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        deadline = time.monotonic() + DEADLINE
+        while index == 4 and self.gate.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return super().__getitem__(index)
+
+
+def held_datasets(gate: Path) -> tuple[Images, Images]:
+    return Images(SAMPLES, 1), Held(TESTS, 2, gate)
+
+
+def test_members_may_change_within_a_validation(job: StandIn) -> None:
+    _, metrics, _ = run_alone(lambda folder: training(folder))
+    gate = job.root / "hold-test"
+    gate.touch()
+    job.pack(training(job.root, datasets_function=functools.partial(held_datasets, gate)), HERE)
+    job.prepare(0)
+    job.generation(1, 0)
+    job.joined(1)
+    job.prepare(1)
+    job.generation(2, 0, 1)
+    gate.unlink()
+    assert job.expect("w1", wire.Joined).update == 10
+    job.expect("w0", wire.Trained)
+    found = lines(job.paths.metrics(0))
+    assert without(found) == without(metrics)
+    worlds = [(line["update"], line["kind"], line["world"]) for line in found]
+    assert worlds[8:12] == [(8, "train", 1), (9, "train", 1), (9, "test", 2), (10, "train", 2)]
 
 
 def own_step(model: Any, data: Any, eva: Any, train_loader: Any, fn_args: Any) -> tuple[Any, Any]:
