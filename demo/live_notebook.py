@@ -6,6 +6,9 @@ interface, and only its messages travel directly. So `JPY_PARENT_PID` is set in 
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -14,6 +17,8 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from nbclient import NotebookClient
 
 from edt_sdk.testing import LocalServer
+
+FILE_INTERVAL = 10.0  # seconds between two states of a redrawn line where the output is no terminal
 
 
 class ServerKernel:
@@ -54,23 +59,51 @@ class ServerKernel:
         """The server does that."""
 
 
+class Screen:
+    """Prints what a cell prints; of a line that is redrawn, a terminal shows the newest state and a file a few."""
+
+    def __init__(self) -> None:
+        self._live = sys.stdout.isatty()
+        self._quiet_until = 0.0
+
+    def show(self, text: str) -> None:
+        plain, *redrawn = text.split("\r")
+        print(plain, end="")
+        for line in redrawn:
+            state, newline, after = line.partition("\n")
+            self._redraw(state.rstrip())
+            print(newline if self._live else "", after, sep="", end="")
+        sys.stdout.flush()
+
+    def _redraw(self, state: str) -> None:
+        if self._live:
+            print(f"\r{state[: shutil.get_terminal_size().columns - 1]}\x1b[K", end="")
+        elif time.monotonic() >= self._quiet_until:
+            print(state)
+            self._quiet_until = time.monotonic() + FILE_INTERVAL
+
+
 class LiveNotebook(NotebookClient):
     """Prints the heading above each cell and whatever text the cell shows, at once."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.screen = Screen()
 
     def process_message(self, msg, cell, cell_index):
         content = msg["content"]
         match msg["msg_type"]:
             case "stream":
-                _show(content["text"])
+                self.screen.show(content["text"])
             case "display_data" | "execute_result":
-                _show(content["data"].get("text/plain", "") + "\n")
+                self.screen.show(content["data"].get("text/plain", "") + "\n")
         return super().process_message(msg, cell, cell_index)
 
     async def async_execute_cell(self, cell, cell_index, execution_count=None, store_history=True):
         if cell.cell_type == "markdown":
             for line in cell.source.splitlines():
                 if line.startswith("#"):
-                    _show(f"\n━━ {line.lstrip('# ')}\n")
+                    self.screen.show(f"\n━━ {line.lstrip('# ')}\n")
         return await super().async_execute_cell(cell, cell_index, execution_count, store_history)
 
 
@@ -84,7 +117,3 @@ def run_notebook(server: LocalServer, path: Path, *, limit: int) -> None:
         nbformat.write(notebook, path)
         if kernel.has_kernel:
             kernel.shutdown_kernel()
-
-
-def _show(text: str) -> None:
-    print(text, end="", flush=True)
