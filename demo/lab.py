@@ -23,7 +23,9 @@ def main() -> int:
     server = LocalServer(REPOSITORY / ".lab", slots=4, traits=traits, environ=hidden, app="lab").start()
     print(f"JupyterLab: {server.url}lab/tree/01_quickstart.ipynb?token={server.token}")
     print("Ctrl-C ends it; trainings go on, and are there again the next time.", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A closed terminal or a `kill` ends it the same way as Ctrl-C.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         psutil.Process(server.pid).wait()
     except KeyboardInterrupt:
