@@ -73,6 +73,8 @@ class ServerLock:
     def release(self) -> None:
         """Let the next server in."""
         if self._descriptor >= 0:
+            # Said aloud: a process that is just being started still has a copy of the descriptor.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
 

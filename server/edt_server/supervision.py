@@ -90,11 +90,17 @@ class Supervision:
 
     async def stop(self) -> None:
         """Stop listening and watching; supervisors go on."""
-        tasks = [*self._watchers.values(), *self._launches]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._unwatch()
+        # A supervisor that is just being started is written down, so that the next server knows it.
+        await asyncio.gather(*self._launches, return_exceptions=True)
+        await self._unwatch()
         await self._control.stop()
+
+    async def _unwatch(self) -> None:
+        watchers = list(self._watchers.values())
+        for task in watchers:
+            task.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
 
     # --- what the service asks for
     # -------------------------------------------------------------------------------------
@@ -208,12 +214,16 @@ class Supervision:
         return answer
 
     async def _on_connected(self, job: str) -> None:
-        def allocate(change: Change) -> None:
+        def allocate(change: Change) -> JobRow | None:
             change.moved[job] = None
             self._reconcile(change, job)
+            return change.tx.job(job)
 
-        await self._change(allocate)
-        if job in self._stopping:
+        row = await self._change(allocate)
+        if row is not None and row.state.final:
+            # It may only be waiting to hear that its last report was heard; if not, it must not go on.
+            self._control.send(job, StopJob(why=f"The job is {row.state.value}."))
+        elif job in self._stopping:
             self._control.send(job, StopJob(why=self._stopping[job]))
 
     def _reconcile(self, change: Change, job: str) -> None:
@@ -323,8 +333,6 @@ def _refusal(row: JobRow | None, hello: SupervisorHello) -> str | None:
         return f"Attempt {row.attempt} has taken the place of attempt {hello.attempt}."
     if row.supervisor is not None and row.supervisor != hello.identity:
         return "Another process is this job's supervisor."
-    if row.state.final:
-        return f"The job is {row.state.value}."
     return None
 
 
