@@ -1,7 +1,8 @@
 """A real server for tests, demos and benchmarks: one Jupyter Server with the extension, in folders of its own.
 
-`LocalServer` starts it as a process on a free loopback port, with a token, and ends it again together with every job it left
-running. Nothing is faked: what works here works on the server people use. It never touches the user's own Jupyter folders.
+`LocalServer` starts it as a process on a free loopback port, with a token, and ends it again together with every job it
+left running. Nothing is faked: what works here works on the server people use. It never touches the user's own Jupyter
+folders.
 """
 
 from __future__ import annotations
@@ -135,9 +136,8 @@ class LocalServer:
             **self.traits,
         }
         root_option = ["--allow-root"] if os.geteuid() == 0 else []
-        return [
-            sys.executable, "-m", "jupyter", self.app, *root_option, *(f"--{name}={value}" for name, value in options.items())
-        ]  # fmt: skip
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        return [sys.executable, "-m", "jupyter", self.app, *root_option, *flags]
 
     def _environment(self) -> dict[str, str]:
         own = {

@@ -1,9 +1,9 @@
 """The control channel: messages between the server and the supervisors, and the supervisor's orders on disk.
 
-ZeroMQ ROUTER (server) and DEALER (supervisor) with CURVE. Which job speaks is known from the client key (ZAP), never from
-a message. Reports are numbered by the supervisor and repeated until acknowledged, so that a server that dies between
-receiving and committing loses nothing; the server ignores numbers it has. Allocations are levels, not edges: each carries all
-slots the job holds now, so the newest one is always enough.
+ZeroMQ ROUTER (server) and DEALER (supervisor) with CURVE. Which job speaks is known from the client key (ZAP), never
+from a message. Reports are numbered by the supervisor and repeated until acknowledged, so that a server that dies
+between receiving and committing loses nothing; the server ignores numbers it has. Allocations are levels, not edges:
+each carries all slots the job holds now, so the newest one is always enough.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         interpreter: absolute path of the Python that runs driver and workers.
         threads_per_slot: resolved, ≥ 1.
         runtime_dir: short 0700 folder for the link's socket.
-        control_file: where the server's endpoint and public key are read at every (re)connect (`ServerAddress` as JSON).
+        control_file: where the server's `ServerAddress` is read, as JSON, at every (re)connect.
         public_key, secret_key: this supervisor's CURVE pair (Z85).
         data_fs: DLI_DATA_FS / DATA_DIR for the user's code, "" when not configured.
     """
@@ -67,7 +67,7 @@ class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
     public_key: str
 
 
-# --- supervisor → server -----------------------------------------------------------------------------------------------
+# --- supervisor → server ----------------------------------------------------------------------------------------------
 
 
 class SupervisorHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -110,7 +110,7 @@ class WorkerStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class GenerationFormed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Every member is in the group. `workers`, `slots` and `pids` in rank order; `update` updates were committed before."""
+    """Every member is in the group. The tuples are in rank order; `update` updates were committed before."""
 
     training: int
     number: int
@@ -156,7 +156,7 @@ class ProgressReport(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     progress: JobProgress
 
 
-# --- server → supervisor -----------------------------------------------------------------------------------------------
+# --- server → supervisor ----------------------------------------------------------------------------------------------
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -126,7 +126,7 @@ BY_CODE: dict[str, type[EdtError]] = {
 def from_json(body: dict[str, Any], status: int) -> EdtError:
     """The error a server's JSON body stands for.
 
-    Bodies that are not ours (a proxy's, Jupyter's own) become the class of their status, with their text as the message.
+    Bodies that are not ours (a proxy's, Jupyter's own) become the class of their status, with their text as message.
     """
     ids = dict(body)
     message = str(ids.pop("message", "") or f"The server answered {status}.")

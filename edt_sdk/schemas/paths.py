@@ -101,7 +101,7 @@ class JobPaths:
 
     @property
     def streams_dir(self) -> Path:
-        """Raw stdout and stderr of every process: `driver.stdout`, `driver.stderr`, `worker-<n>.stdout`, …"""
+        """Raw stdout and stderr of every process, such as `driver.stdout` and `worker-<n>.stderr`."""
         return self.job_dir / "streams"
 
     @property
