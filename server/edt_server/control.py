@@ -125,8 +125,7 @@ class ControlServer:
         """Stop listening. Supervisors keep their reports and look for the next server."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})
             self._task = None
         if self._socket is not None:
             self._socket.close()

@@ -7,7 +7,6 @@ connection; any other is turned away before it can send a byte.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 
 import zmq
@@ -53,8 +52,7 @@ class Gatekeeper:
         """Stop answering: nobody gets in any more."""
         if self._task is not None and self._socket is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})
             self._socket.close()
             self._task = self._socket = None
 

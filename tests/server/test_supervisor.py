@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import textwrap
@@ -222,16 +223,17 @@ async def test_a_killed_worker_fails_the_job_with_its_last_lines(tmp_path):
     async with serving(tmp_path) as server:
         server.allocate(0, 1)
         server.submit(script(delay=0.01, epochs=50, trouble="print('working', flush=True)"))
-        await server.report(GenerationFormed, slots=(0, 1))
-        worker = await server.report(WorkerStarted, slot=1)
-        stdout = f"worker-{worker.worker}.stdout"
+        formed = await server.report(GenerationFormed, number=2)
+        number, slot = formed.workers[1], formed.slots[1]
+        worker = await server.report(WorkerStarted, worker=number)
+        stdout = f"worker-{number}.stdout"
         await server.until(lambda: server.stream(stdout).count("working") >= 20, "twenty words of the worker")
         os.kill(worker.pid, signal.SIGKILL)
         ended = await server.report(JobEnded)
         await server.gone()
         assert ended.state is JobState.FAILED
         first, second, *lines = ended.message.splitlines()
-        assert first == f"Worker {worker.worker} (rank 1, slot 1) was killed by SIGKILL."
+        assert first == f"Worker {number} (rank 1, slot {slot}) was killed by SIGKILL."
         assert second == f"Last lines of {stdout}:"
         assert len(lines) == 20
         assert lines == [line for line in server.stream(stdout).splitlines() if line][-20:]
@@ -353,5 +355,44 @@ async def test_a_supervisor_that_is_told_to_end_ends_its_job(tmp_path):
         await server.report(DriverStarted)
         os.kill(server.identity.pid, signal.SIGTERM)
         assert (await server.report(JobEnded)).state is JobState.KILLED
+        await server.gone()
+        server.assert_nothing_left()
+
+
+async def test_a_job_whose_folder_is_removed_ends(tmp_path):
+    async with serving(tmp_path) as server:
+        server.allocate(0)
+        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"))
+        await server.report(DriverStarted)
+        shutil.rmtree(server.paths.job_dir)
+        await server.gone()
+        server.assert_nothing_left()
+
+
+async def test_a_supervisor_whose_end_is_known_already_does_not_wait_for_the_acknowledgement(tmp_path):
+    async with serving(tmp_path) as server:
+
+        async def commit_but_do_not_answer(job, numbered):
+            await Server.on_report(server, job, numbered)
+            if isinstance(numbered.report, JobEnded):
+                server.restart = asyncio.create_task(restart())
+                raise ConnectionError("the server ends between committing and answering")
+
+        async def restart():
+            await server.control.stop()
+            server.on_hello = refuse
+            await server.start()
+
+        async def refuse(job, hello):
+            return Refused(why="The job is KILLED.")
+
+        await server.control.stop()
+        server.on_report = commit_but_do_not_answer
+        await server.start()
+        server.allocate(0)
+        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"))
+        await server.report(DriverStarted)
+        server.control.send(JOB, StopJob(why="Stopped."))
+        await server.report(JobEnded)
         await server.gone()
         server.assert_nothing_left()

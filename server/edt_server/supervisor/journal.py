@@ -65,7 +65,7 @@ class Journal:
         self._acknowledged = max(self._acknowledged, min(number, self.last))
 
     def welcome(self, number: int) -> None:
-        """A server that was just greeted has committed the reports up to `number`, and may have forgotten later ones."""
+        """A server just greeted has committed the reports up to `number`; it may have forgotten later ones."""
         self._acknowledged = min(number, self.last)
 
     def open_reports(self) -> list[Numbered]:

@@ -99,7 +99,7 @@ class Supervisor:
         self._events: deque[Event] = deque()
         self._feeding = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._refused = False
+        self._refused = asyncio.Event()
 
     async def run(self) -> None:
         """Supervise until the job is over and reported."""
@@ -135,17 +135,21 @@ class Supervisor:
 
     async def _finish(self) -> None:
         await self._over
-        if self._refused:
-            return
-        try:
-            await asyncio.wait_for(self._reporter.delivered(), DELIVERY_PATIENCE)
-        except TimeoutError:
+        taken = [asyncio.create_task(self._reporter.delivered()), asyncio.create_task(self._refused.wait())]
+        done, waiting = await asyncio.wait(taken, timeout=DELIVERY_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        if not done:
             log.warning("no server took the last reports; they stay in %s", self._paths.journal)
 
     async def _sample(self) -> None:
-        while True:
+        while self._paths.job_dir.exists():
             self._index.sample(time.time())
             await asyncio.sleep(SAMPLE_INTERVAL)
+        # Somebody removed the job: no server will ever ask for it, and its results have no place.
+        log.error("the job's folder is gone")
+        self._refuse("The job's folder is gone.")
+        await asyncio.Event().wait()
 
     async def _end_orphans(self) -> None:
         deadline = time.monotonic() + ORPHAN_PATIENCE
@@ -183,8 +187,12 @@ class Supervisor:
                 self._feed(Stop(why))
             case Refused(why=why):
                 log.error("refused by the server: %s", why)
-                self._refused = True
-                self._feed(Refuse(why))
+                self._refuse(why)
+
+    def _refuse(self, why: str) -> None:
+        if not self._refused.is_set():
+            self._refused.set()
+            self._feed(Refuse(why))
 
     def _told_to_end(self, number: signal.Signals) -> None:
         self._feed(Stop(f"The job's supervisor was told to end ({number.name})."))

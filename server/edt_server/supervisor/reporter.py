@@ -8,7 +8,6 @@ sent at most twice a second, and the newest always in the end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -82,6 +81,7 @@ class Reporter:
         self._context = zmq.asyncio.Context()
         self._socket: zmq.asyncio.Socket | None = None
         self._progress: JobProgress | None = None
+        self._progress_due = False
         self._progress_sent = float("-inf")
         self._delivered = asyncio.Condition()
 
@@ -95,7 +95,7 @@ class Reporter:
     def progress(self, progress: JobProgress) -> None:
         """Send progress soon; an older one that was not sent yet is forgotten."""
         loop = asyncio.get_running_loop()
-        waiting = self._progress is not None
+        waiting, self._progress_due = self._progress_due, True
         self._progress = progress
         if not waiting:
             loop.call_at(max(loop.time(), self._progress_sent + PROGRESS_INTERVAL), self._flush_progress)
@@ -129,26 +129,25 @@ class Reporter:
         socket.heartbeat_timeout = 10000
         monitor = socket.get_monitor_socket(_LOST)
         assert monitor is not None
-        lost = asyncio.ensure_future(recv_monitor_message(monitor))
-        talk: asyncio.Task[None] | None = None
         greeted = asyncio.Event()
+        tasks: list[asyncio.Future[object]] = []
         try:
             socket.connect(address.endpoint)
-            talk = asyncio.create_task(self._talk(socket, greeted))
-            await asyncio.wait({lost, talk}, return_when=asyncio.FIRST_COMPLETED)
-            if talk.done():
-                talk.result()
+            tasks.append(asyncio.ensure_future(recv_monitor_message(monitor)))
+            tasks.append(asyncio.ensure_future(self._talk(socket, greeted)))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         except zmq.ZMQError as wrong:
             log.warning("no connection to %s: %s", address.endpoint, wrong)
         finally:
             self._socket = None
-            for task in (lost, talk):
-                if task is not None:
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError, zmq.ZMQError):
-                        await task
-            socket.disable_monitor()
-            socket.close()
+            try:
+                await _end(tasks)
+            finally:
+                socket.disable_monitor()
+                monitor.close()
+                socket.close()
         if greeted.is_set():
             log.info("connection to the server lost")
         return greeted.is_set()
@@ -184,6 +183,8 @@ class Reporter:
                 self._journal.welcome(message.acknowledged)
                 await self._acknowledged(message.acknowledged)
                 self._repeat()
+                # What the last server was sent may have been lost with it.
+                self._progress_due = self._progress is not None
                 self._flush_progress()
                 continue
             if isinstance(message, Ack):
@@ -202,9 +203,9 @@ class Reporter:
             self._send(encode(report))
 
     def _flush_progress(self) -> None:
-        if self._progress is not None and self._socket is not None:
+        if self._progress is not None and self._progress_due and self._socket is not None:
             self._send(encode(ProgressReport(progress=self._progress)))
-            self._progress = None
+            self._progress_due = False
             self._progress_sent = asyncio.get_running_loop().time()
 
     def _send(self, data: bytes) -> None:
@@ -214,6 +215,17 @@ class Reporter:
             assert isinstance(sent, asyncio.Future)
             if sent.exception() is not None:
                 log.warning("report not sent: %s", sent.exception())
+
+
+async def _end(tasks: list[asyncio.Future[object]]) -> None:
+    """Cancel them and wait until they have ended; a cancellation of the caller passes through."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled() and isinstance(task.exception(), zmq.ZMQError):
+            log.debug("ended with %s", task.exception())
 
 
 def _read_address(path: Path) -> ServerAddress | None:

@@ -51,8 +51,11 @@ class StreamIndex:
 
     def _look(self) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
-        with os.scandir(self._streams) as entries:
-            found.extend((entry.name, entry.stat(follow_symlinks=False).st_size) for entry in entries)
+        try:
+            with os.scandir(self._streams) as entries:
+                found.extend((entry.name, entry.stat(follow_symlinks=False).st_size) for entry in entries)
+        except FileNotFoundError:
+            return []  # somebody deletes the job
         for name, path in self._others.items():
             try:
                 found.append((name, path.stat().st_size))

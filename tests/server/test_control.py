@@ -1,0 +1,385 @@
+"""The control channel over real sockets: the server against plain ZeroMQ clients and the supervisor's reporter."""
+
+import asyncio
+import contextlib
+import json
+import os
+import stat
+
+import pytest
+import pytest_asyncio
+import zmq
+import zmq.asyncio
+
+from edt_sdk.schemas.control import (
+    PROTOCOL,
+    Ack,
+    Allocation,
+    DriverStarted,
+    Launch,
+    Numbered,
+    ProgressReport,
+    Refused,
+    SlotReleased,
+    StopJob,
+    SupervisorHello,
+    Welcome,
+    decode_to_supervisor,
+    encode,
+)
+from edt_sdk.schemas.job import JobProgress, JobSpec
+from edt_server.control import ControlServer
+from edt_server.launcher import key_pair
+from edt_server.processes import identify
+from edt_server.supervisor.journal import Journal
+from edt_server.supervisor.reporter import Reporter
+
+pytestmark = pytest.mark.asyncio
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Service:
+    """Callbacks that write down what they hear."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.heard = []
+        self.connected = []
+        self.answer = Welcome(protocol=PROTOCOL, acknowledged=0)
+        self.fail_on = set()
+        self.then_send = None
+        self.control = self.server()
+
+    def server(self):
+        return ControlServer(
+            self.folder,
+            on_hello=self.hello,
+            on_report=self.report,
+            on_progress=lambda job, progress: self.heard.append((job, progress)),
+            on_connected=self.connected.append,
+        )
+
+    async def hello(self, job, hello):
+        self.heard.append((job, hello))
+        return self.answer
+
+    async def report(self, job, report):
+        if report.number in self.fail_on:
+            self.fail_on.discard(report.number)
+            raise RuntimeError("the store is busy")
+        self.heard.append((job, report))
+        if self.then_send is not None:
+            assert self.control.send(job, self.then_send)
+
+    def of(self, kind):
+        return [message for _, message in self.heard if isinstance(message, kind)]
+
+
+@pytest_asyncio.fixture
+async def service(tmp_path):
+    service = Service(tmp_path / "control")
+    await service.control.start()
+    yield service
+    await service.control.stop()
+
+
+class Client:
+    """A DEALER with a key."""
+
+    def __init__(self, context, control_file, keys):
+        address = json.loads(control_file.read_text())
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.curve_serverkey = address["public_key"].encode()
+        self.socket.curve_publickey, self.socket.curve_secretkey = (key.encode() for key in keys)
+        self.socket.connect(address["endpoint"])
+
+    async def send(self, message):
+        await self.socket.send(message if isinstance(message, bytes) else encode(message))
+
+    async def receive(self):
+        return decode_to_supervisor(await asyncio.wait_for(self.socket.recv(), 20))
+
+
+@pytest_asyncio.fixture
+async def connect(service):
+    context = zmq.asyncio.Context()
+    clients = []
+
+    def connect(keys):
+        clients.append(Client(context, service.control.control_file, keys))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.socket.close()
+    context.destroy(linger=0)
+
+
+def hello(**changes):
+    fields = {"protocol": PROTOCOL, "attempt": 1, "identity": identify(os.getpid()), "holding": (), "last_report": 0}
+    return SupervisorHello(**fields | changes)
+
+
+def numbered(number):
+    return Numbered(number=number, time=1.0, report=DriverStarted(pid=number))
+
+
+async def test_keys_and_address_are_private_and_loopback_only(service):
+    folder = service.control.control_file.parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for file in folder.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    endpoint = json.loads(service.control.control_file.read_text())["endpoint"]
+    assert endpoint.startswith("tcp://127.0.0.1:")
+    assert not endpoint.endswith(":0")
+
+
+async def test_who_speaks_is_known_from_the_key(service, connect):
+    keys = {job: key_pair() for job in ("a", "b")}
+    for job, (public, _) in keys.items():
+        service.control.admit(job, public)
+    clients = {job: connect(pair) for job, pair in keys.items()}
+    for job, client in clients.items():
+        await client.send(hello())
+        assert await client.receive() == Welcome(protocol=PROTOCOL, acknowledged=0)
+        await client.send(numbered(1))
+        assert await client.receive() == Ack(number=1)
+        assert service.heard[-1] == (job, numbered(1))
+    assert service.connected == ["a", "b"]
+    assert service.control.send("b", StopJob(why="only b"))
+    assert await clients["b"].receive() == StopJob(why="only b")
+    assert not service.control.send("c", StopJob(why="nobody"))
+
+
+async def test_an_unknown_key_cannot_connect(service, connect):
+    stranger = connect(key_pair())
+    refused = stranger.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    await stranger.send(hello())
+    event = await asyncio.wait_for(refused.recv_multipart(), 20)
+    refused.close()
+    assert int.from_bytes(event[0][:2], "little") == zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    assert service.heard == []
+
+
+async def test_plain_connections_get_nowhere(service, connect):
+    known = key_pair()
+    service.control.admit("a", known[0])
+    endpoint = json.loads(service.control.control_file.read_text())["endpoint"]
+    context = zmq.asyncio.Context()
+    plain = context.socket(zmq.DEALER)
+    plain.connect(endpoint)
+    await plain.send(encode(hello()))
+    client = connect(known)
+    await client.send(hello())
+    await client.receive()
+    assert [job for job, _ in service.heard] == ["a"]
+    plain.close(linger=0)
+    context.term()
+
+
+async def test_a_forgotten_job_and_one_that_did_not_say_hello_are_not_heard(service, connect):
+    keys = key_pair()
+    service.control.admit("a", keys[0])
+    client = connect(keys)
+    await client.send(numbered(1))
+    await client.send(hello())
+    assert isinstance(await client.receive(), Welcome)
+    service.control.forget("a")
+    assert not service.control.send("a", StopJob(why="x"))
+    await client.send(numbered(2))
+    other = key_pair()
+    service.control.admit("b", other[0])
+    second = connect(other)
+    await second.send(hello())
+    await second.receive()
+    assert service.of(Numbered) == []
+
+
+async def test_only_the_newest_connection_of_a_job_is_listened_to(service, connect):
+    keys = key_pair()
+    service.control.admit("a", keys[0])
+    old, new = connect(keys), connect(keys)
+    for client in (old, new):
+        await client.send(hello())
+        await client.receive()
+    await old.send(numbered(7))
+    await new.send(numbered(1))
+    assert await new.receive() == Ack(number=1)
+    await until(lambda: service.of(Numbered))
+    assert service.of(Numbered) == [numbered(1)]
+
+
+async def test_a_refused_supervisor_hears_why_and_nothing_else(service, connect):
+    keys = key_pair()
+    service.control.admit("a", keys[0])
+    service.answer = Refused(why="attempt 2 runs")
+    client = connect(keys)
+    await client.send(hello())
+    assert await client.receive() == Refused(why="attempt 2 runs")
+    assert service.connected == []
+    assert not service.control.send("a", StopJob(why="x"))
+
+
+async def test_what_follows_from_a_report_is_sent_behind_its_ack(service, connect):
+    keys = key_pair()
+    service.control.admit("a", keys[0])
+    service.then_send = Allocation(version=3, slots=())
+    client = connect(keys)
+    await client.send(hello())
+    await client.receive()
+    await client.send(numbered(1))
+    assert await client.receive() == Ack(number=1)
+    assert await client.receive() == Allocation(version=3, slots=())
+
+
+async def test_a_report_that_fails_is_not_acknowledged_and_not_overtaken(service, connect, caplog):
+    keys = key_pair()
+    service.control.admit("a", keys[0])
+    client = connect(keys)
+    await client.send(hello())
+    await client.receive()
+    service.fail_on = {2}
+    for number in (1, 2, 3, 2, 3, 1):
+        await client.send(numbered(number))
+    assert [await client.receive() for _ in range(4)] == [Ack(number=n) for n in (1, 2, 3, 1)]
+    assert [report.number for report in service.of(Numbered)] == [1, 2, 3, 1]
+    assert "job=a" in caplog.text
+
+
+async def test_nonsense_is_dropped_and_not_repeated_in_the_log(service, connect, caplog):
+    keys = key_pair()
+    service.control.admit("a", keys[0])
+    client = connect(keys)
+    await client.send(hello())
+    await client.receive()
+    await client.send(b'{"type": "Numbered", "password": "hunter2"}')
+    await client.send(ProgressReport(progress=JobProgress(update=4)))
+    await until(lambda: service.of(JobProgress))
+    assert "job=a" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+async def test_two_servers_that_start_at_once_agree_on_one_key(tmp_path):
+    services = [Service(tmp_path / "control") for _ in range(2)]
+    await asyncio.gather(*(service.control.start() for service in services))
+    key = json.loads((tmp_path / "control" / "server.key").read_text())
+    assert json.loads(services[0].control.control_file.read_text())["public_key"] == key["public"]
+    await asyncio.gather(*(service.control.stop() for service in services))
+
+
+# --- the supervisor's end --------------------------------------------------------------------------------------------
+
+
+class Supervisor:
+    """A reporter without a supervisor."""
+
+    def __init__(self, service, folder, job="a"):
+        public, secret = key_pair()
+        service.control.admit(job, public)
+        self.public = public
+        self.journal = Journal(folder / "journal.jsonl")
+        self.heard = []
+        orders = Launch(
+            job_id=job,
+            owner="ann",
+            attempt=1,
+            spec=JobSpec(name="n", main="m.py", max_workers=1),
+            data_dir=str(folder),
+            runtime_dir=str(folder),
+            control_file=str(service.control.control_file),
+            public_key=public,
+            secret_key=secret,
+            interpreter="python",
+            threads_per_slot=1,
+        )
+        self.reporter = Reporter(
+            orders, identify(os.getpid()), self.journal, holding=lambda: (3,), on_message=self.heard.append
+        )
+        self.task = asyncio.create_task(self.reporter.run())
+
+    async def stop(self):
+        if self.task.done():
+            return
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+        self.journal.close()
+
+
+@pytest_asyncio.fixture
+async def supervisor(service, tmp_path):
+    supervisor = Supervisor(service, tmp_path)
+    yield supervisor
+    await supervisor.stop()
+
+
+async def delivered(supervisor):
+    await asyncio.wait_for(supervisor.reporter.delivered(), 20)
+
+
+async def test_reports_are_delivered_in_order_and_acknowledged(service, supervisor):
+    for number in (1, 2, 3):
+        supervisor.reporter.report(number, SlotReleased(slot=number, worker=None, exit_code=None))
+    await delivered(supervisor)
+    assert [report.number for report in service.of(Numbered)] == [1, 2, 3]
+    greeting = service.of(SupervisorHello)[0]
+    assert (greeting.protocol, greeting.attempt, greeting.holding) == (PROTOCOL, 1, (3,))
+    assert Ack(number=3) in supervisor.heard
+
+
+async def test_what_a_failing_server_did_not_acknowledge_is_repeated(service, supervisor):
+    await until(lambda: service.connected)
+    service.fail_on = {1}
+    supervisor.reporter.report(1, DriverStarted(pid=1))
+    supervisor.reporter.report(2, DriverStarted(pid=2))
+    await delivered(supervisor)
+    assert [report.number for report in service.of(Numbered)] == [1, 2]
+
+
+async def test_the_next_server_is_found_and_gets_what_the_last_one_did_not(service, supervisor):
+    supervisor.reporter.report(1, DriverStarted(pid=1))
+    await delivered(supervisor)
+    first = json.loads(service.control.control_file.read_text())
+    await service.control.stop()
+    supervisor.reporter.report(2, DriverStarted(pid=2))
+    supervisor.reporter.progress(JobProgress(update=5))
+    supervisor.reporter.progress(JobProgress(update=6))
+    service.control, service.answer = service.server(), Welcome(protocol=PROTOCOL, acknowledged=1)
+    await service.control.start()
+    service.control.admit("a", supervisor.public)
+    await delivered(supervisor)
+    second = json.loads(service.control.control_file.read_text())
+    assert first["public_key"] == second["public_key"]
+    assert [report.number for report in service.of(Numbered)] == [1, 2]
+    await until(lambda: service.of(JobProgress))
+    assert [progress.update for progress in service.of(JobProgress)] == [6]
+
+
+async def test_of_quick_progress_the_last_is_always_sent_and_before_the_next_report(service, supervisor):
+    await until(lambda: service.connected)
+    for update in range(50):
+        supervisor.reporter.progress(JobProgress(update=update))
+    supervisor.reporter.report(1, DriverStarted(pid=1))
+    await delivered(supervisor)
+    heard = [message for _, message in service.heard if isinstance(message, JobProgress | Numbered)]
+    updates = [message.update for message in heard[:-1]]
+    assert updates[-1] == 49
+    assert len(updates) <= 2
+
+
+async def test_messages_of_the_server_arrive(service, supervisor):
+    await until(lambda: service.connected)
+    assert service.control.send("a", StopJob(why="enough"))
+    await until(lambda: StopJob(why="enough") in supervisor.heard)
+
+
+async def test_a_supervisor_that_went_away_is_noticed(service, supervisor):
+    await until(lambda: service.connected)
+    await supervisor.stop()
+    await until(lambda: not service.control.send("a", StopJob(why="x")))
