@@ -22,6 +22,7 @@ STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #24292f }
   .on { fill: #fff; font-weight: 600 }
   .small { font-size: 11px; fill: #57606a }
+  rect { shape-rendering: crispEdges }
   .line { stroke: #57606a; stroke-width: 1 }
   .dash { stroke: #57606a; stroke-width: 1; stroke-dasharray: 3 4; opacity: .6 }
   @media (prefers-color-scheme: dark) {
@@ -79,16 +80,17 @@ def draw(timeline: dict) -> str:
 
 
 def _labels(rows, jobs, names, x, y) -> list[str]:
-    """Each job's name and slots, where an allocation lasted long enough to write them."""
+    """How many slots each job holds, with its name where there is room for it."""
     parts = []
     for row, after in pairwise(rows):
-        if not row["settled"] or x(after["time"]) - x(row["time"]) < 96:
+        wide = x(after["time"]) - x(row["time"])
+        if not row["settled"] or wide < 16:
             continue
         below = 0
         for job in jobs:
             if held := row["slots"].get(job, 0):
                 middle = (x(row["time"]) + x(after["time"])) / 2
-                text = f"{names.get(job, job)}: {held}"
+                text = f"{names.get(job, job)}: {held}" if wide >= 96 else str(held)
                 parts.append(
                     f'<text class="on" x="{middle:.1f}" y="{y(below) - SLOT * held / 2 + 5:.1f}"'
                     f' text-anchor="middle">{escape(text)}</text>'

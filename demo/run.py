@@ -73,11 +73,12 @@ def report(client: Client) -> list[str]:
 def keep_for_the_picture(timeline: Timeline, first: Job, second: Job) -> None:
     """Write what `demo/picture.py` draws."""
     changed = next(event.time for event in second.story() if event.kind == "job_changed")
+    trained = next(event.time for event in first.story() if event.kind == "training_ended")
     notes = [
-        (first.view.created, "digits-a is submitted"),
-        (second.view.created, "digits-b"),
-        (changed, "digits-b: twice the priority"),
-        (first.view.ended, "digits-a has ended"),
+        (first.view.created, first.name),
+        (second.view.created, second.name),
+        (changed, f"{second.name}: twice the priority"),
+        (trained, f"{first.name} is done"),
     ]
     picture = {"rows": timeline.rows, "names": timeline.names, "capacity": timeline.capacity, "notes": notes}
     (ROOT / "timeline.json").write_text(json.dumps(picture))
