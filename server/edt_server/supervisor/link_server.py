@@ -73,6 +73,8 @@ class LinkServer:
             self._server.close()
         for writer in list(self._writers.values()):
             writer.close()
+        for closed in self._closed.values():
+            await closed.wait()
         self._path.unlink(missing_ok=True)
 
     def send(self, key: int, message: Downward) -> bool:
