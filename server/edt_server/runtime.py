@@ -6,6 +6,7 @@ below the system's temporary one is used, made with 0700 and refused when it bel
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -56,6 +57,17 @@ class ServerLock:
 
     def acquire(self) -> None:
         """Take the lock, or raise ServerUnreachable naming the process that has it. Never waits."""
+        while self._descriptor < 0:
+            descriptor = self._try()
+            if self._is_the_file(descriptor):
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
+                self._descriptor = descriptor
+            else:  # its last holder has removed it between our opening and our locking
+                os.close(descriptor)
+
+    def _try(self) -> int:
+        private_dir(self._path.parent)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,13 +78,20 @@ class ServerLock:
                 f"Another Jupyter Server (pid {holder or 'unknown'}) runs the jobs of this data folder.",
                 hint="Use that one, or set another c.EdtApp.data_dir; this server takes over when the other ends.",
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
-        self._descriptor = descriptor
+        return descriptor
+
+    def _is_the_file(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
-        """Let the next server in."""
+        """Let the next server in, and leave no empty folder behind."""
         if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # running jobs have their sockets in it
+                self._path.parent.rmdir()
             # Said aloud: a process that is just being started still has a copy of the descriptor.
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)

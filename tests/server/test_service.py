@@ -45,9 +45,10 @@ async def until(condition, what):
 @pytest.fixture
 def settings(tmp_path):
     data_dir = tmp_path / "data"
-    return Settings(
-        data_dir=data_dir, runtime_dir=runtime_dir(tmp_path / "run", data_dir), local_slots=2, threads_per_slot=1
-    )
+    place = runtime_dir(tmp_path / "run", data_dir)
+    yield Settings(data_dir=data_dir, runtime_dir=place, local_slots=2, threads_per_slot=1)
+    if place.exists():
+        place.rmdir()  # empty: no job and no server left anything
 
 
 @pytest.fixture
@@ -388,10 +389,12 @@ async def test_a_runtime_folder_is_short_enough_for_a_socket(tmp_path):
 
 async def test_the_lock_is_free_again_when_its_holder_lets_go(tmp_path):
     first, second = ServerLock(tmp_path / "lock"), ServerLock(tmp_path / "lock")
+    (tmp_path / "keeps the folder").touch()
     with first, pytest.raises(ServerUnreachable):
         second.acquire()
     with second:
-        pass
+        assert (tmp_path / "lock").read_text() == str(os.getpid())
+    assert not (tmp_path / "lock").exists()
 
 
 async def test_unknown_queue_names_the_known(settings, package):
