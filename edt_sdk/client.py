@@ -70,7 +70,7 @@ class Client:
     def __repr__(self) -> str:
         return f"Client of {self.url} ({self.info.name} {self.info.version}, user {self.info.user})"
 
-    # --- submitting -----------------------------------------------------------------------------------------------
+    # --- submitting ---------------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -150,7 +150,7 @@ class Client:
             answer = self._connection.post_body("jobs", body, body.content_type)
         return Job(self._connection, msgspec.convert(answer, JobView))
 
-    # --- the other verbs ------------------------------------------------------------------------------------------
+    # --- the other verbs ----------------------------------------------------------------------------------------------
 
     def jobs(self, *, all: bool = False, state: JobState | str | None = None) -> list[Job]:
         """My jobs, newest first.

@@ -54,7 +54,7 @@ class Job:
         self._view = view
         self._taken = time.time() if taken is None else taken
 
-    # --- what it is -----------------------------------------------------------------------------------------------
+    # --- what it is ---------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -100,7 +100,7 @@ class Job:
         """Take over a newer view that a stream brought."""
         self._view, self._taken = view, time.time()
 
-    # --- waiting --------------------------------------------------------------------------------------------------
+    # --- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, progress: bool = True) -> Job:
         """Wait for its end; self when it FINISHED.
@@ -162,7 +162,7 @@ class Job:
             )
         return self
 
-    # --- changing it ----------------------------------------------------------------------------------------------
+    # --- changing it --------------------------------------------------------------------------------------------------
 
     def update(
         self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
@@ -203,7 +203,7 @@ class Job:
         self.saw(msgspec.convert(answer, JobView))
         return self
 
-    # --- reading it -----------------------------------------------------------------------------------------------
+    # --- reading it ---------------------------------------------------------------------------------------------------
 
     @overload
     def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[False] = False) -> LogText: ...
@@ -271,7 +271,7 @@ class Job:
         answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"]
         return answer
 
-    # --- results --------------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def download(self, directory: str | os.PathLike[str] = ".", part: str = "all", *, extract: bool = False) -> Path:
         """Fetch its results as one zip, streamed to disk; the path of the zip.
@@ -323,7 +323,7 @@ class Job:
 
         return JobMonitor(self).show()
 
-    # --- how it looks ---------------------------------------------------------------------------------------------
+    # --- how it looks -------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         trouble = self._renew()

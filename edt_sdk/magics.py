@@ -39,7 +39,7 @@ class EdtMagics(Magics):
         self._client: Client | None = None
         self._last: str | None = None
 
-    # --- submitting -----------------------------------------------------------------------------------------------
+    # --- submitting ---------------------------------------------------------------------------------------------------
 
     @parsed
     @option("source", nargs="?", help="folder, .py or .ipynb file; in a cell magic the cell is the script")
@@ -85,7 +85,7 @@ class EdtMagics(Magics):
         )
         return self._touched(job)
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- looking ------------------------------------------------------------------------------------------------------
 
     @parsed
     @option("--all", action="store_true", help="other users' jobs as well")
@@ -143,7 +143,7 @@ class EdtMagics(Magics):
             monitor = self._run(lambda _: job.monitor())
         return monitor
 
-    # --- changing -------------------------------------------------------------------------------------------------
+    # --- changing -----------------------------------------------------------------------------------------------------
 
     @parsed
     @job_argument
@@ -190,7 +190,7 @@ class EdtMagics(Magics):
         job = self._job(options.job)
         return self._run(lambda _: job.download(options.directory, options.part, extract=options.extract))
 
-    # --- the server -----------------------------------------------------------------------------------------------
+    # --- the server ---------------------------------------------------------------------------------------------------
 
     def _run(self, work: Callable[[Client], Any]) -> Any:
         """`work` with the client; what the server refuses becomes one clean line."""

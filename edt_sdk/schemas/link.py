@@ -43,7 +43,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool
 
 
-# --- from driver and workers to the supervisor -----------------------------------------------------------------------
+# --- from driver and workers to the supervisor ------------------------------------------------------------------------
 
 
 class DriverHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -128,7 +128,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     traceback: str
 
 
-# --- from the supervisor ---------------------------------------------------------------------------------------------
+# --- from the supervisor ----------------------------------------------------------------------------------------------
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):

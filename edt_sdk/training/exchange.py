@@ -2,10 +2,10 @@
 
 The flat vector is cut into as many equal slices as there are ranks. Each rank sends its subtrees' share of slice r to
 rank r; rank r adds them in the order of the fixed tree, divides by the number of samples, and everybody gathers the
-finished slices.
-Which elements lie in which slice depends on the number of ranks, how each single element is added up does not: the bits
-    are the same for every N. As many bytes as a ring all-reduce when each block is one subtree. Long vectors go in
-    pieces, so that one is added up while the next is on its way. The library moves bytes only; no collective adds.
+finished slices. Which elements lie in which slice depends on the number of ranks, how each single element is added up
+does not: the bits are the same for every N. As many bytes as a ring all-reduce when each block is one subtree. Long
+vectors go in pieces, so that one is added up while the next is on its way. The library moves bytes only; no collective
+adds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """What the members of a group tell each other with every step, beside the numbers that are added up.
 
 One record a rank: the newest generation it has heard of, its worker and process number, per shard the loss, the correct
-    samples, the metrics and the samples used, then which parameters got a gradient and which buffers changed, and from
-    rank 0 the small buffers that are not averaged. Everybody knows the length of everybody's record beforehand (it
-    follows from the order of samples), so one all-gather of equal pieces is enough. Pure encoding and decoding; never
-    communicates.
+samples, the metrics and the samples used, then which parameters got a gradient and which buffers changed, and from rank
+0 the small buffers that are not averaged. Everybody knows the length of everybody's record beforehand (it follows from
+the order of samples), so one all-gather of equal pieces is enough. Pure encoding and decoding; never communicates.
 """
 
 from __future__ import annotations

@@ -80,8 +80,7 @@ class ShardLoader:
         prefetch: batches each loader process works ahead.
 
     The loader processes are forked here, so make it before there are sockets that others wait for. They drop inherited
-    sockets
-    all the same: a connection that a data set opened before must be opened again in `__getitem__`.
+    sockets all the same: a connection that a data set opened before must be opened again in `__getitem__`.
     """
 
     def __init__(

@@ -167,7 +167,7 @@ class Loop:
     def _hook(self, name: str, *arguments: int) -> None:
         self._hooks.run(self._now.group, self._cursor.position, name, *arguments)
 
-    # --- steps ----------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     def _update(self, step: TrainStep) -> int:
         self._engine.compute(step, self._now.block, self._data.loader)
@@ -225,7 +225,7 @@ class Loop:
             )
         self._drop_group()
 
-    # --- membership -----------------------------------------------------------------------------------------------
+    # --- membership ---------------------------------------------------------------------------------------------------
 
     def _enter(self, generation: Generation) -> None:
         """Become a member: build the group, move the state, plan what to load, say so."""
@@ -282,7 +282,7 @@ class Loop:
             raise AssertionError("no step is done between two generations")
         return self._member
 
-    # --- data and records -----------------------------------------------------------------------------------------
+    # --- data and records ---------------------------------------------------------------------------------------------
 
     def _keys_from(self, cursor: Cursor) -> Iterator[BatchKey]:
         """All micro-batches this member takes from here to the end, if it stays in this generation."""

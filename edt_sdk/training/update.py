@@ -1,11 +1,10 @@
 """One update, start to end: the facade of the numeric heart, used by the loop.
 
 `compute` runs this rank's shards and folds their gradients; it leaves model and random states as they were. `commit`
-exchanges,
-and only when everything has arrived does it touch the model: combined gradients, clipping, `optimizer.step()`, buffers.
-    So an update that fails in between has changed nothing and is simply computed again. `evaluate` is a step of the
-    validation. Every rank that calls `commit` ends with the same bits, and they do not depend on how many ranks there
-    are. Never decides who the members are; never writes a file.
+exchanges, and only when everything has arrived does it touch the model: combined gradients, clipping,
+`optimizer.step()`, buffers. So an update that fails in between has changed nothing and is simply computed again.
+`evaluate` is a step of the validation. Every rank that calls `commit` ends with the same bits, and they do not depend
+on how many ranks there are. Never decides who the members are; never writes a file.
 """
 
 from __future__ import annotations

@@ -93,8 +93,7 @@ class EdtApp(ExtensionApp):
         super().__init__(**kwargs)
         self._tasks = set()
 
-    # --- what handlers use
-    # ---------------------------------------------------------------------------------------------
+    # --- what handlers use --------------------------------------------------------------------------------------------
 
     @property
     def service(self) -> Service:
@@ -103,8 +102,7 @@ class EdtApp(ExtensionApp):
             raise self._trouble or ServerUnreachable("jupyter-edt is starting.", hint="Try again in a moment.")
         return self._service
 
-    # --- Jupyter's hooks
-    # -----------------------------------------------------------------------------------------------
+    # --- Jupyter's hooks ----------------------------------------------------------------------------------------------
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
@@ -134,8 +132,7 @@ class EdtApp(ExtensionApp):
         """True while jobs run: the server must not shut itself down for idleness."""
         return self.keep_server_alive and self._service is not None and self._service.busy
 
-    # --- starting
-    # ------------------------------------------------------------------------------------------------------
+    # --- starting -----------------------------------------------------------------------------------------------------
 
     async def _try_to_start(self) -> None:
         try:
@@ -173,8 +170,7 @@ class EdtApp(ExtensionApp):
             await asyncio.sleep(_TAKE_OVER)
             await self._try_to_start()
 
-    # --- telling
-    # -------------------------------------------------------------------------------------------------------
+    # --- telling ------------------------------------------------------------------------------------------------------
 
     def _on_state(self, row: JobRow, before: JobState | None) -> None:
         if self.serverapp is not None and self.serverapp.event_logger is not None:

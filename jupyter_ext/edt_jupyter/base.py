@@ -48,8 +48,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         """Who asks."""
         return user_of(self.current_user, self.identity_provider)
 
-    # --- out
-    # -----------------------------------------------------------------------------------------------------------
+    # --- out ----------------------------------------------------------------------------------------------------------
 
     def reply(self, body: Any, status: int = 200) -> None:
         """Answer with JSON."""
@@ -72,8 +71,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         else:
             super().log_exception(typ, value, tb)
 
-    # --- in
-    # ------------------------------------------------------------------------------------------------------------
+    # --- in -----------------------------------------------------------------------------------------------------------
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
         """A whole number from the query; InvalidRequest outside low … high."""

@@ -1,8 +1,7 @@
 """Where a reader of growing files stopped: an opaque, URL-safe word that the next request hands back.
 
-It holds byte offsets by file, so a reader can stop and go on at any place, also on another server over the same
-files. It is no
-secret and no authority: keys and offsets are checked by whoever reads the files.
+It holds byte offsets by file, so a reader can stop and go on at any place, also on another server over the same files.
+It is no secret and no authority: keys and offsets are checked by whoever reads the files.
 """
 
 from __future__ import annotations

@@ -63,8 +63,7 @@ class Service:
         self._ledger: Ledger
         self._supervision: Supervision
 
-    # --- start and stop
-    # ------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the store, find the slots, adopt the jobs that live.
@@ -124,15 +123,17 @@ class Service:
         rows = await self._in_writer(self._ledger.store.jobs)
         stops = await self._in_writer(lambda: self._ledger.store.events(kinds=[STOP_REQUESTED]))
         stopping = {event.job: str(event.data.get("why", "")) for event in stops}
+        adopted: set[str] = set()
         for row in rows:
             # An ended job's supervisor may still wait for the answer to its last report.
             if not row.state.final or (row.supervisor is not None and is_alive(row.supervisor)):
                 self._supervision.adopt(row, stopping=stopping.get(row.id))
+                adopted.add(row.id)
             if not row.state.final:
                 self._living.add(row.id)
+        await asyncio.to_thread(submission.clear_sockets, self.settings.runtime_dir, adopted)
 
-    # --- changing the ledger
-    # -------------------------------------------------------------------------------------------
+    # --- changing the ledger ------------------------------------------------------------------------------------------
 
     async def change(self, work: Callable[[Change], T]) -> T:
         """Run `work` in a transaction, and do what follows from it once it is committed."""
@@ -157,8 +158,7 @@ class Service:
     async def _in_writer(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work, *args)
 
-    # --- verbs that change
-    # ---------------------------------------------------------------------------------------------
+    # --- verbs that change --------------------------------------------------------------------------------------------
 
     async def submit(self, user: str, spec: JobSpec, package: Path) -> JobView:
         """Make a job of a package (a file, left where it is).
@@ -257,8 +257,7 @@ class Service:
         await asyncio.to_thread(submission.remove, self.paths(row))
         await self.change(lambda change: change.tx.delete_job(job))
 
-    # --- verbs that read
-    # -----------------------------------------------------------------------------------------------
+    # --- verbs that read ----------------------------------------------------------------------------------------------
 
     async def mine(self, user: str, job: str) -> JobRow:
         """The user's job. NotFound, or NotAllowed when it is somebody else's."""
@@ -337,8 +336,7 @@ class Service:
         """Where the job's files are."""
         return JobPaths(self.settings.data_dir, row.owner, row.id)
 
-    # --- one place for each
-    # ----------------------------------------------------------------------------------------------
+    # --- one place for each -------------------------------------------------------------------------------------------
 
     def _mine(self, user: str, job: str, row: JobRow) -> JobRow:
         access.check(user, row.owner, job)

@@ -85,7 +85,7 @@ def sentences(events: Iterable[Event], names: Names = str) -> list[str]:
     return lines
 
 
-# --- one function per kind -------------------------------------------------------------------------------------------
+# --- one function per kind --------------------------------------------------------------------------------------------
 
 
 def _arrived(data: Data) -> str:

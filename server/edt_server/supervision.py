@@ -102,8 +102,7 @@ class Supervision:
             task.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
 
-    # --- what the service asks for
-    # -------------------------------------------------------------------------------------
+    # --- what the service asks for ------------------------------------------------------------------------------------
 
     def progress(self, job: str) -> JobProgress | None:
         """The newest progress heard of a job."""
@@ -149,8 +148,7 @@ class Supervision:
         if watcher is not None:
             await asyncio.wait([watcher], timeout=seconds)
 
-    # --- starting
-    # ------------------------------------------------------------------------------------------------------
+    # --- starting -----------------------------------------------------------------------------------------------------
 
     async def _launch(self, job: str) -> None:
         public, secret = key_pair()
@@ -193,8 +191,7 @@ class Supervision:
     def _runtime_dir(self, job: str) -> Path:
         return self._settings.runtime_dir / job
 
-    # --- listening
-    # -----------------------------------------------------------------------------------------------------
+    # --- listening ----------------------------------------------------------------------------------------------------
 
     async def _on_hello(self, job: str, hello: SupervisorHello) -> Welcome | Refused:
         def take(change: Change) -> Welcome | Refused:
@@ -261,8 +258,7 @@ class Supervision:
         self._progress[job] = progress
         self._progressed(job, progress)
 
-    # --- missing
-    # -------------------------------------------------------------------------------------------------------
+    # --- missing ------------------------------------------------------------------------------------------------------
 
     def _watch(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
         task = asyncio.create_task(self._until_gone(job, attempt, identity), name=f"edt watch {job}")

@@ -82,7 +82,7 @@ class StandIn:
                 child.connection.close()
         shutil.rmtree(self.root)
 
-    # --- processes ------------------------------------------------------------------------------------------------
+    # --- processes ----------------------------------------------------------------------------------------------------
 
     def start_driver(self, **environ: str) -> Child:
         return self._start("driver", "edt_sdk.training.driver", to_environ(self.job), environ)
@@ -112,7 +112,7 @@ class StandIn:
         except subprocess.TimeoutExpired:
             pytest.fail(f"{name} does not end; {self._said()}")
 
-    # --- messages -------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
     def expect(self, name: str, kind: type[Any]) -> Any:
         """The next message of this kind from a child; fails when it fails or ends instead."""
@@ -139,7 +139,7 @@ class StandIn:
         assert connection is not None
         connection.shutdown(socket.SHUT_RDWR)
 
-    # --- a training -----------------------------------------------------------------------------------------------
+    # --- a training ---------------------------------------------------------------------------------------------------
 
     def pack(self, training: Training, *roots: Path, number: int = 0) -> None:
         payload.write(self.paths.payload(number), payload.pack(training, roots))
@@ -183,7 +183,7 @@ class StandIn:
             while self.expect(f"w{member.worker}", wire.Joined).generation != number:
                 pass
 
-    # --- inside ---------------------------------------------------------------------------------------------------
+    # --- inside -------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         while True:

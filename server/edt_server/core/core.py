@@ -73,7 +73,7 @@ class Core:
         self._targets: dict[str, int] = {}
         self._arrivals = 0
 
-    # --- changing it -------------------------------------------------------------------------------------------------
+    # --- changing it --------------------------------------------------------------------------------------------------
 
     def apply(self, event: CoreEvent, now: float) -> list[Instruction]:
         """Take an event in and return what must happen, revocations before grants.
@@ -212,7 +212,7 @@ class Core:
             grants.append(Grant(name, slot, len(job.held)))
         return grants
 
-    # --- reading it --------------------------------------------------------------------------------------------------
+    # --- reading it ---------------------------------------------------------------------------------------------------
 
     @property
     def groups(self) -> tuple[InstanceGroup, ...]:
