@@ -38,6 +38,8 @@ def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | No
     if cause is None or kind not in (kinds.SLOT_GRANTED, kinds.SLOT_REVOKED):
         return sentence
     why = because(cause, job=job, names=names)
+    if kind == kinds.SLOT_REVOKED and between_trainings(cause):
+        return f"slot {data['slot']} is not needed any more: {why}"
     if kind == kinds.SLOT_REVOKED:
         return f"{sentence}: {why}, entitled to {_get(data, 'slots', '?')} now"
     if cause.kind == kinds.JOB_GONE:
@@ -55,7 +57,7 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
             return f"{who} arrived"
         case kinds.JOB_GONE:
             return f"{who} ended"
-        case kinds.JOB_DEMAND if data["demand"] == 0:
+        case kinds.JOB_DEMAND if between_trainings(cause):
             return f"{who} finished a training"
         case kinds.JOB_DEMAND:
             return f"{who} began a training that can use {_count(data['demand'], 'slot')}"
@@ -67,6 +69,11 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
             return f"this server offers {_count(len(data['slots']), 'slot')} now"
         case _:
             return cause.text or cause.kind.replace("_", " ")
+
+
+def between_trainings(cause: Event) -> bool:
+    """True when a job can use no slot any more: nobody takes from it what it gives back then."""
+    return cause.kind == kinds.JOB_DEMAND and cause.data["demand"] == 0
 
 
 def sentences(events: Iterable[Event], names: Names = str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.story import because
+from edt_server.story import because, between_trainings
 
 
 class TimelineRow(TypedDict):
@@ -126,7 +126,8 @@ def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
 def _tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
     revoked = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
     granted = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
-    parts = [f"{names(job)} is asked for {number}" for job, number in revoked.items()]
+    verb = "gives back" if between_trainings(cause) else "is asked for"
+    parts = [f"{names(job)} {verb} {number}" for job, number in revoked.items()]
     parts += [f"{names(job)} gets {number}" for job, number in granted.items()]
     what = because(cause, names=names)
     return f"{what}: {', '.join(parts)}" if parts else what

@@ -155,6 +155,11 @@ def test_why_a_slot_was_granted_or_asked_back():
     assert describe("slot_revoked", {"slot": 3, "slots": 2}, job="a", cause=arrived, names=call) == (
         "asked to give back slot 3: digits-b arrived, entitled to 2 now"
     )
+    # Nobody takes from a job what it has no use for.
+    done = event("job_demand", "a", {"demand": 0})
+    assert describe("slot_revoked", {"slot": 3, "slots": 0}, job="a", cause=done, names=call) == (
+        "slot 3 is not needed any more: the job finished a training"
+    )
 
 
 def test_other_kinds_are_not_explained_by_their_cause():

@@ -118,7 +118,7 @@ def test_every_row_of_the_demo(demo):
             "digits-b's priority is now 10000 (was 5000): digits-a is asked for 1",
         ),
         ({"a": 1, "b": 3}, {}, 0, True, "digits-a gave slot 1 back: digits-b gets 1"),
-        ({"a": 1, "b": 3}, {"a": 1}, 0, False, "digits-a finished a training: digits-a is asked for 1"),
+        ({"a": 1, "b": 3}, {"a": 1}, 0, False, "digits-a finished a training: digits-a gives back 1"),
         ({"b": 4}, {}, 0, True, "digits-a gave slot 0 back: digits-b gets 1"),
     ]
     assert json.loads(json.dumps(rows)) == rows
