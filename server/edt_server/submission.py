@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,3 +114,10 @@ def clear_uploads(folder: Path) -> None:
     for upload in folder.iterdir():
         if upload.stat().st_mtime < yesterday:
             upload.unlink()
+
+
+def clear_sockets(folder: Path, living: Collection[str]) -> None:
+    """Remove the runtime folders of jobs that ended while no server was there to do so. Blocks."""
+    for place in folder.iterdir():
+        if place.is_dir() and place.name not in living:
+            shutil.rmtree(place, ignore_errors=True)
