@@ -15,7 +15,7 @@ from pathlib import Path
 
 from leftovers import end, leftovers, wait_for_none
 from live_notebook import run_notebook
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from edt_sdk import Client, Job
 from edt_sdk.readings import Timeline
@@ -45,6 +45,8 @@ def main() -> int:
             run_notebook(server, ROOT / "notebooks" / NOTEBOOK, limit=CELL_LIMIT)
         except CellExecutionError as error:
             failures.append(f"the notebook raised {error.ename}: {error.evalue}")
+        except DeadKernelError:
+            failures.append("the notebook's kernel was interrupted or died")
         failures += report(server.client())
     left = wait_for_none(ROOT, 15)
     if left:
@@ -62,8 +64,9 @@ def report(client: Client) -> list[str]:
     if not {"digits-a", "digits-b"} <= jobs.keys():
         return ["the notebook did not submit digits-a and digits-b"]
     first, second = jobs["digits-a"], jobs["digits-b"]
-    keep_for_the_picture(timeline, first, second)
     failures = check_allocation(timeline.rows, first, second)
+    if not failures:
+        keep_for_the_picture(timeline, first, second)
     print()
     for job in (first, second):
         failures += check_job(job)
