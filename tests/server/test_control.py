@@ -273,7 +273,7 @@ async def test_two_servers_that_start_at_once_agree_on_one_key(tmp_path):
     await asyncio.gather(*(service.control.stop() for service in services))
 
 
-# --- the supervisor's end --------------------------------------------------------------------------------------------
+# --- the supervisor's end ---------------------------------------------------------------------------------------------
 
 
 class Supervisor:

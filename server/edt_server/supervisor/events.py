@@ -17,7 +17,7 @@ from edt_server.supervisor.tails import LastWords
 DRIVER: Final = -1
 
 
-# --- events ----------------------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Refuse:
 Event = Allocated | Acknowledged | Started | NotStarted | Said | LinkLost | Exited | Stop | Refuse
 
 
-# --- instructions ----------------------------------------------------------------------------------------------------
+# --- instructions -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

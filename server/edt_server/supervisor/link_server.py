@@ -93,7 +93,8 @@ class LinkServer:
         closed = self._closed.get(key)
         if closed is not None:
             try:
-                await asyncio.wait_for(closed.wait(), DRAIN_SECONDS)
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await closed.wait()
             except TimeoutError:
                 log.warning("the link of process %d is held open by a process it left behind", key)
 

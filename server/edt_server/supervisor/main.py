@@ -157,7 +157,7 @@ class Supervisor:
         while reap_orphans(self._children.pids, kill=True) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
-    # --- events in -------------------------------------------------------------------------------------------------
+    # --- events in ----------------------------------------------------------------------------------------------------
 
     def _feed(self, event: Event) -> None:
         self._events.append(event)
@@ -206,7 +206,7 @@ class Supervisor:
         words = last_words(self._paths.streams_dir, _stream_name(key))
         self._feed(Exited(key, code, signals, words))
 
-    # --- instructions out --------------------------------------------------------------------------------------------
+    # --- instructions out ---------------------------------------------------------------------------------------------
 
     def _follow(self, instruction: Instruction) -> None:
         match instruction:

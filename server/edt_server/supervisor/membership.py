@@ -39,6 +39,7 @@ from edt_server.supervisor.events import (
 from edt_server.supervisor.generation import Training
 from edt_server.supervisor.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker, progress_of
 from edt_server.supervisor.slot_ledger import SlotLedger
+from edt_server.supervisor.verdict import Past, driver_verdict, worker_cause
 
 LINK_LOST_PATIENCE = 5.0
 LEFT_PATIENCE = 10.0
@@ -111,7 +112,7 @@ class Membership:
         self._settle()
         return self._out
 
-    # --- what happened ---------------------------------------------------------------------------------------------
+    # --- what happened ------------------------------------------------------------------------------------------------
 
     def _allocated(self, event: Allocated) -> None:
         if not self._slots.allocate(event.version, event.slots):
@@ -233,24 +234,10 @@ class Membership:
                 self._end(DRIVER, LINK_LOST_PATIENCE)
 
     def _driver_exited(self, event: Exited) -> None:
-        driver, who = self._driver, "The main script"
-        spoke, driver.phase = driver.phase is DriverPhase.TALKING, DriverPhase.GONE
-        state = JobState.FAILED
-        if not spoke:
-            state = JobState.ERROR
-            message = wording.driver_never_spoke(self._interpreter, event.code, event.words)
-        elif driver.failed is not None:
-            message = wording.failure(driver.failed.message, "", event.words, driver.failed.traceback)
-        elif driver.lost and not event.by_itself:
-            message = wording.failure(who, wording.lost_link(driver.lost), event.words)
-        elif event.code != 0:
-            message = wording.failure(who, wording.how_it_ended(event.code), event.words)
-        elif self._training is not None:
-            message = wording.failure(who, f"ended while training {self._training.number} was running.", event.words)
-        elif self._trainings == 0:
-            message = wording.never_trained(event.words)
-        else:
-            state, message = JobState.FINISHED, wording.finished(self._trainings, self._updates)
+        running = None if self._training is None else self._training.number
+        past = Past(self._interpreter, running, self._trainings, self._updates)
+        state, message = driver_verdict(self._driver, event, past)
+        self._driver.phase = DriverPhase.GONE
         self._begin_end(state, message, silent=True)
 
     def _worker_exited(self, worker: Worker, event: Exited) -> None:
@@ -277,28 +264,27 @@ class Membership:
             self._release(worker.slot.id)
 
     def _worker_died(self, worker: Worker, event: Exited | None) -> None:
-        """The rule for a worker that dies, or says that it will: the job fails. A replacement is another rule here."""
+        """The rule for a worker that dies, or says that it will: the job fails. A replacement is another rule here.
+
+        One that ends before its hello, in a job that never trained, could not start: that is an ERROR.
+        """
+        training = self._training
+        ran = self._trainings > 0 or (training is not None and training.generation > 0)
+        if event is not None and worker.hello is None and not ran:
+            what = wording.never_spoke(self._name(worker), self._interpreter, event.code, event.words)
+            self._begin_end(JobState.ERROR, what, silent=True)
+            return
         self._ending = Ending(JobState.FAILED)
         if event is not None:
             self._blame(self._ending, worker, event)
 
     def _blame(self, ending: Ending, worker: Worker, event: Exited) -> None:
         """Take the worker's end as a possible cause of the job's failure, unless the supervisor itself ended it."""
-        silent = False
-        if worker.failed is not None:
-            what = f"failed: {worker.failed.message}"
-        elif worker.lost and not event.by_itself and worker.phase is not Phase.ENDING:
-            what = wording.lost_link(worker.lost)
-        elif not event.by_itself:
-            return
-        elif event.code == 0:
-            what = "ended with exit code 0 before the training was finished."
-        else:
-            what, silent = wording.how_it_ended(event.code), True
-        traceback = worker.failed.traceback if worker.failed is not None else ""
-        ending.blame(wording.failure(self._name(worker), what, event.words, traceback), silent=silent)
+        cause = worker_cause(worker, self._name(worker), event)
+        if cause is not None:
+            ending.blame(cause.message, silent=cause.silent)
 
-    # --- what follows ----------------------------------------------------------------------------------------------
+    # --- what follows -------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         if self._over:
@@ -396,7 +382,7 @@ class Membership:
                 self._send(JobEnded(state=ending.state, message=ending.message))
             self._out.append(Finish())
 
-    # --- small change ----------------------------------------------------------------------------------------------
+    # --- small change -------------------------------------------------------------------------------------------------
 
     def _begin(self, worker: Worker, training: Training) -> None:
         worker.phase = Phase.PREPARING

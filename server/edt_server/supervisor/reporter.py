@@ -39,7 +39,7 @@ from edt_server.supervisor.journal import Journal
 log = logging.getLogger(__name__)
 
 PROGRESS_INTERVAL = 0.5
-REPEAT_AFTER = 2.0
+REPEAT_AFTER = 1.0
 HELLO_PATIENCE = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Anything of this means that the server on the other side is not, or not any more, the one that was greeted.
@@ -135,6 +135,7 @@ class Reporter:
             socket.connect(address.endpoint)
             tasks.append(asyncio.ensure_future(recv_monitor_message(monitor)))
             tasks.append(asyncio.ensure_future(self._talk(socket, greeted)))
+            tasks.append(asyncio.ensure_future(self._insist(greeted)))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -161,15 +162,9 @@ class Reporter:
             last_report=self._journal.last,
         )
         await socket.send(encode(hello))
-        deadline = HELLO_PATIENCE
         while True:
-            try:
-                data = await asyncio.wait_for(socket.recv(), deadline)
-            except TimeoutError:
-                if not greeted.is_set():
-                    return
-                self._repeat()
-                continue
+            # Without a time limit: one that ran out as a message came would lose the message.
+            data = await socket.recv()
             try:
                 message = decode_to_supervisor(data)
             except msgspec.MsgspecError as wrong:
@@ -178,7 +173,6 @@ class Reporter:
             if isinstance(message, Welcome):
                 log.info("connected to the server, reports up to %d are committed", message.acknowledged)
                 greeted.set()
-                deadline = REPEAT_AFTER
                 self._socket = socket
                 self._journal.welcome(message.acknowledged)
                 await self._acknowledged(message.acknowledged)
@@ -191,6 +185,21 @@ class Reporter:
                 await self._acknowledged(message.number)
             else:
                 self._on_message(message)
+
+    async def _insist(self, greeted: asyncio.Event) -> None:
+        """Give up a server that does not answer a hello; repeat what one that did leaves unanswered."""
+        try:
+            async with asyncio.timeout(HELLO_PATIENCE):
+                await greeted.wait()
+        except TimeoutError:
+            return
+        oldest = 0
+        while True:
+            await asyncio.sleep(REPEAT_AFTER)
+            unanswered = self._journal.open_reports()
+            if unanswered and unanswered[0].number == oldest:
+                self._repeat()
+            oldest = unanswered[0].number if unanswered else 0
 
     async def _acknowledged(self, number: int) -> None:
         self._journal.acknowledge(number)

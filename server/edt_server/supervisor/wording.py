@@ -45,13 +45,13 @@ def failure(who: str, what: str, words: LastWords | None, traceback: str = "") -
     return sentence
 
 
-def driver_never_spoke(interpreter: str, code: int, words: LastWords | None) -> str:
-    """Why a driver that ended before its hello could not start."""
+def never_spoke(who: str, interpreter: str, code: int, words: LastWords | None) -> str:
+    """Why a process that ended before its hello could not start."""
     if words is not None and _NO_SDK in words.text:
         what = f"could not start: {interpreter} has no edt_sdk. Install jupyter-edt in that environment."
     else:
-        what = f"could not start: it {how_it_ended(code)} before it could run the main script."
-    return failure("The driver", what, words)
+        what = f"could not start: it {how_it_ended(code)} before it could do anything."
+    return failure(who, what, words)
 
 
 def never_trained(words: LastWords | None) -> str:

@@ -355,16 +355,26 @@ def test_the_only_member_may_not_end_before_it_has_trained(story):
     )
 
 
-def test_a_worker_that_fails_before_train_was_called(story):
+def test_a_worker_that_cannot_start_is_an_error(story):
     story.allocate(1, 0)
     story.driver()
     story(Started(0, 100))
     story.exit(0, 1, words=LastWords("worker-0.stderr", "No module named 'torch'"))
     assert story.last == [End(DRIVER, 0.0)]
     story.exit(DRIVER, -15, signals=(15,))
-    assert story.reports[-1].state is JobState.FAILED
-    assert story.reports[-1].message.startswith("Worker 0 (slot 0) ended with exit code 1.")
-    assert "No module named 'torch'" in story.reports[-1].message
+    assert story.reports[-1].state is JobState.ERROR
+    assert story.reports[-1].message == (
+        "Worker 0 (slot 0) could not start: it ended with exit code 1 before it could do anything.\n"
+        "Last lines of worker-0.stderr:\nNo module named 'torch'"
+    )
+
+
+def test_a_worker_that_cannot_start_in_a_job_that_trains_is_a_failure(story):
+    story.running(0)
+    story.allocate(2, 0, 1)
+    story(Started(1, 101))
+    story.exit(1, -9)
+    assert end_of_failure(story) == "Worker 1 (slot 1) was killed by SIGKILL."
 
 
 @pytest.mark.parametrize(
