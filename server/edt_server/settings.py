@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP
+from edt_server.store import sqlite_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Settings:
     @property
     def store_url(self) -> str:
         """The store's URL, whatever was configured."""
-        return self.db_url or f"sqlite:///{self.data_dir / 'edt.sqlite'}"
+        return self.db_url or sqlite_url(self.data_dir / "edt.sqlite")
 
     @property
     def interpreter(self) -> str:
