@@ -6,8 +6,11 @@ but a training's first has a survivor, since only a survivor has the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+
+from edt_sdk.schemas.control import GenerationFormed
+from edt_server.supervisor.roster import Worker
 
 
 @dataclass(slots=True)
@@ -69,3 +72,15 @@ class Training:
         self.leaving = set(self.members) - set(following)
         self.members = following
         return everybody
+
+    def formed(self, workers: Mapping[int, Worker]) -> GenerationFormed:
+        """The report that all members have joined; one that has ended since is not named any more."""
+        members = [worker.member(fresh=False) for number in self.members if (worker := workers.get(number))]
+        return GenerationFormed(
+            training=self.number,
+            number=self.generation,
+            workers=tuple(member.worker for member in members),
+            slots=tuple(member.slot for member in members),
+            pids=tuple(member.pid for member in members),
+            update=self.update,
+        )

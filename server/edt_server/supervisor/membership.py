@@ -10,7 +10,7 @@ In this release a worker that dies fails the job: that rule is `_worker_died` al
 from __future__ import annotations
 
 from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import GenerationFormed, JobEnded, SlotReleased
+from edt_sdk.schemas.control import JobEnded, SlotReleased
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor import wording
 from edt_server.supervisor.ending import Ending
@@ -201,18 +201,7 @@ class Membership:
         training.update = message.update
         if training.joining:
             return
-        members = [self._workers.get(number) for number in training.members]
-        present = [member for member in members if member is not None and member.hello is not None]
-        self._send(
-            GenerationFormed(
-                training=training.number,
-                number=training.generation,
-                workers=training.members,
-                slots=tuple(member.slot.id for member in present),
-                pids=tuple(member.hello.pid for member in present if member.hello is not None),
-                update=message.update,
-            )
-        )
+        self._send(training.formed(self._workers))
 
     def _trained(self, training: Training, message: link.Trained) -> None:
         training.updates = message.updates
