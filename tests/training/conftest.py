@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
+import sys
 import traceback
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -27,32 +28,40 @@ def one_thread():
 
 
 class Processes:
-    """`world` processes run `job(rank, port, *args)`; port is that of a store on the loopback interface."""
+    """`world` processes run `job(rank, port, *args)`; port is that of a store on the loopback interface.
+
+    Forked, since importing torch again would take a second a process; therefore the store is in a process of its own: a
+    fork beside its thread could copy a lock that this thread holds for a moment.
+    """
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("fork")  # importing torch again would take a second a process
+        self._context = multiprocessing.get_context("fork")
 
     def __call__(self, world: int, job: Callable[..., Any], *args: Any, may_die: bool = False) -> list[Any]:
         """What each rank returned, None for one that died when `may_die`."""
-        store, port = open_store("127.0.0.1")
-        pipes = [self._context.Pipe(duplex=False) for _ in range(world)]
-        processes = [
-            self._context.Process(target=_run, args=(pipes[rank][1], job, rank, port, *args)) for rank in range(world)
-        ]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-            for process in processes:
-                process.start()
-        for _, theirs in pipes:
-            theirs.close()
+        ours, theirs = self._context.Pipe()
+        keeper = self._context.Process(target=_keep_store, args=(theirs,))
+        started = [keeper]
         try:
-            return [self._result(process, ours, may_die) for process, (ours, _) in zip(processes, pipes, strict=True)]
+            keeper.start()
+            assert ours.poll(DEADLINE)
+            port = ours.recv()
+            pipes = [self._context.Pipe(duplex=False) for _ in range(world)]
+            ranks = [
+                self._context.Process(target=_run, args=(pipes[rank][1], job, rank, port, *args))
+                for rank in range(world)
+            ]
+            for process in ranks:
+                process.start()
+                started.append(process)
+            for _, end in pipes:
+                end.close()
+            return [self._result(process, pipe, may_die) for process, (pipe, _) in zip(ranks, pipes, strict=True)]
         finally:
-            for process in processes:
+            for process in started:
                 if process.is_alive():
                     os.kill(process.pid, signal.SIGKILL)
                 process.join()
-            del store
 
     @staticmethod
     def _result(process: Any, pipe: Any, may_die: bool) -> Any:
@@ -70,8 +79,16 @@ class Processes:
         return value
 
 
+def _keep_store(pipe: Any) -> None:
+    store, port = open_store("127.0.0.1")
+    pipe.send(port)
+    signal.pause()  # until the end of the test kills it
+    del store
+
+
 def _run(pipe: Any, job: Callable[..., Any], rank: int, port: int, *args: Any) -> None:
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(DEADLINE - 15, file=sys.__stderr__)  # where it hangs, should it hang
     try:
         answer = ("value", job(rank, port, *args))
     except BaseException:
