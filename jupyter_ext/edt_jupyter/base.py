@@ -8,7 +8,7 @@ remembers the first call's.
 from __future__ import annotations
 
 from http.client import responses
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from jupyter_server.base.handlers import APIHandler
@@ -20,9 +20,6 @@ from edt_jupyter.identity import user_of
 from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest
 from edt_server.service import Service
 
-if TYPE_CHECKING:
-    from edt_jupyter.app import EdtApp
-
 _CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__base__ is EdtError and cls.status != 500}
 _HINTS = {
     403: "Send the server's token (Authorization: token …); `jupyter server list` shows it.",
@@ -30,18 +27,21 @@ _HINTS = {
 }
 
 
-class EdtHandler(ExtensionHandlerMixin, APIHandler):
-    """Base of every handler under `/edt/api`."""
-
-    @property
-    def app(self) -> EdtApp:
-        """The extension."""
-        return cast("EdtApp", self.extensionapp)
+class Extension(Protocol):
+    """The part of `app.EdtApp` that handlers use; the app knows the handlers, not they the app."""
 
     @property
     def service(self) -> Service:
         """The running service; ServerUnreachable with the reason when it does not run."""
-        return self.app.service
+
+
+class EdtHandler(ExtensionHandlerMixin, APIHandler):
+    """Base of every handler under `/edt/api`."""
+
+    @property
+    def service(self) -> Service:
+        """The running service; ServerUnreachable with the reason when it does not run."""
+        return cast(Extension, self.extensionapp).service
 
     @property
     def user(self) -> str:
