@@ -14,8 +14,6 @@ from types import SimpleNamespace
 import pytest
 from tornado.httpclient import HTTPClientError
 
-pytest_plugins = ("pytest_jupyter.jupyter_server",)
-
 LIMIT = 30.0
 
 
