@@ -1,3 +1,3 @@
-"""Plugins of the whole suite; pytest takes them from the top folder only. Their fixtures are used in `tests/jupyter`."""
+"""Plugins of the whole suite: pytest takes them from the top folder only. Fixtures of `tests/jupyter` build on them."""
 
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
