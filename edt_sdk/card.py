@@ -42,6 +42,17 @@ def sentence(view: JobView) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
+def short_line(view: JobView) -> str:
+    """The job in a line that fits a terminal: why it is short of slots only while it has none."""
+    parts = [f"{view.name}: {view.state.value.lower()}"]
+    if not view.state.final:
+        parts.append(f"{view.slots} of {view.max_workers} slots")
+    if progress := progress_words(view):
+        parts.append(progress)
+    why = why_words(view) if view.state.final or not view.slots else ""
+    return ", ".join(parts) + (f" — {why}" if why else "")
+
+
 def progress_words(view: JobView) -> str:
     """What is known of: update 120 of 200, epoch 3 of 8, loss 0.12, test accuracy 97.2 %."""
     p = view.progress

@@ -7,6 +7,7 @@ before it is a member of anything, so the others train on meanwhile.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -167,5 +168,14 @@ def give_up(worker: _Worker, why: str) -> NoReturn:
     end_process(1)
 
 
+def leave(code: int) -> NoReturn:
+    """End at once, after what was registered to run at exit.
+
+    Taking the interpreter apart takes most of a second with torch in it, and another job may wait for the slot.
+    """
+    atexit._run_exitfuncs()
+    end_process(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from edt_sdk.card import html_card, jobs_table, sentence, text_card
+from edt_sdk.card import html_card, jobs_table, sentence, short_line, text_card
 from edt_sdk.pictures import curve, image, progress_bar
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
 
@@ -37,6 +37,24 @@ TAKEN = 50551.0
 )
 def test_one_sentence_that_can_be_read_aloud(make_view, changes, text):
     assert sentence(make_view(**changes)) == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"reason": WAITING}, "digits: running, 2 of 4 slots"),
+        (
+            {"state": JobState.PENDING, "slots": 0, "reason": WAITING},
+            "digits: pending, 0 of 4 slots — Waiting for a slot: 4 of 4 are taken.",
+        ),
+        (
+            {"state": JobState.FAILED, "message": "ValueError: no data\nTraceback …"},
+            "digits: failed — ValueError: no data",
+        ),
+    ],
+)
+def test_a_line_of_progress_explains_only_what_does_not_run(make_view, changes, text):
+    assert short_line(make_view(**changes)) == text
 
 
 def test_the_card(make_view):
