@@ -1,8 +1,9 @@
 """`FabricModel`: the one object through which model code trains elastically.
 
 It checks what it is given, where the mistake was made; packs it; and, in a job's driver, asks the supervisor for
-workers and waits while it hands metrics to the loggers. It trains nothing itself and never looks at the data: the
-workers do (`edt_sdk.training.worker`). Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this
+workers and waits while it hands metrics to the loggers. Anywhere else, in a notebook's cell say, the call becomes a job
+(`edt_sdk.training.call`). It trains nothing itself and never looks at the data: the workers do
+(`edt_sdk.training.worker`). Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this
 module imports torch; `import edt_sdk` does not import this module.
 """
 
@@ -17,10 +18,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from edt_sdk.job import Job
 from edt_sdk.schemas.context import job_context, worker_context
-from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed, NotBuiltYet, Unprocessable
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed, Unprocessable
 from edt_sdk.schemas.link import TrainingDone, TrainingFailed, TrainRequest
-from edt_sdk.training import checkpoint, payload, session
+from edt_sdk.training import call, checkpoint, payload, session
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes
 from edt_sdk.training.payload import Training, TrainOptions
@@ -57,9 +59,15 @@ class FabricModel:
         fn_batch_collate: list of samples → `(features, labels)`; torch's default collate when not given.
         clip_grad_norm: greatest norm of an update's combined gradient; None does not clip.
 
+    Attributes:
+        model, optimizer: as given.
+        job: the `Job` that the last `train()` became, None inside a job and before.
+
     Raises:
         InvalidRequest: an argument has the wrong type, or does not fit the others.
     """
+
+    job: Job | None = None
 
     def __init__(
         self,
@@ -100,20 +108,23 @@ class FabricModel:
         _tell_unused(scaleup_function=scaleup_function, keras_custom_objects=keras_custom_objects)
         self.model = model
         self.optimizer = optimizer
-        self._datasets_function = datasets_function
-        self._loss_function = loss_function
-        self._driver_logger = driver_logger
-        self._driver_logger_callback = driver_logger_callback
-        self._workers_parts: dict[str, Any] = {
-            "callbacks": _as_tuple(user_callback),
+        # As it was given, for when the call is made again in a job.
+        self._given: dict[str, Any] = {
+            "model": model,
+            "datasets_function": datasets_function,
+            "loss_function": loss_function,
+            "optimizer": optimizer,
+            "driver_logger": driver_logger,
+            "worker_logger": worker_logger,
+            "user_callback": user_callback,
             "fn_step_train": fn_step_train,
             "fn_test": fn_test,
-            "fn_batch_collate": fn_batch_collate,
-            "metrics": _as_tuple(metrics),
-            "worker_logger": worker_logger,
+            "metrics": metrics,
             "worker_logger_callback": worker_logger_callback,
+            "driver_logger_callback": driver_logger_callback,
+            "fn_batch_collate": fn_batch_collate,
+            "clip_grad_norm": clip_grad_norm,
         }
-        self._clip_grad_norm = clip_grad_norm
 
     def train(
         self,
@@ -133,6 +144,10 @@ class FabricModel:
     ) -> None:
         """Train; returns when the training is over and the trained weights are in `model`.
 
+        Outside a job, in a notebook's cell or a plain script, the call is submitted as one and waited for. Ctrl-C then
+        ends the waiting, not the job; `self.job` stops it, waits again, or brings the weights: `job.load_into(model)`.
+        Loggers and callbacks run there, and data are looked for from there.
+
         Args:
             epoch_number: passes over the training set, ≥ 1.
             batch_size: samples a worker computes at once, ≥ 1.
@@ -151,7 +166,7 @@ class FabricModel:
         Raises:
             InvalidRequest, Unprocessable: an argument cannot be, or cannot be sent to the workers.
             JobFailed: a worker failed; the message is the worker's.
-            NotBuiltYet: outside a job.
+            ServerUnreachable: outside a job, when there is no server to submit it to.
         """
         _tell_unused(
             worker_memory=worker_memory,
@@ -167,34 +182,61 @@ class FabricModel:
             loader_workers=_whole("num_dataloader_threads", num_dataloader_threads, 0),
             validation_freq=_whole("validation_freq", validation_freq, 0),
             checkpoint_freq=_whole("checkpoint_freq", checkpoint_freq, 0),
-            clip_grad_norm=self._clip_grad_norm,
+            clip_grad_norm=self._given["clip_grad_norm"],
         )
-        own = _session()
+        own = session.current()
+        if own is not None:
+            self._train_here(own, options)
+        elif worker_context() is not None:
+            raise Conflict(
+                "train() was called in a worker, while it loaded the model's code.",
+                hint='Put the call under `if __name__ == "__main__":`.',
+            )
+        else:
+            self._train_as_job(
+                max_workers=len(options.shards),
+                epoch_number=epoch_number,
+                batch_size=batch_size,
+                engines_number=engines_number,
+                num_dataloader_threads=num_dataloader_threads,
+                validation_freq=validation_freq,
+                checkpoint_freq=checkpoint_freq,
+                effective_batch_size=effective_batch_size,
+            )
+
+    def download(self, out_dir: str | None = None) -> str:
+        """Save the trained model as `<out_dir>/<job id>.zip` and say so; the path.
+
+        Args:
+            out_dir: made when missing; /tmp by default, as in WMLA.
+
+        Raises:
+            Conflict: nothing was trained from here.
+        """
+        if self.job is None:
+            raise Conflict(
+                "There is nothing to download: train() has not been called, or was called inside a job.",
+                hint="Inside a job the weights are in the model after train(), and below SAVED_MODEL_DIR.",
+            )
+        saved = self.job.download(out_dir or "/tmp", "model")
+        path = saved.replace(saved.with_name(f"{self.job.id}.zip"))
+        print(f"Save model:  {path}")
+        return str(path)
+
+    def _train_as_job(self, *, max_workers: int, **arguments: Any) -> None:
+        self.job = call.submit(self._given, arguments, max_workers=max_workers)
+        self.job.wait()
+        self.job.load_into(self.model)
+        print(f"Job {self.job.id} finishes with state {self.job.state.value}.")
+
+    def _train_here(self, own: session.Session, options: TrainOptions) -> None:
         training = own.trainings
         self._request(own, training, options)
         self._wait(own, training, options.epochs)
         checkpoint.load_final(own.job.paths.train_dir, self.model)
 
-    def download(self, out_dir: str | None = None) -> str:
-        """Not built yet: `Job.download()` of the SDK fetches a job's results."""
-        raise NotBuiltYet(
-            "FabricModel.download() is not built yet.",
-            hint="Inside a job the trained weights are in the model after train(); from a notebook use "
-            "Client().job(id).download(folder).",
-        )
-
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
-        packed = payload.pack(
-            Training(
-                model=self.model,
-                datasets_function=self._datasets_function,
-                loss_function=self._loss_function,
-                optimizer=self.optimizer,
-                options=options,
-                **self._workers_parts,
-            ),
-            [own.job.paths.code_dir(own.job.code_dir)],
-        )
+        packed = payload.pack(self._training(options), [own.job.paths.code_dir(own.job.code_dir)])
         path = own.job.paths.payload(training)
         payload.write(path, packed)
         own.trainings += 1
@@ -202,8 +244,26 @@ class FabricModel:
             TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=options.epochs)
         )
 
+    def _training(self, options: TrainOptions) -> Training:
+        """What the workers get: all but the driver's own loggers."""
+        given = self._given
+        return Training(
+            model=self.model,
+            datasets_function=given["datasets_function"],
+            loss_function=given["loss_function"],
+            optimizer=self.optimizer,
+            options=options,
+            callbacks=_as_tuple(given["user_callback"]),
+            fn_step_train=given["fn_step_train"],
+            fn_test=given["fn_test"],
+            fn_batch_collate=given["fn_batch_collate"],
+            metrics=_as_tuple(given["metrics"]),
+            worker_logger=given["worker_logger"],
+            worker_logger_callback=given["worker_logger_callback"],
+        )
+
     def _wait(self, own: session.Session, training: int, epochs: int) -> None:
-        loggers = DriverLoggers(self._driver_logger, self._driver_logger_callback)
+        loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
         reader = MetricsReader(own.job.paths.metrics(training))
         loggers.begin()
         verdict = None
@@ -230,21 +290,6 @@ def announce() -> None:
         if value := os.environ.get(variable):
             print(f"<> {variable} {value}")
     print("Using pytorch backend.", flush=True)
-
-
-def _session() -> session.Session:
-    own = session.current()
-    if own is not None:
-        return own
-    if worker_context() is not None:
-        raise Conflict(
-            "train() was called in a worker, while it loaded the model's code.",
-            hint='Put the call under `if __name__ == "__main__":`.',
-        )
-    raise NotBuiltYet(
-        "train() outside a job is not built yet.",
-        hint="Submit the script: Client().submit(folder, main='train.py', max_workers=4).",
-    )
 
 
 def _check_model(model: Any) -> None:

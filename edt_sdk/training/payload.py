@@ -12,7 +12,7 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -97,10 +97,18 @@ def pack(training: Training, roots: Sequence[Path]) -> bytes:
     Raises:
         Unprocessable: a part cannot be pickled; the message names it.
     """
-    parts = {field.name: getattr(training, field.name) for field in fields(training)}
+    return dump({field.name: getattr(training, field.name) for field in fields(training)}, roots)
+
+
+def dump(parts: Mapping[str, Any], roots: Sequence[Path]) -> bytes:
+    """Named objects as the content of a file, in one pickle; `pack` for anything.
+
+    Raises:
+        Unprocessable: one of them cannot be pickled; the message names it.
+    """
     with by_value(roots):
         try:
-            pickled: bytes = cloudpickle.dumps(parts)
+            pickled: bytes = cloudpickle.dumps(dict(parts))
         except Exception as error:  # pickle, and every __reduce__ of the user's classes, raise what they like
             raise _cannot_pickle(parts, error) from error
     header = Header(edt_payload=FORMAT, python=python_version(), torch=str(torch.__version__))
@@ -122,7 +130,12 @@ def write(path: Path, data: bytes) -> None:
 
 
 def read(path: Path) -> Training:
-    """The training in a file.
+    """The training in a file; raises what `load` raises."""
+    return Training(**load(path))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The named objects in a file.
 
     Raises:
         Unprocessable: the file is no payload, of another Python minor version, or cannot be unpickled here.
@@ -130,13 +143,13 @@ def read(path: Path) -> Training:
     with path.open("rb") as file:
         check_header(file.readline(_LONGEST_HEADER))
         try:
-            parts = pickle.load(file)
+            parts: dict[str, Any] = pickle.load(file)
         except Exception as error:  # unpickling imports and runs the user's modules
             raise Unprocessable(
                 f"A worker could not load what train() was given: {type(error).__name__}: {error}.",
                 hint="Classes and functions must be importable in a worker, or defined in the script or its folder.",
             ) from error
-    return Training(**parts)
+    return parts
 
 
 def check_header(line: bytes) -> Header:
@@ -160,7 +173,7 @@ def check_header(line: bytes) -> Header:
     return header
 
 
-def _cannot_pickle(parts: dict[str, Any], error: Exception) -> EdtError:
+def _cannot_pickle(parts: Mapping[str, Any], error: Exception) -> EdtError:
     """An error that says which part it was."""
     for name, value in parts.items():
         culprit = find_culprit(_KNOWN_AS.get(name, name), value)

@@ -57,6 +57,14 @@ class Jobs:
                 worlds.append(commit["world"])
         return worlds
 
+    def parameters_hash(self, job: Job) -> str:
+        """SHA-256 over the bytes of the final model's tensors alone, in their order."""
+        import torch
+
+        path = Path(job.view.result_dir) / "model" / "train" / "model_epoch_final.pth"
+        tensors = torch.load(path, weights_only=True).values()
+        return hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in tensors)).hexdigest()
+
     def final_hash(self, job: Job) -> str:
         """SHA-256 over the names, shapes, types and bytes of the tensors of the final model."""
         import torch

@@ -16,7 +16,7 @@ from torch import nn
 from edt_sdk.callbacks import Callback, LoggerCallback
 from edt_sdk.fabric import FabricModel
 from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
-from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, NotBuiltYet
+from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, ServerUnreachable
 
 COMPAT = Path(__file__).parents[2] / "edt_sdk" / "compat"
 
@@ -95,10 +95,16 @@ def test_wrong_numbers_are_refused(arguments: tuple[Any, ...], options: dict[str
         FabricModel(**parts()).train(*arguments, **options)
 
 
-def test_outside_a_job_training_is_not_built_yet() -> None:
-    with pytest.raises(NotBuiltYet, match=r"Client\(\).submit"):
+def test_outside_a_job_training_needs_a_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    for name in ("EDT_URL", "EDT_TOKEN", "JPY_PARENT_PID"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ServerUnreachable, match="jupyter edt"):
         FabricModel(**parts()).train(np.int64(1), 4, num_dataloader_threads=4, hardware_spec={"name": "x"})
-    with pytest.raises(NotBuiltYet, match="download"):
+
+
+def test_there_is_nothing_to_download_before_a_training() -> None:
+    with pytest.raises(Conflict, match=r"train\(\)"):
         FabricModel(**parts()).download()
 
 

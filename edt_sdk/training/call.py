@@ -1,0 +1,72 @@
+"""A `train()` call made outside a job becomes a job: the call itself is what is submitted.
+
+The parts of the `FabricModel` and the arguments of the call go into one file, in the format of `payload.py`, so that
+what was defined in a notebook travels by value and the optimizer keeps holding the model's own parameters. The job's
+main script makes the call again, this time in a driver. The kernel is the parent of nothing: it waits, and takes the
+weights when the job has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edt_sdk.client import Client
+from edt_sdk.job import Job
+from edt_sdk.training import payload
+
+MAIN = "train_call.py"
+FILE = "train_call.payload"
+
+_SCRIPT = '''"""Makes the train() call that was packed beside this file."""
+
+from edt_sdk.training.call import run
+
+if __name__ == "__main__":
+    run()
+'''
+# What data set functions written for WMLA look at; everything else of the kernel's environment stays there.
+_TAKEN_ALONG = ("DATA_DIR", "DLI_DATA_FS")
+
+
+def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_workers: int) -> Job:
+    """Submit a call.
+
+    Args:
+        fabric: keyword arguments of the `FabricModel`.
+        arguments: keyword arguments of its `train()`.
+        max_workers: most slots the job may hold.
+
+    Raises:
+        Unprocessable: a part cannot be sent; the message names it.
+        ServerUnreachable: there is no server to submit to.
+    """
+    client = Client()
+    # Flat, so that what cannot be sent is called by the name the user knows; train() has none of these names.
+    content = payload.dump({**fabric, "train": dict(arguments)}, [Path.cwd()])
+    with tempfile.TemporaryDirectory(prefix="edt-call-") as name:
+        folder = Path(name)
+        (folder / MAIN).write_text(_SCRIPT)
+        payload.write(folder / FILE, content)
+        env = {key: os.environ[key] for key in _TAKEN_ALONG if os.environ.get(key)}
+        return client.submit(folder, main=MAIN, name=_name(), max_workers=max_workers, env=env, progress=False)
+
+
+def run() -> None:
+    """Make the call that lies in the working directory; for the job's main script."""
+    from edt_sdk.fabric import FabricModel
+
+    parts = payload.load(Path(FILE))
+    arguments = parts.pop("train")
+    FabricModel(**parts).train(**arguments)
+
+
+def _name() -> str:
+    """What people call the job: the notebook, or the script, that made the call."""
+    notebook = os.environ.get("JPY_SESSION_NAME", "")
+    script = "" if "ipykernel" in sys.modules else sys.argv[0]
+    return Path(notebook or script).stem or "notebook"
