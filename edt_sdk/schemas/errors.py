@@ -43,6 +43,10 @@ class EdtError(Exception):
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in a cell: the sentence. The frames are ours and say nothing of the user's mistake."""
+        return [f"{type(self).__name__}: {self}"]
+
     def to_json(self) -> dict[str, Any]:
         """The body the server sends."""
         return {"message": self.message, "code": self.code, "hint": self.hint, **self.ids}
