@@ -109,7 +109,7 @@ class Job:
 
         Args:
             timeout: seconds, None for as long as it takes.
-            progress: draw one line on stderr once it takes longer than 2 s.
+            progress: draw one line (stderr; in a notebook stdout) once it takes longer than 2 s.
 
         Raises:
             JobFailed: it ended as FAILED, ERROR or KILLED.

@@ -65,15 +65,17 @@ def fetch(connection: Connection, job_id: str) -> JobView:
 
 
 class ProgressLine:
-    """One line on stderr that follows a job, from `after` seconds on; where the output is no terminal, one per change.
+    """One line that follows a job, from `after` seconds on; where the output is no terminal, one per change.
 
+    On stderr, which leaves stdout to answers; in a notebook on stdout, since stderr is red there as errors are.
     Silent when `EDT_NONINTERACTIVE` is set.
     """
 
     def __init__(self, stream: IO[str] | None = None, *, after: float = PROGRESS_AFTER) -> None:
-        self._stream = stream or sys.stderr
+        in_notebook = "ipykernel" in sys.modules
+        self._stream = stream or (sys.stdout if in_notebook else sys.stderr)
         self._quiet = bool(os.environ.get(QUIET_VARIABLE))
-        self._live = self._stream.isatty() or "ipykernel" in sys.modules
+        self._live = self._stream.isatty() or in_notebook
         self._from = time.monotonic() + after
         self._last = ""
         self._width = 0
