@@ -64,8 +64,6 @@ def with_noise(items):
     return torch.tensor([label for _, label in items]) + torch.rand(1), torch.from_numpy(np.random.rand(3))
 
 
-# Three on a machine of two cores: torch advises against it, which is no matter here.
-@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 @pytest.mark.parametrize("collate", [None, with_noise])
 def test_loader_processes_give_the_same_bits(collate):
     torch.set_num_threads(2)
