@@ -19,6 +19,7 @@ import msgspec
 from edt_sdk.connection import Connection
 from edt_sdk.discovery import connect
 from edt_sdk.job import Job
+from edt_sdk.job_list import JobList
 from edt_sdk.packing import QUIET_VARIABLE, Multipart, packing_table, upload_progress, write_archive
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
@@ -152,7 +153,7 @@ class Client:
 
     # --- the other verbs ----------------------------------------------------------------------------------------------
 
-    def jobs(self, *, all: bool = False, state: JobState | str | None = None) -> list[Job]:
+    def jobs(self, *, all: bool = False, state: JobState | str | None = None) -> JobList:
         """My jobs, newest first.
 
         Args:
@@ -162,7 +163,7 @@ class Client:
         if state is not None:
             state = _state(state)
         answer = self._connection.json("GET", "jobs", params={"all": 1 if all else None, "state": state})
-        return [Job(self._connection, view) for view in msgspec.convert(answer["jobs"], list[JobView])]
+        return JobList(Job(self._connection, view) for view in msgspec.convert(answer["jobs"], list[JobView]))
 
     def job(self, job: str) -> Job:
         """The job with this id; NotFound when there is none."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from edt_sdk.client import Client
     from edt_sdk.job import Job
+    from edt_sdk.job_list import JobList
     from edt_sdk.monitor import Monitor
     from edt_sdk.readings import LogText, Story
 
@@ -91,10 +92,10 @@ class EdtMagics(Magics):
     @option("--all", action="store_true", help="other users' jobs as well")
     @option("--state", help="only jobs in this state")
     @line_magic
-    def edt_jobs(self, line: str) -> list[Job]:
+    def edt_jobs(self, line: str) -> JobList:
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
-        jobs: list[Job] = self._run(lambda client: client.jobs(all=options.all, state=options.state))
+        jobs: JobList = self._run(lambda client: client.jobs(all=options.all, state=options.state))
         self.names.remember(job.id for job in jobs)
         return jobs
 

@@ -145,6 +145,24 @@ def test_jobs_and_filters(peer, client, make_view):
         client.job("../jobs")
 
 
+def test_a_list_of_jobs_is_a_table_in_a_notebook_and_lines_elsewhere(peer, client, make_view):
+    peer.on("GET", "jobs", {"jobs": [msgspec.to_builtins(make_view(id="b")), msgspec.to_builtins(make_view(id="a"))]})
+    jobs = client.jobs()
+    assert repr(jobs).splitlines() == [
+        "Job b (digits): running, 2 of at most 4 slots.",
+        "Job a (digits): running, 2 of at most 4 slots.",
+    ]
+    html = jobs._repr_html_()
+    assert html.index("<code>b</code>") < html.index("<code>a</code>")
+    # Looking at the list asks the server nothing.
+    assert peer.paths().count("GET jobs") == 1
+    assert len(peer.requests) <= 2
+
+    peer.on("GET", "jobs", {"jobs": []})
+    assert repr(client.jobs()) == "No jobs."
+    assert "client.submit(" in client.jobs()._repr_html_()
+
+
 def test_a_proxy_of_the_environment_is_not_asked_about_loopback(peer, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
