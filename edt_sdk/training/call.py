@@ -24,10 +24,12 @@ FILE = "train_call.payload"
 
 _SCRIPT = '''"""Makes the train() call that was packed beside this file."""
 
-from edt_sdk.training.call import run
+from edt_sdk.fabric import FabricModel
+from edt_sdk.training import call
 
 if __name__ == "__main__":
-    run()
+    fabric, arguments = call.load()
+    FabricModel(**fabric).train(**arguments)
 '''
 # What data set functions written for WMLA look at; everything else of the kernel's environment stays there.
 _TAKEN_ALONG = ("DATA_DIR", "DLI_DATA_FS")
@@ -56,13 +58,11 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
         return client.submit(folder, main=MAIN, name=_name(), max_workers=max_workers, env=env, progress=False)
 
 
-def run() -> None:
-    """Make the call that lies in the working directory; for the job's main script."""
-    from edt_sdk.fabric import FabricModel
-
+def load() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The call that lies in the working directory, as `submit` was given it; for the job's main script."""
     parts = payload.load(Path(FILE))
-    arguments = parts.pop("train")
-    FabricModel(**parts).train(**arguments)
+    arguments: dict[str, Any] = parts.pop("train")
+    return parts, arguments
 
 
 def _name() -> str:
