@@ -55,7 +55,7 @@ class DriverHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class TrainRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The driver's `training`-th call of `train()` (from 0). The payload file is complete when this is sent.
 
-    `shards` is V; `max_workers` the caller's own limit (engines_number, or V when not given).
+    `shards` is V, the most workers the training can use.
     """
 
     training: int

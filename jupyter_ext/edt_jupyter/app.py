@@ -64,9 +64,10 @@ class EdtApp(ExtensionApp):
     max_upload_bytes = Int(512 << 20, min=1, help="Most bytes of a submitted package, as it is sent.").tag(config=True)
     max_package_files = Int(20_000, min=1, help="Most files and folders of a submitted package.").tag(config=True)
     max_package_bytes = Int(4 << 30, min=1, help="Most bytes of a submitted package, unpacked.").tag(config=True)
-    worker_interface = Unicode("127.0.0.1", help="Address of this machine that supervisors and workers listen on.").tag(
-        config=True
-    )
+    worker_interface = Unicode(
+        "127.0.0.1",
+        help="Address of this machine that the control channel listens on. Workers of one machine use loopback.",
+    ).tag(config=True)
     instance_groups = List(
         Unicode(),
         [DEFAULT_INSTANCE_GROUP],

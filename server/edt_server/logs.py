@@ -172,21 +172,22 @@ class LogReader:
     def read(self, *, limit: int = 1000, final: bool = False) -> LogBatch:
         """The next lines, at most `limit`. `final` says that no process of the job writes any more."""
         self._index.update()
+        # Looked up once: a file that appears meanwhile would shift the numbers by which lines are told apart.
+        wanted = [source for source in sources(self._paths) if self._wanted(source)]
         files: list[list[Placed]] = []
         until = _FOREVER
-        for order, source in enumerate(self._sources()):
+        for order, source in enumerate(wanted):
             placed, more = self._read_source(source, order, limit, final)
             files.append(placed)
             if more and placed:
                 until = min(until, placed[-1].time)
         chosen = merge(files, limit=limit, until=until)
-        return self._deliver(chosen, done=final and len(chosen) == sum(map(len, files)) and until == _FOREVER)
+        return self._deliver(chosen, wanted, done=final and len(chosen) == sum(map(len, files)) and until == _FOREVER)
 
-    def _deliver(self, chosen: list[Placed], *, done: bool) -> LogBatch:
+    def _deliver(self, chosen: list[Placed], read: list[Source], *, done: bool) -> LogBatch:
         cursors: list[str] = []
-        keys = [source.key for source in self._sources()]
         for placed in chosen:
-            self._offsets[keys[placed.order]] = placed.end
+            self._offsets[read[placed.order].key] = placed.end
             cursors.append(to_cursor(self._offsets))
         return LogBatch(tuple(p.line for p in chosen), tuple(cursors), to_cursor(self._offsets), done)
 
@@ -205,9 +206,6 @@ class LogReader:
             )
             placed.append(Placed(line.time, order, end, line))
         return placed, tail.more
-
-    def _sources(self) -> list[Source]:
-        return [source for source in sources(self._paths) if self._wanted(source)]
 
     def _wanted(self, source: Source) -> bool:
         if self._worker is not None and source.worker != self._worker:

@@ -24,7 +24,7 @@ class Settings:
         max_upload_bytes: most bytes of an upload, as sent.
         max_package_files: most members of a package.
         max_package_bytes: most bytes of a package, unpacked.
-        worker_interface: address workers and supervisors listen on.
+        worker_interface: address the control channel listens on; workers of one host use loopback.
         instance_groups: names of the queues; the first is offered first.
         data_fs: DLI_DATA_FS of jobs, "" when there is none.
     """

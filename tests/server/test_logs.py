@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.paths import JobPaths
+from edt_server import logs
 from edt_server.logs import Line, LogReader, Placed, TimeIndex, as_text, elog_name, merge
 from edt_server.tail import MAX_LINE
 
@@ -64,6 +65,23 @@ def read_on(paths, limit=3, final=True, **options):
         cursor = batch.next
         if not batch.lines:
             return lines
+
+
+def test_a_file_that_appears_while_others_are_read_costs_no_line(paths, writer, monkeypatch):
+    writer.say("driver.stdout", "one\n")
+    writer.say("worker-0.stdout", "two\n")
+    reader = LogReader(paths)
+    read_tail = logs.read_tail
+
+    def read_and_be_disturbed(path, *arguments, **options):
+        if path.name == "worker-0.stdout" and not writer.path("elog")[0].exists():
+            writer.say("elog", "three\n")  # stands before the workers in the list of files
+        return read_tail(path, *arguments, **options)
+
+    monkeypatch.setattr(logs, "read_tail", read_and_be_disturbed)
+    first = reader.read()
+    rest = LogReader(paths, after=first.next).read()
+    assert sorted(texts(first) + texts(rest)) == ["one", "three", "two"]
 
 
 def test_streams_are_merged_by_the_time_they_were_seen(paths, writer):
