@@ -62,8 +62,7 @@ def plan(paths: JobPaths, part: str = "all") -> ResultZip:
     Args:
         paths: the job's files.
         part: "model" (`model/`), "checkpoint" (`checkpoint/` and the epochs' files under `model/train/`), "log"
-            (`log/` and
-            the raw streams), or "all" (the whole result folder and the raw streams).
+            (`log/` and the raw streams), or "all" (the whole result folder and the raw streams).
 
     Raises:
         InvalidRequest: no such part.
