@@ -19,7 +19,11 @@ WORKER_VARIABLE = "EDT_WORKER"
 
 
 class JobContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as its own processes see it; fields as in `job.JobSpec`. `link` is the supervisor's socket."""
+    """A job as its own processes see it; fields as in `job.JobSpec` and `control.Launch`.
+
+    `link` is the supervisor's socket. `memory_dir` is a folder in memory (tmpfs) for the job's newest state, which
+    outlives its processes but not the machine; "" where there is none. The supervisor makes and removes it.
+    """
 
     job_id: str
     owner: str
@@ -32,6 +36,9 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     threads_per_slot: int
     max_workers: int
+    checkpoint_interval: float = 30.0
+    warm_start: str = ""
+    memory_dir: str = ""
 
     @property
     def paths(self) -> JobPaths:
@@ -46,12 +53,14 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
         worker: its number within the job, from 0, never reused.
         device: "cpu" or "cuda:0" (CUDA_VISIBLE_DEVICES already selects the slot's GPU).
         interface: address that stores and process groups bind to.
+        pulse: file of `edt_sdk.schemas.pulse` that this worker writes its signs of life to, "" for none.
     """
 
     worker: int
     slot: int
     device: str
     interface: str = "127.0.0.1"
+    pulse: str = ""
 
 
 def job_context(environ: Mapping[str, str] = os.environ) -> JobContext | None:

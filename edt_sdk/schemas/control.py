@@ -44,6 +44,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         control_file: where the server's `ServerAddress` is read, as JSON, at every (re)connect.
         public_key, secret_key: this supervisor's CURVE pair (Z85).
         data_fs: DLI_DATA_FS / DATA_DIR for the user's code, "" when not configured.
+        checkpoint_interval: seconds between rolling checkpoints.
+        hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
+        warm_start: absolute path of the `.pth` file with the weights to begin with, "" for the script's own.
     """
 
     job_id: str
@@ -58,6 +61,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     interpreter: str
     threads_per_slot: int
     data_fs: str = ""
+    checkpoint_interval: float = 30.0
+    hang_timeout: float = 60.0
+    warm_start: str = ""
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +126,30 @@ class GenerationFormed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     update: int
 
 
+class WorkerLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A worker ended before it should have; the job goes on, its slot is filled again.
+
+    `member` is True when it took part in the training, which recovers now; `update` updates are known to be committed.
+    `why` is the sentence for people ("Worker 3 (rank 1, slot 7) was killed by SIGKILL.").
+    """
+
+    worker: int
+    slot: int
+    pid: int | None
+    exit_code: int
+    member: bool
+    update: int
+    why: str
+
+
+class DriverLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The driver was killed; its main script is run again and attaches to the trainings there are."""
+
+    pid: int | None
+    exit_code: int
+    why: str
+
+
 class SlotReleased(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The worker of this slot is gone (or none was ever started): the slot is free for others."""
 
@@ -139,7 +169,17 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
-Report = DriverStarted | TrainingStarted | TrainingEnded | WorkerStarted | GenerationFormed | SlotReleased | JobEnded
+Report = (
+    DriverStarted
+    | DriverLost
+    | TrainingStarted
+    | TrainingEnded
+    | WorkerStarted
+    | WorkerLost
+    | GenerationFormed
+    | SlotReleased
+    | JobEnded
+)
 
 
 class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -17,7 +17,11 @@ JOB_DEMAND = "job_demand"
 JOB_CHANGED = "job_changed"
 JOB_GONE = "job_gone"
 SLOT_RELEASED = "slot_released"
-INPUTS = frozenset({SLOTS_CHANGED, JOB_ARRIVED, JOB_DEMAND, JOB_CHANGED, JOB_GONE, SLOT_RELEASED})
+JOB_SUSPENDED = "job_suspended"
+JOB_RESUMED = "job_resumed"
+INPUTS = frozenset(
+    {SLOTS_CHANGED, JOB_ARRIVED, JOB_DEMAND, JOB_CHANGED, JOB_GONE, JOB_SUSPENDED, JOB_RESUMED, SLOT_RELEASED}
+)
 
 # Decisions of the core.
 SLOT_GRANTED = "slot_granted"  # data: slot, slots (held afterwards)
@@ -29,6 +33,9 @@ DRIVER_STARTED = "driver_started"
 TRAINING_STARTED = "training_started"
 TRAINING_ENDED = "training_ended"
 WORKER_STARTED = "worker_started"
+WORKER_LOST = "worker_lost"
+DRIVER_LOST = "driver_lost"
+SUPERVISOR_LOST = "supervisor_lost"
 GENERATION = "generation"
 
 

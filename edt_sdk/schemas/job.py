@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from edt_sdk.schemas.errors import InvalidRequest, NotBuiltYet, Unprocessable
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 
 DEFAULT_PRIORITY = 5000
 DEFAULT_INSTANCE_GROUP = "default"
@@ -60,6 +60,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         seed: seed of sample order, dropout and augmentation; never taken from the clock.
         threads_per_slot: intra-op threads of a worker, None for cores ÷ slots of the server. Part of the bits.
         python: interpreter to run the job in, None for the server's configured one.
+        warm_start: id of another job of the same owner, whose final weights (else its newest epoch's) this one's model
+            begins with; "" for the script's own.
         python_version: "major.minor" the submitter's code was written or pickled for, None when that does not matter.
     """
 
@@ -76,9 +78,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     threads_per_slot: int | None = None
     python: str | None = None
     python_version: str | None = None
+    warm_start: str = ""
 
     def check(self) -> JobSpec:
-        """Return self, or raise InvalidRequest, Unprocessable or NotBuiltYet naming the field."""
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         if not self.name.strip() or len(self.name) > 200:
             raise InvalidRequest("name must have 1 to 200 characters.", field="name")
         if not self.main or self.main.startswith(("/", "\\")) or ".." in self.main.split("/"):
@@ -91,8 +94,6 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         check_priority(self.priority)
         if self.mode not in ("exact", "fast"):
             raise Unprocessable(f"mode is 'exact' or 'fast', not {self.mode!r}.", field="mode")
-        if self.mode == "fast":
-            raise NotBuiltYet("mode 'fast' is not built yet.", hint="Use mode='exact', the default.", field="mode")
         if not 0 <= self.seed < 2**63:
             raise Unprocessable("seed must lie in 0 … 2**63 - 1.", field="seed")
         if self.threads_per_slot is not None and self.threads_per_slot < 1:

@@ -19,8 +19,19 @@ Life of one training::
       │  … a slot is revoked …                                  │
       │                        │ Generation(3, [w0]) ─────────▶ │
       │                        │ ◀──────── Left (w1), exit 0    │
+      │                        │  … a member dies …             │
+      │                        │ ◀──────────────── Broken       │  each survivor, as soon as it has dropped its group
+      │                        │ Generation(4, survivors) ────▶ │  the most advanced member's state wins
+      │                        │ ◀──────────────── Joined       │  the update in flight is computed again
+      │                        │  … every slot is revoked …     │
+      │                        │ Generation(5, []) ───────────▶ │  suspend: checkpoint at the boundary, then all leave
+      │                        │ ◀──────── Left (each), exit 0  │
+      │                        │  … slots come back, new workers, all fresh: the state is that of the newest checkpoint
       │                        │ ◀──────────────── Trained      │  rank 0, final files written
-      │ ◀──────── TrainingDone │ (the other members exit 0 by themselves after the last commit)
+      │ ◀──────── TrainingDone │ (the other members wait for rank 0 to have written, then exit 0)
+
+A worker whose supervisor is gone goes on to the next boundary that all members can reach, writes a checkpoint and ends;
+one that lost its group as well writes what it has and ends. A driver whose supervisor is gone ends at once.
 """
 
 from __future__ import annotations
@@ -31,8 +42,8 @@ import msgspec
 class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One worker of a generation; its rank is its place in `Generation.members`.
 
-    `fresh` members were not in the generation before: they receive the state from a survivor, or start from the payload
-    when there is none.
+    `fresh` members were not in the generation before. Who has a state, and whose is the most advanced, the members tell
+    each other when they meet: nobody else can know. When nobody has one, rank 0 takes the newest checkpoint, or begins.
     """
 
     worker: int
@@ -89,7 +100,18 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """This worker left at the boundary before `generation` and exits now."""
+    """This worker left before `generation` and exits now; if that one has no members, its state is on disk."""
+
+    worker: int
+    generation: int
+    update: int
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A member of `generation` is gone, as far as this worker can tell: it dropped the group and waits for the next.
+
+    `update` updates are committed here. Sent behind the drop, so that nobody waits for this worker's sockets.
+    """
 
     worker: int
     generation: int
@@ -141,7 +163,9 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """To every member of the current and the next generation. Survivors come first, in their former order.
 
-    At most one change is under way: the next is sent when every member has Joined and every leaver has Left.
+    A planned change is sent when the one before is complete: every member has Joined, every leaver has Left. After a
+    death the next is sent at once, also when the one before never formed; who waits for an older one gives it up.
+    Without members it suspends the training.
     """
 
     training: int
@@ -164,7 +188,7 @@ class TrainingFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 FromDriver = DriverHello | TrainRequest | Failed
-FromWorker = WorkerHello | WorkerReady | Joined | Left | Progress | Trained | Failed
+FromWorker = WorkerHello | WorkerReady | Joined | Left | Broken | Progress | Trained | Failed
 ToDriver = TrainingDone | TrainingFailed
 ToWorker = Begin | Generation
 

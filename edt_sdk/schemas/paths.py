@@ -54,6 +54,13 @@ class JobPaths:
         """CHECKPOINT_DIR."""
         return self.result_dir / "checkpoint"
 
+    def checkpoints(self, training: int) -> Path:
+        """Where the engine keeps what a training is resumed from, see `training/rolling.py`.
+
+        `epoch-<N>.ckpt` after epoch N (from 1), `update-<N>.ckpt` behind N committed updates.
+        """
+        return self.checkpoint_dir / f"training-{training}"
+
     @property
     def log_root(self) -> Path:
         """Parent of every LOG_DIR."""
@@ -98,6 +105,19 @@ class JobPaths:
     def metrics(self, training: int) -> Path:
         """The metrics of the k-th training (see `training/recorder.py`)."""
         return self.job_dir / f"training-{training}.metrics.jsonl"
+
+    def discarded(self, training: int) -> Path:
+        """Lines of the commit log whose updates were lost with all who knew them, and computed again."""
+        return self.job_dir / f"training-{training}.discarded.jsonl"
+
+    def final(self, training: int) -> Path:
+        """The k-th training's final state dict, also when a later one has replaced `model_epoch_final.pth`."""
+        return self.job_dir / f"training-{training}.final.pth"
+
+    @property
+    def resume_from(self) -> Path:
+        """Names the checkpoint that a person wants to resume from, such as `epoch-3`; removed once it was loaded."""
+        return self.job_dir / "resume_from"
 
     @property
     def streams_dir(self) -> Path:
