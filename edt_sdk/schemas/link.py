@@ -143,11 +143,15 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The user's code (or ours) raised. `worker` is None for the driver. The process exits 1 after sending this."""
+    """The user's code (or ours) raised. `worker` is None for the driver. The process exits 1 after sending this.
+
+    `final`: trying again leads nowhere (input that cannot be, or a loss that is not a number where that stops the job).
+    """
 
     worker: int | None
     message: str
     traceback: str
+    final: bool = False
 
 
 # --- from the supervisor ----------------------------------------------------------------------------------------------

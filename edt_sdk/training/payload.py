@@ -41,6 +41,8 @@ class TrainOptions:
         loader_workers: processes that load samples beside each worker.
         validation_freq, checkpoint_freq: in epochs, 0 for none.
         clip_grad_norm: greatest norm of the combined gradient, None for no clipping.
+        nan_loss: "warn" goes on when a loss is not a number, "stop" fails the job before that update is committed.
+        lr_step: "epoch" or "update": when the learning-rate scheduler steps.
     """
 
     epochs: int
@@ -50,6 +52,8 @@ class TrainOptions:
     validation_freq: int = 1
     checkpoint_freq: int = 1
     clip_grad_norm: float | None = None
+    nan_loss: str = "warn"
+    lr_step: str = "epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Training:
     metrics: Sequence[Callable[..., Any]] = ()
     worker_logger: Any = None
     worker_logger_callback: Any = None
+    lr_scheduler: Any = None
 
 
 # How the user calls the parts, where that differs from the names above.
