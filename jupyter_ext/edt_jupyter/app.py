@@ -15,7 +15,7 @@ from typing import Any
 
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Int, List, Unicode, default
+from traitlets import Bool, Float, Int, List, Unicode, default
 
 from edt_jupyter import state_events
 from edt_jupyter.routes import API, handlers
@@ -76,6 +76,21 @@ class EdtApp(ExtensionApp):
     ).tag(config=True)
     data_fs = Unicode(
         "", help="Folder of shared data sets: DLI_DATA_FS of every job, and DATA_DIR where the job sets none."
+    ).tag(config=True)
+    checkpoint_interval = Float(
+        30.0,
+        min=0.1,
+        help="Seconds between the rolling checkpoints of a training: what is computed again when all its workers die.",
+    ).tag(config=True)
+    hang_timeout = Float(
+        60.0,
+        min=1.0,
+        help="Least seconds without any sign of life before a worker that should compute is replaced.",
+    ).tag(config=True)
+    warm_workers = Int(
+        1,
+        min=0,
+        help="Processes kept ready with torch imported, so that workers start at once. 0 for none.",
     ).tag(config=True)
     keep_server_alive = Bool(
         True,
@@ -163,6 +178,9 @@ class EdtApp(ExtensionApp):
             worker_interface=self.worker_interface,
             instance_groups=tuple(self.instance_groups),
             data_fs=self.data_fs,
+            checkpoint_interval=self.checkpoint_interval,
+            hang_timeout=self.hang_timeout,
+            warm_workers=self.warm_workers,
         )
 
     async def _take_over(self) -> None:

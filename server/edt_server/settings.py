@@ -27,6 +27,9 @@ class Settings:
         worker_interface: address the control channel listens on; workers of one host use loopback.
         instance_groups: names of the queues; the first is offered first.
         data_fs: DLI_DATA_FS of jobs, "" when there is none.
+        checkpoint_interval: seconds between rolling checkpoints of a training.
+        hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
+        warm_workers: processes kept ready with torch imported for jobs to come, 0 for none.
     """
 
     data_dir: Path
@@ -41,6 +44,9 @@ class Settings:
     worker_interface: str = "127.0.0.1"
     instance_groups: tuple[str, ...] = (DEFAULT_INSTANCE_GROUP,)
     data_fs: str = ""
+    checkpoint_interval: float = 30.0
+    hang_timeout: float = 60.0
+    warm_workers: int = 1
 
     @property
     def store_url(self) -> str:

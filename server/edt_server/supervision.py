@@ -176,6 +176,8 @@ class Supervision:
             interpreter=row.interpreter,
             threads_per_slot=row.threads_per_slot,
             data_fs=self._settings.data_fs,
+            checkpoint_interval=self._settings.checkpoint_interval,
+            hang_timeout=self._settings.hang_timeout,
         )
         try:
             identity = await asyncio.to_thread(launch, orders)
