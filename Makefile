@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab test check format bench docs constraints clean
+.PHONY: help install demo lab test check format bench chaos docs constraints clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -40,6 +40,9 @@ format: $(STAMP) ## let ruff put the code into shape
 bench: $(STAMP) ## the figures in the README
 	@$(BIN)/python benchmarks/scaling.py
 
+chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every time (EVENTS=, SEED=)
+	@$(BIN)/python -m tests.chaos --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED))
+
 docs: $(STAMP) ## links, examples and the table of settings in the documentation are right
 	@$(BIN)/python -m pytest -q tests/repo/test_docs.py
 
@@ -48,7 +51,7 @@ constraints: $(STAMP) ## write constraints.txt from .venv, after a deliberate up
 	@mv .venv/constraints.txt constraints.txt
 
 clean: ## remove what demo, lab, tests and builds left behind, but not .venv
-	@rm -rf .demo .lab .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .demo .lab .bench .chaos build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is quiet; its errors are not. hatchling first: without build isolation the editable install needs

@@ -70,6 +70,11 @@ class LocalServer:
             raise RuntimeError("The server is not running.")
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        """True from `start` to `stop` or `kill`."""
+        return self._process is not None
+
     def start(self) -> LocalServer:
         """Start it and wait until it answers; RuntimeError with its log when it does not."""
         self.root.mkdir(parents=True, exist_ok=True)

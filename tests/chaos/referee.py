@@ -1,0 +1,77 @@
+"""What must be true of a job that went through chaos, from the files it left, beside the undisturbed run's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from edt_sdk import Job
+from edt_sdk.schemas.job import JobState
+from tests.e2e.harness import Jobs
+
+SAMPLES, TEST_SAMPLES = 203, 37
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a finished job proves.
+
+    Attributes:
+        hash: SHA-256 of the final model with its buffers.
+        losses: of every update, then of every validation, as they were written.
+        updates: committed.
+        generations: memberships it went through.
+        discarded: updates that were committed, lost with all who knew them, and computed again.
+    """
+
+    hash: str
+    losses: tuple[float, ...]
+    updates: int
+    generations: int
+    discarded: int
+
+
+def read(jobs: Jobs, job: Job, epochs: int, shards: int) -> Record:
+    """The record of a finished job; AssertionError when its own files contradict each other."""
+    assert job.state is JobState.FINISHED, f"{job.state.value}: {job.view.message}"
+    commits = jobs.commits(job)
+    numbers = [commit["update"] for commit in commits]
+    assert numbers == list(range(len(commits))), f"updates missing or twice: {_odd(numbers)}"
+    seen: dict[int, list[int]] = {}
+    for commit in commits:
+        assert sorted(shard["shard"] for shard in commit["shards"]) == list(range(shards)), commit["update"]
+        for shard in commit["shards"]:
+            seen.setdefault(commit["epoch"], []).extend(shard["indices"])
+    assert sorted(seen) == list(range(epochs))
+    for epoch, indices in seen.items():
+        assert sorted(indices) == list(range(SAMPLES)), f"epoch {epoch}: samples missing or twice"
+    metrics = [json.loads(line) for line in (jobs.private(job) / "training-0.metrics.jsonl").read_text().splitlines()]
+    train = [line for line in metrics if line["kind"] == "train"]
+    test = [line for line in metrics if line["kind"] == "test"]
+    assert [line["update"] for line in train] == numbers
+    validated = [line["epoch"] for line in test]
+    assert validated == sorted(set(validated)), f"a validation is there twice: {validated}"
+    return Record(
+        hash=jobs.final_hash(job),
+        losses=tuple(line["loss"] for line in (*train, *test)),
+        updates=len(commits),
+        generations=len({commit["generation"] for commit in commits}),
+        discarded=_lines(jobs.private(job) / "training-0.discarded.jsonl"),
+    )
+
+
+def compare(record: Record, undisturbed: Record) -> None:
+    """AssertionError unless both came to the same bits on the same way."""
+    assert record.updates == undisturbed.updates
+    first = next((n for n, (a, b) in enumerate(zip(record.losses, undisturbed.losses, strict=True)) if a != b), None)
+    assert first is None, f"the loss of update {first} differs"
+    assert record.hash == undisturbed.hash, "the final weights differ"
+
+
+def _odd(numbers: list[int]) -> list[int]:
+    return [number for at, number in enumerate(numbers) if number != at][:5]
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0

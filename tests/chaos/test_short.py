@@ -1,0 +1,58 @@
+"""The short form of `make chaos`: the plan itself, and two trainings with fixed seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edt_sdk.testing import LocalServer
+from tests.chaos import plan, referee
+from tests.chaos.__main__ import TRAITS
+from tests.chaos.plan import Kind, Training
+from tests.chaos.scenario import Disturbed, submit
+from tests.e2e.harness import Jobs
+
+EPOCHS, SEED, EVENTS = 25, 11, 7
+
+
+def test_a_seed_names_one_plan_and_every_plan_can_be_carried_out() -> None:
+    for seed in range(200):
+        events = plan.events(seed, 0, 16)
+        assert events == plan.events(seed, 0, 16)
+        up, suspended = True, False
+        for event in events:
+            if event.kind in plan.VERBS:
+                assert up, events
+            if event.kind is Kind.START_SERVER:
+                assert not up
+                up = True
+            if event.kind in (Kind.KILL_SERVER, Kind.KILL_EVERYTHING):
+                up = False
+            suspended = event.kind is Kind.SUSPEND or (suspended and event.kind is not Kind.RESUME)
+        assert up
+        assert not suspended
+
+
+def test_the_first_trainings_cover_every_model_optimizer_and_number_of_shards() -> None:
+    chosen = plan.trainings(3, 8)
+    assert len({training.model for training in chosen}) == 5
+    assert len({training.optimizer for training in chosen}) == 4
+    assert {training.shards for training in chosen} == set(range(1, 9))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "training",
+    [Training("cnn", "adam", shards=8, loaders=0), Training("transformer", "adamw", shards=3, loaders=2)],
+    ids=lambda training: training.model,
+)
+def test_the_same_bits_whatever_happens(tmp_path: Path, training: Training) -> None:
+    with LocalServer(tmp_path / "server", slots=4, traits=TRAITS) as server:
+        jobs = Jobs(server)
+        quiet = submit(jobs, training, EPOCHS, workers=1).wait(300, progress=False)
+        undisturbed = referee.read(jobs, quiet, EPOCHS, training.shards)
+        disturbed = Disturbed(jobs, print)
+        job = disturbed.run(training, EPOCHS, plan.events(SEED, training.shards, EVENTS))
+        referee.compare(referee.read(jobs, job, EPOCHS, training.shards), undisturbed)
+        assert disturbed.done == len(plan.events(SEED, training.shards, EVENTS))
