@@ -150,7 +150,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job does not hold what it asked for.
 
     Attributes:
-        code: a word for programs: "busy", "share", "capped", "starting", "never_fits".
+        code: a word for programs: "busy", "share", "capped", "starting", "never_fits", "suspended".
         text: one sentence with the numbers, for people.
         held, entitled, asked: slots.
         numbers: whatever else the sentence mentions.

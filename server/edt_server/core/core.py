@@ -22,6 +22,8 @@ from edt_server.core.events import (
     JobChanged,
     JobDemand,
     JobGone,
+    JobResumed,
+    JobSuspended,
     SlotReleased,
     SlotsChanged,
 )
@@ -41,13 +43,14 @@ class _Job:
     max_workers: int
     group: str
     demand: int = 1
+    suspended: bool = False
     held: list[int] = field(default_factory=list)  # oldest grant first
     leaving: list[int] = field(default_factory=list)
     short_since: float | None = None
 
     @property
     def asked(self) -> int:
-        return min(self.max_workers, self.demand)
+        return 0 if self.suspended else min(self.max_workers, self.demand)
 
     @property
     def claim(self) -> Claim:
@@ -120,6 +123,10 @@ class Core:
                 job.demand = demand
             case JobChanged():
                 self._change(event)
+            case JobSuspended(job=name):
+                self._job(name).suspended = True
+            case JobResumed(job=name):
+                self._job(name).suspended = False
             case JobGone(job=name):
                 self._job(name)
                 del self._jobs[name]
@@ -187,7 +194,7 @@ class Core:
         """The slots of each job under the rule, whatever they hold; only who may run at all depends on that."""
         claimants = [job for job in self._jobs.values() if job.asked > 0]
         if len(claimants) > len(self._slots):
-            # Nobody is suspended in this release: who runs stays, the others follow as they came. Who was let in and
+            # Nobody is suspended for another's sake: who runs stays, the others follow as they came. Who was let in and
             # waits for its slot to be left stays too, or an older job that comes back could take it away again.
             def turn(job: _Job) -> tuple[bool, bool, int]:
                 return not job.held, not self._targets.get(job.name), job.arrival
@@ -255,8 +262,12 @@ class Core:
         return self._targets[job]
 
     def asked(self, job: str) -> int:
-        """Slots the job could use now: min(max_workers, demand)."""
+        """Slots the job could use now: min(max_workers, demand), 0 while it is suspended."""
         return self._job(job).asked
+
+    def suspended(self, job: str) -> bool:
+        """True from the job's JobSuspended to its JobResumed, also while it still leaves slots."""
+        return self._job(job).suspended
 
     def settled(self) -> bool:
         """True when no slot is on its way: every job holds exactly what it is entitled to."""
@@ -275,6 +286,7 @@ class Core:
                 entitled=self._targets[each.name],
                 arrival=each.arrival,
                 short_since=each.short_since,
+                suspended=each.suspended,
             )
             for each in self._jobs.values()
         ]
@@ -299,7 +311,7 @@ class Core:
             "jobs": [
                 [
                     *(job.name, job.arrival, job.priority, job.max_workers, job.group, job.demand),
-                    *(job.held, job.leaving, job.short_since, self._targets[job.name]),
+                    *(job.suspended, job.held, job.leaving, job.short_since, self._targets[job.name]),
                 ]
                 for job in self._jobs.values()
             ],

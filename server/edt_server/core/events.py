@@ -54,6 +54,18 @@ class JobGone(msgspec.Struct, frozen=True, tag=True):
     job: str
 
 
+class JobSuspended(msgspec.Struct, frozen=True, tag=True):
+    """The job asks for no slot, whatever its training could use, until its JobResumed. It keeps its place in order."""
+
+    job: str
+
+
+class JobResumed(msgspec.Struct, frozen=True, tag=True):
+    """The job asks again for what it could use."""
+
+    job: str
+
+
 class SlotReleased(msgspec.Struct, frozen=True, tag=True):
     """The job's worker in this slot is gone. A slot that was not revoked may be granted again at once."""
 
@@ -61,13 +73,15 @@ class SlotReleased(msgspec.Struct, frozen=True, tag=True):
     slot: int
 
 
-CoreEvent = SlotsChanged | JobArrived | JobDemand | JobChanged | JobGone | SlotReleased
+CoreEvent = SlotsChanged | JobArrived | JobDemand | JobChanged | JobSuspended | JobResumed | JobGone | SlotReleased
 
 _BY_KIND: dict[str, type[CoreEvent]] = {
     kinds.SLOTS_CHANGED: SlotsChanged,
     kinds.JOB_ARRIVED: JobArrived,
     kinds.JOB_DEMAND: JobDemand,
     kinds.JOB_CHANGED: JobChanged,
+    kinds.JOB_SUSPENDED: JobSuspended,
+    kinds.JOB_RESUMED: JobResumed,
     kinds.JOB_GONE: JobGone,
     kinds.SLOT_RELEASED: SlotReleased,
 }

@@ -29,15 +29,19 @@ class Standing:
     entitled: int
     arrival: int
     short_since: float | None
+    suspended: bool = False
 
 
 def explain(job: str, standings: Sequence[Standing], slots: int, names: Names) -> Reason | None:
-    """The reason of `job`, None when it holds what it asked for.
+    """The reason of `job`, None when it holds what it asked for and is not suspended.
 
-    Codes: "never_fits" there are no slots; "busy" every slot has a job of its own; "starting" slots it is entitled to
-    are still being left by others; "share" it has its share; "capped" it has every slot there is.
+    Codes: "suspended" a person suspended it; "never_fits" there are no slots; "busy" every slot has a job of its own;
+    "starting" slots it is entitled to are still being left by others; "share" it has its share; "capped" it has every
+    slot there is.
     """
     me = next(each for each in standings if each.job == job)
+    if me.suspended:
+        return _suspended(me)
     if me.held >= me.asked:
         return None
     others = [each for each in standings if each.job != job]
@@ -53,6 +57,15 @@ def explain(job: str, standings: Sequence[Standing], slots: int, names: Names) -
     else:
         code, text = "share", _share(me, others, slots, names, numbers)
     return Reason(code=code, text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers=numbers)
+
+
+def _suspended(me: Standing) -> Reason:
+    again = f"job.resume(), or at a shell: edt resume {me.job}"
+    if me.leaving:
+        text = f"It is being suspended: its workers still leave {_count(me.leaving, 'slot')}. To go on: {again}"
+    else:
+        text = f"It is suspended and needs no slot. To go on: {again}"
+    return Reason(code="suspended", text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers={})
 
 
 def _busy(me: Standing, others: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:

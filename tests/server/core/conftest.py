@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from edt_sdk.schemas.control import Slot
-from edt_server.core import Core, Grant, JobArrived, JobChanged, JobDemand, JobGone, Revoke, SlotReleased, SlotsChanged
+from edt_server.core import (
+    Core,
+    Grant,
+    JobArrived,
+    JobChanged,
+    JobDemand,
+    JobGone,
+    JobResumed,
+    JobSuspended,
+    Revoke,
+    SlotReleased,
+    SlotsChanged,
+)
 
 
 class Play:
@@ -40,6 +52,12 @@ class Play:
 
     def change(self, job: str, **changes):
         return self.step(JobChanged(job, **changes))
+
+    def suspend(self, job: str):
+        return self.step(JobSuspended(job))
+
+    def resume(self, job: str):
+        return self.step(JobResumed(job))
 
     def gone(self, job: str):
         return self.step(JobGone(job))

@@ -14,6 +14,8 @@ from edt_server.core import (
     JobChanged,
     JobDemand,
     JobGone,
+    JobResumed,
+    JobSuspended,
     Revoke,
     SlotReleased,
     SlotsChanged,
@@ -49,6 +51,72 @@ def test_ibms_example_in_either_order_of_arrival(play, heavy_first):
     assert p.shares == {"light": 3, "heavy": 5}
     p.gone("light")
     assert p.shares == {"heavy": 8}
+
+
+class TestSuspension:
+    def test_all_slots_come_back_and_go_to_the_others(self, play):
+        p = play(4)
+        p.run("a")
+        p.run("b")
+        assert p.shares == {"a": 2, "b": 2}
+        assert {type(each) for each in p.suspend("a")} == {Revoke}
+        assert p.core.suspended("a")
+        assert p.shares == {"a": 0, "b": 4}
+        p.resume("a")
+        assert not p.core.suspended("a")
+        assert p.shares == {"a": 2, "b": 2}
+
+    def test_what_it_could_use_meanwhile_is_remembered_and_asked_for_later(self, play):
+        p = play(4)
+        p.arrive("a")
+        p.suspend("a")
+        assert p.train("a", 3) == []
+        assert p.core.asked("a") == 0
+        p.release_all()
+        p.resume("a")
+        assert p.shares == {"a": 3}
+
+    def test_it_keeps_its_place_in_the_order_of_arrival(self, play):
+        p = play(1)
+        for job in "abc":
+            p.run(job)
+        p.suspend("a")
+        p.release_all()
+        assert p.core.holding("b") == (0,)
+        p.resume("a")
+        assert p.core.holding("b") == (0,), "who runs is not suspended for it"
+        p.gone("b")
+        assert p.core.holding("a") == (0,), "before c, which came later"
+
+    def test_resumed_before_its_workers_have_left_it_waits_for_their_slots(self, play):
+        p = play(2)
+        p.run("a")
+        p.suspend("a")
+        assert p.resume("a") == []
+        assert p.core.leaving("a") == (1, 0)
+        assert p.core.reason("a").code == "starting"
+        assert p.release("a", 1) == [Grant("a", 1, 1)]
+
+    def test_twice_is_once(self, play):
+        p = play(2)
+        p.run("a")
+        p.suspend("a")
+        digest = p.core.digest()
+        assert p.suspend("a") == []
+        assert p.core.digest() == digest
+        p.resume("a")
+        assert p.resume("a") == []
+
+    def test_a_suspended_job_says_how_to_go_on(self, play):
+        p = play(2)
+        p.run("a")
+        p.suspend("a")
+        assert p.core.reason("a").text.startswith("It is being suspended: its workers still leave 2 slots.")
+        p.release_all()
+        reason = p.core.reason("a")
+        assert (reason.code, reason.asked) == ("suspended", 0)
+        assert "job.resume()" in reason.text
+        assert "edt resume a" in reason.text
 
 
 def test_three_equal_ones_and_a_heavier(play):
@@ -333,6 +401,8 @@ class TestReplay:
             (arrival, JobChanged("a", priority=6)),
             (arrival, JobChanged("a", max_workers=8)),
             (arrival, JobGone("a")),
+            (arrival, JobSuspended("a")),
+            (arrival, JobDemand("a", 2), JobSuspended("a")),
             (SlotsChanged((Slot(id=0, host="h"),)),),
             (SlotsChanged((Slot(id=0, host="other"), Slot(id=1, host="h"))),),
         ]

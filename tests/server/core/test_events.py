@@ -16,6 +16,8 @@ from edt_server.core import (
     JobChanged,
     JobDemand,
     JobGone,
+    JobResumed,
+    JobSuspended,
     Revoke,
     SlotReleased,
     SlotsChanged,
@@ -32,6 +34,8 @@ ALL = [
     JobDemand("a", 8),
     JobChanged("a", 10000, None),
     JobChanged("a", max_workers=3, instance_group="night"),
+    JobSuspended("a"),
+    JobResumed("a"),
     JobGone("a"),
     SlotReleased("a", 3),
 ]

@@ -16,6 +16,8 @@ from edt_server.core import (
     JobChanged,
     JobDemand,
     JobGone,
+    JobResumed,
+    JobSuspended,
     Revoke,
     SlotReleased,
     SlotsChanged,
@@ -40,7 +42,9 @@ def some_event(core: Core, rng: random.Random, number: int, most_jobs: int, most
         return JobGone(job)
     if choice < 0.65:
         return JobDemand(job, rng.choice((0, 1, 2, 4, 8, 100)))
-    if choice < 0.75:
+    if choice < 0.70:
+        return (JobResumed if core.suspended(job) else JobSuspended)(job)
+    if choice < 0.77:
         return JobChanged(job, priority=rng.choice(PRIORITIES))
     if choice < 0.85:
         return JobChanged(job, max_workers=rng.randint(1, most_slots + 2))
@@ -108,7 +112,7 @@ def _no_wrong_way(core, event, slots_before, before, claims_before, free_before,
             assert not shrank
         case SlotsChanged():
             assert not (shrank if len(core.slots) >= slots_before else grew)
-        case JobArrived() | JobDemand() | JobChanged():
+        case JobArrived() | JobDemand() | JobChanged() | JobSuspended() | JobResumed():
             job = event.job
             mine, was = after[job], before.get(job, 0)
             assert not (grew and shrank)
@@ -147,7 +151,7 @@ def test_twenty_thousand_random_events():
             drain(again, now=float(number))
     for job in core.jobs:
         reason = core.reason(job)
-        assert (reason is None) == (len(core.holding(job)) >= core.asked(job))
+        assert (reason is None) == (len(core.holding(job)) >= core.asked(job) and not core.suspended(job))
 
 
 @settings(max_examples=60, deadline=None)
@@ -217,4 +221,5 @@ def test_nothing_oscillates(seed):
     for job in core.jobs:
         assert core.apply(JobChanged(job), 301.0) == []
         assert core.apply(JobDemand(job, core._jobs[job].demand), 301.0) == []
+        assert core.apply((JobSuspended if core.suspended(job) else JobResumed)(job), 301.0) == []
     assert core.digest() == digest
