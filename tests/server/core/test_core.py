@@ -14,7 +14,6 @@ from edt_server.core import (
     JobChanged,
     JobDemand,
     JobGone,
-    JobResumed,
     JobSuspended,
     Revoke,
     SlotReleased,
