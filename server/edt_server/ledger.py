@@ -22,7 +22,8 @@ from edt_server.store import JobRow, Store, Writer
 from edt_server.story import describe
 
 T = TypeVar("T")
-_WAITING = (JobState.SUBMITTED, JobState.PENDING)
+# Jobs without a worker. The last two are seen with a slot only in the transaction that brings them back.
+_IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILLED, JobState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Outcome:
     Attributes:
         jobs: every job it says something about.
         allocations: the slots jobs may use from now on, where that may have changed.
-        launches: jobs that have their first slot.
+        launches: jobs that have a slot and no supervisor.
         states: jobs whose state changed, as they are now, with the state before.
     """
 
@@ -184,8 +185,7 @@ class Change:
         changes: dict[str, Any] = {"state": state, "message": message, "state_since": when}
         if state is JobState.LAUNCHING and before.started is None:
             changes["started"] = when
-        if state.final:
-            changes["ended"] = when
+        changes["ended"] = when if state.final else None
         row = self.tx.update_job(job, **changes)
         data: dict[str, Any] = {"state": state.value, "before": before.state.value, "message": message}
         if state.final and row.started is not None:
@@ -194,13 +194,25 @@ class Change:
         self.states.append((row, before.state))
         return row
 
+    def wait(self, job: str, *, cause: int | None = None) -> None:
+        """Put the job, which holds no slot, in PENDING; the story tells why."""
+        reason = self.core.reason(job, self.ledger.name)
+        self.set_state(job, JobState.PENDING, reason.text if reason else "", cause=cause)
+        self.tx.update_job(job, message="")  # why it waits changes with the others; the view says it anew
+
+    def launch(self, job: str) -> None:
+        """Start a supervisor for the job once this is committed."""
+        if job not in self.launches:
+            self.launches.append(job)
+
     def launch_granted(self) -> None:
-        """Jobs without a process that were given their first slot start now."""
+        """Jobs without a worker that were given a slot start now: all of it, or where a driver lives the workers."""
         for job, seq in self.granted.items():
             row = self.tx.job(job)
-            if row is not None and row.attempt == 0 and row.state in _WAITING:
+            if row is not None and row.state in _IDLE:
                 self.set_state(job, JobState.LAUNCHING, cause=seq)
-                self.launches.append(job)
+                if not row.supervised:
+                    self.launch(job)
 
     def outcome(self) -> Outcome:
         """What is to be done now that it is committed."""

@@ -13,6 +13,7 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_server.core import JobDemand, JobGone, SlotReleased
 from edt_server.ledger import Change
+from edt_server.suspension import settle
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,8 @@ def end(change: Change, job: str, state: JobState, message: str, *, time: float 
 def release(change: Change, job: str, slot: int, worker: int | None, exit_code: int | None) -> None:
     """A slot of the job is free, if it still had it."""
     if slot in (*change.core.holding(job), *change.core.leaving(job)):
-        change.apply(SlotReleased(job, slot), worker=worker, exit_code=exit_code)
+        seq = change.apply(SlotReleased(job, slot), worker=worker, exit_code=exit_code)
+        settle(change, job, cause=seq)
     else:
         log.warning("slot %d was released twice, job=%s", slot, job)
 
@@ -62,14 +64,35 @@ def _record(change: Change, job: str, report: control.Report, time: float) -> No
             data = {"training": training, "updates": updates}
             seq = change.append(events.TRAINING_ENDED, job, data, time=time)
             change.apply(JobDemand(job, 0), cause=seq)
+            if change.row(job).state is JobState.RECOVERING:  # its last worker died with nothing left to train
+                change.set_state(job, JobState.RUNNING, cause=seq, time=time)
         case control.WorkerStarted(worker=worker, slot=slot, pid=pid):
             change.append(events.WORKER_STARTED, job, {"worker": worker, "slot": slot, "pid": pid}, time=time)
+        case control.WorkerLost():
+            _worker_lost(change, job, report, time)
+        case control.DriverLost(pid=pid, exit_code=exit_code, why=why):
+            change.append(events.DRIVER_LOST, job, {"pid": pid, "exit_code": exit_code, "why": why}, time=time)
         case control.GenerationFormed():
             _generation(change, job, report, time)
         case control.SlotReleased(slot=slot, worker=worker, exit_code=exit_code):
             release(change, job, slot, worker, exit_code)
         case control.JobEnded(state=state, message=message):
             end(change, job, state if state.final else JobState.FAILED, message, time=time)
+
+
+def _worker_lost(change: Change, job: str, report: control.WorkerLost, time: float) -> None:
+    data = {
+        "worker": report.worker,
+        "slot": report.slot,
+        "pid": report.pid,
+        "exit_code": report.exit_code,
+        "member": report.member,
+        "update": report.update,
+        "why": report.why,
+    }
+    seq = change.append(events.WORKER_LOST, job, data, time=time)
+    if report.member and change.row(job).state is JobState.RUNNING:
+        change.set_state(job, JobState.RECOVERING, report.why, cause=seq, time=time)
 
 
 def _generation(change: Change, job: str, report: control.GenerationFormed, time: float) -> None:

@@ -21,7 +21,7 @@ from edt_sdk.schemas.errors import Conflict, NotBuiltYet
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
 from edt_sdk.schemas.paths import JobPaths
-from edt_server import access, reports, results, submission, timeline, views
+from edt_server import access, reports, results, submission, suspension, timeline, views
 from edt_server.core import InstanceGroup, JobChanged, SlotsChanged
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
@@ -121,8 +121,7 @@ class Service:
 
     async def _adopt(self) -> None:
         rows = await self._in_writer(self._ledger.store.jobs)
-        stops = await self._in_writer(lambda: self._ledger.store.events(kinds=[STOP_REQUESTED]))
-        stopping = {event.job: str(event.data.get("why", "")) for event in stops}
+        stopping = await self._in_writer(self._stops)
         adopted: set[str] = set()
         for row in rows:
             # An ended job's supervisor may still wait for the answer to its last report.
@@ -132,6 +131,16 @@ class Service:
             if not row.state.final:
                 self._living.add(row.id)
         await asyncio.to_thread(submission.clear_sockets, self.settings.runtime_dir, adopted)
+
+    def _stops(self) -> dict[str | None, str]:
+        """Why each job is to be stopped; one that came back later is not."""
+        stopping: dict[str | None, str] = {}
+        for event in self._ledger.store.events(kinds=[STOP_REQUESTED, kinds.JOB_ARRIVED]):
+            if event.kind == STOP_REQUESTED:
+                stopping[event.job] = str(event.data.get("why", ""))
+            else:
+                stopping.pop(event.job, None)
+        return stopping
 
     # --- changing the ledger ------------------------------------------------------------------------------------------
 
@@ -165,14 +174,19 @@ class Service:
 
         Raises:
             InvalidRequest, Unprocessable: the specification cannot be used here.
+            NotFound, NotAllowed: the job whose weights it begins with is not there, or somebody else's.
             PackageError: the package cannot. Nothing is left behind.
         """
         spec.check()
         self._ledger.core.check_group(spec.instance_group)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
+        weights: Path | None = None
+        if spec.warm_start:
+            former = await self.mine(user, spec.warm_start)
+            weights = await asyncio.to_thread(submission.weights_of, self.paths(former))
         accepted = await asyncio.to_thread(
-            submission.place, self.settings, user, spec, package, interpreter.path, threads
+            submission.place, self.settings, user, spec, package, interpreter.path, threads, weights
         )
         try:
             await self.change(accepted.enter)
@@ -204,7 +218,7 @@ class Service:
         return await self._view(await self.change(work))
 
     async def stop_job(self, user: str, job: str) -> JobView:
-        """End a job as KILLED: at once when it has not started, else as soon as its processes have ended.
+        """End a job as KILLED: at once when nothing of it runs, else as soon as its processes have ended.
 
         Raises:
             Conflict: it has ended.
@@ -215,8 +229,9 @@ class Service:
             row = self._mine(user, job, change.row(job))
             if row.state.final:
                 raise _ended(row, "stopped")
-            if row.attempt == 0:
+            if not row.supervised:
                 reports.end(change, job, JobState.KILLED, why)
+                submission.clear_traces(self.settings.runtime_dir, job)
             else:
                 change.append(STOP_REQUESTED, job, {"why": why})
             return change.row(job)
@@ -239,14 +254,42 @@ class Service:
         return stopped
 
     async def suspend(self, user: str, job: str) -> JobView:
-        """Not in this release: NotBuiltYet."""
-        await self.mine(user, job)
-        raise NotBuiltYet("Jobs cannot be suspended yet.", hint="Lower its priority, or stop it.", job=job)
+        """Take all slots from a job until it is resumed. It is SUSPENDED when its workers have left; not final.
 
-    async def resume(self, user: str, job: str) -> JobView:
-        """Not in this release: NotBuiltYet."""
-        await self.mine(user, job)
-        raise NotBuiltYet("Jobs cannot be resumed yet.", hint="Submit it again.", job=job)
+        Raises:
+            Conflict: it has ended.
+        """
+
+        def work(change: Change) -> JobRow:
+            row = self._mine(user, job, change.row(job))
+            if row.state.final:
+                raise _ended(row, "suspended")
+            return suspension.suspend(change, job, user)
+
+        return await self._view(await self.change(work))
+
+    async def resume(self, user: str, job: str, checkpoint: str = "") -> JobView:
+        """Let a job go on that is suspended, or that was stopped or failed after it began to train.
+
+        Args:
+            user: who asks.
+            job: its id.
+            checkpoint: what to go on from, such as "epoch-3"; "" for the newest there is.
+
+        Raises:
+            Conflict: it is over for good, or a checkpoint was named while workers still run.
+            InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+        """
+        row = await self.mine(user, job)
+        paths = self.paths(row)
+        if row.state.final and not await self._supervision.gone(job, _PATIENCE_WITH_THE_DEAD):
+            raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
+
+        def work(change: Change) -> JobRow:
+            self._mine(user, job, change.row(job))
+            return suspension.resume(change, paths, job, user, checkpoint)
+
+        return await self._view(await self.change(work))
 
     async def delete(self, user: str, job: str) -> None:
         """Remove an ended job with all its files. Conflict when it has not ended."""
@@ -255,6 +298,7 @@ class Service:
             raise Conflict(f"Job {job} is {row.state.value}.", hint="Stop it first, then delete it.", job=job)
         await self._supervision.gone(job, _PATIENCE_WITH_THE_DEAD)
         await asyncio.to_thread(submission.remove, self.paths(row))
+        await asyncio.to_thread(submission.clear_traces, self.settings.runtime_dir, job)
         await self.change(lambda change: change.tx.delete_job(job))
 
     # --- verbs that read ----------------------------------------------------------------------------------------------
@@ -292,9 +336,7 @@ class Service:
         events = await asyncio.to_thread(lambda: self._ledger.store.events(kinds=chosen))
         rows: Sequence[timeline.TimelineRow] = timeline.allocation(events, self._ledger.name)
         if job is not None:
-            own = [event.seq for event in events if event.job == job]
-            over = any(event.kind == kinds.JOB_GONE and event.job == job for event in events)
-            rows = [row for row in rows if own[0] <= row["seq"] and (not over or row["seq"] <= own[-1])]
+            rows = timeline.during(rows, events, job)
         named = {held for row in rows for held in row["slots"]}
         return {
             "capacity": len(self._ledger.core.slots),

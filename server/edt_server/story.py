@@ -4,8 +4,9 @@ Pure. What is written here becomes `Event.text` when the service appends an even
 and the log use the same words. A sentence is about the event's own job and does not name it; other jobs are named by
 `names`. Every key of `data` but those of the core's inputs may be missing: a story is told of old rows too.
 
-Keys beyond those listed in `edt_sdk/schemas/events.py`, all optional and for people only: job_arrived: owner;
-job_changed: before (object of former values), by; slot_released: worker, exit_code; state: updates, seconds; the other
+Keys beyond those listed in `edt_sdk/schemas/events.py`, all optional and for people only: job_arrived: owner, again;
+job_arrived, job_resumed: by, checkpoint; job_changed: before (object of former values), by; job_suspended: by;
+slot_released: worker, exit_code; state: updates, seconds; the other
 kinds: the fields of their message in `edt_sdk/schemas/control.py`.
 """
 
@@ -54,7 +55,11 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
     whose = "its" if who == "the job" else f"{who}'s"
     match cause.kind:
         case kinds.JOB_ARRIVED:
-            return f"{who} arrived"
+            return f"{who} {'was resumed' if data.get('again') else 'arrived'}"
+        case kinds.JOB_SUSPENDED:
+            return f"{who} was suspended"
+        case kinds.JOB_RESUMED:
+            return f"{who} was resumed"
         case kinds.JOB_GONE:
             return f"{who} ended"
         case kinds.JOB_DEMAND if between_trainings(cause):
@@ -96,6 +101,8 @@ def sentences(events: Iterable[Event], names: Names = str) -> list[str]:
 
 
 def _arrived(data: Data) -> str:
+    if data.get("again"):
+        return f"taken up again{_by(data)}{_from(data)}"
     by = f" by {data['owner']}" if data.get("owner") else ""
     group = f", instance group {data['instance_group']}" if data["instance_group"] != "default" else ""
     return f"submitted{by}: max {_count(data['max_workers'], 'worker')}, priority {data['priority']}{group}"
@@ -108,8 +115,15 @@ def _demand(data: Data) -> str:
 
 
 def _changed(data: Data) -> str:
-    by = f" (by {data['by']})" if data.get("by") else ""
-    return " and ".join(f"its {change}" for change in _changes(data)) + by
+    return " and ".join(f"its {change}" for change in _changes(data)) + _by(data)
+
+
+def _by(data: Data) -> str:
+    return f" (by {data['by']})" if data.get("by") else ""
+
+
+def _from(data: Data) -> str:
+    return f", from checkpoint {data['checkpoint']}" if data.get("checkpoint") else ""
 
 
 def _changes(data: Data) -> list[str]:
@@ -207,6 +221,24 @@ def _worker_started(data: Data) -> str:
     return f"worker {_get(data, 'worker', '?')} started in slot {_get(data, 'slot', '?')}{_pid(data)}"
 
 
+def _lost(data: Data) -> str:
+    number = data.get("worker")
+    what = "the driver" if number is None else f"worker {number}"
+    why = str(_get(data, "why", "")).rstrip(".")
+    said = why[:1].lower() + why[1:] if why else f"{what} {_exit(data.get('exit_code') or 0)}"
+    if number is None:
+        return f"{said}; its main script runs again"
+    update = data.get("update")
+    if not data.get("member") or update is None:
+        return f"{said}; its slot is filled again"
+    return f"{said}; the training goes on {'from the start' if update == 0 else f'after update {update}'}"
+
+
+def _supervisor_lost(data: Data) -> str:
+    attempt = data.get("attempt")
+    return "its supervisor ended unexpectedly" + ("" if attempt is None else f" (attempt {attempt})")
+
+
 def _generation(data: Data) -> str:
     pids = list(data.get("pids") or ())
     members = _count(len(pids or data.get("workers") or ()), "worker")
@@ -226,6 +258,8 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.JOB_DEMAND: _demand,
     kinds.JOB_CHANGED: _changed,
     kinds.JOB_GONE: lambda _: "ended: all its slots are free",
+    kinds.JOB_SUSPENDED: lambda data: f"is being suspended{_by(data)}: it leaves all its slots",
+    kinds.JOB_RESUMED: lambda data: f"resumed{_by(data)}{_from(data)}",
     kinds.SLOT_RELEASED: _released,
     kinds.SLOT_GRANTED: _granted,
     kinds.SLOT_REVOKED: _revoked,
@@ -234,6 +268,9 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.TRAINING_STARTED: _training_started,
     kinds.TRAINING_ENDED: _training_ended,
     kinds.WORKER_STARTED: _worker_started,
+    kinds.WORKER_LOST: _lost,
+    kinds.DRIVER_LOST: _lost,
+    kinds.SUPERVISOR_LOST: _supervisor_lost,
     kinds.GENERATION: _generation,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
@@ -11,16 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.core import JobArrived
 from edt_server.ledger import Change
 from edt_server.package import unpack
+from edt_server.private_files import make_private_dir
 from edt_server.settings import Settings
 from edt_server.store import JobRow
 
+MEMORY = Path("/dev/shm")
 _LONGEST_SLUG = 24
 _RANDOM = 6
+_WARM_START = "warm_start.pth"
+_EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -45,9 +51,7 @@ class Submission:
         arrived = JobArrived(self.job, spec.priority, spec.max_workers, spec.instance_group)
         seq = change.apply(arrived, owner=self.owner, name=spec.name)
         if not change.core.holding(self.job):
-            reason = change.core.reason(self.job, change.ledger.name)
-            change.set_state(self.job, JobState.PENDING, reason.text if reason else "", cause=seq)
-            change.tx.update_job(self.job, message="")  # why it waits changes with the others; the view says it anew
+            change.wait(self.job, cause=seq)
 
     def _row(self, now: float) -> JobRow:
         spec = self.spec
@@ -75,8 +79,19 @@ class Submission:
         )
 
 
-def place(settings: Settings, owner: str, spec: JobSpec, package: Path, interpreter: str, threads: int) -> Submission:
-    """Unpack `package` where the job will find it. Blocks; PackageError when it is refused, with nothing left."""
+def place(
+    settings: Settings,
+    owner: str,
+    spec: JobSpec,
+    package: Path,
+    interpreter: str,
+    threads: int,
+    weights: Path | None = None,
+) -> Submission:
+    """Unpack `package` where the job will find it, and keep the `weights` it begins with. Blocks.
+
+    PackageError when it is refused, with nothing left.
+    """
     paths = JobPaths(settings.data_dir, owner, new_id(spec.name))
     paths.result_dir.mkdir(parents=True)
     try:
@@ -88,10 +103,44 @@ def place(settings: Settings, owner: str, spec: JobSpec, package: Path, interpre
             max_files=settings.max_package_files,
             max_bytes=settings.max_package_bytes,
         )
+        if weights is not None:
+            make_private_dir(paths.job_dir)
+            _keep(weights, paths.job_dir / _WARM_START)
     except BaseException:
         remove(paths)
         raise
     return Submission(paths.job_id, owner, spec, interpreter, threads, paths)
+
+
+def weights_of(paths: JobPaths) -> Path:
+    """The final weights of a job, else its newest epoch's. Unprocessable when it has written none. Blocks."""
+    epochs = [
+        (int(match[1]), path)
+        for path in paths.train_dir.glob("model_epoch_*.pth")
+        if (match := _EPOCH.match(path.name))
+    ]
+    final = paths.train_dir / "model_epoch_final.pth"
+    if not final.is_file() and not epochs:
+        raise Unprocessable(
+            f"Job {paths.job_id} has written no weights yet.",
+            hint="Wait until it has finished, or has written an epoch's checkpoint (checkpoint_freq=1).",
+            field="warm_start",
+            job=paths.job_id,
+        )
+    return final if final.is_file() else max(epochs)[1]
+
+
+def warm_start(paths: JobPaths, spec: JobSpec) -> str:
+    """Where the job has the weights it begins with, "" when it begins with its script's own."""
+    return str(paths.job_dir / _WARM_START) if spec.warm_start else ""
+
+
+def _keep(file: Path, kept: Path) -> None:
+    """Another name for the same bytes where the file system can do that: the other job may be deleted."""
+    try:
+        os.link(file.resolve(), kept)
+    except OSError:
+        shutil.copyfile(file, kept)
 
 
 def remove(paths: JobPaths) -> None:
@@ -117,7 +166,16 @@ def clear_uploads(folder: Path) -> None:
 
 
 def clear_sockets(folder: Path, living: Collection[str]) -> None:
-    """Remove the runtime folders of jobs that ended while no server was there to do so. Blocks."""
+    """Remove what jobs that ended while no server was there have left outside of their own folders. Blocks."""
     for place in folder.iterdir():
         if place.is_dir() and place.name not in living:
-            shutil.rmtree(place, ignore_errors=True)
+            clear_traces(folder, place.name)
+
+
+def clear_traces(folder: Path, job: str) -> None:
+    """Remove a job's runtime folder below `folder`, and its folder in memory should it still be there. Blocks.
+
+    Only when the job is over: attempts hand both on to each other.
+    """
+    for place in (folder / job, MEMORY / f"edt-{os.getuid()}-{job}"):
+        shutil.rmtree(place, ignore_errors=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from edt_sdk.schemas.control import (
     PROTOCOL,
@@ -28,11 +29,12 @@ from edt_sdk.schemas.control import (
 from edt_sdk.schemas.errors import Conflict, EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.paths import JobPaths
-from edt_server import reports
+from edt_server import reports, submission
 from edt_server.control import ControlServer
 from edt_server.launcher import key_pair, launch, wait_gone
 from edt_server.ledger import Change
 from edt_server.processes import is_alive
+from edt_server.recovery import supervisor_lost
 from edt_server.settings import Settings
 from edt_server.store import JobRow
 from edt_server.supervisor.journal import read_journal
@@ -44,6 +46,7 @@ STOP_REQUESTED = "stop_requested"
 _HELLO_LIMIT = 15.0
 _FAR_AWAY = 5.0
 _LOG_LINES = 10
+_STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 
 
 class Changes(Protocol):
@@ -70,6 +73,7 @@ class Supervision:
         self._progress: dict[str, JobProgress] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._launches: set[asyncio.Task[None]] = set()
+        self._starting: set[str] = set()
         self._stopping: dict[str, str] = {}
         self._unheard: dict[str, tuple[int, frozenset[int]]] = {}
         self._heard: dict[str, asyncio.Event] = {}
@@ -122,7 +126,10 @@ class Supervision:
         self._control.send(job, StopJob(why=why))
 
     def begin(self, job: str) -> None:
-        """Start the job's supervisor."""
+        """Start a supervisor for a job that has none; once, however often it is asked for."""
+        if job in self._starting:
+            return
+        self._starting.add(job)
         task = asyncio.create_task(self._launch(job), name=f"edt launch {job}")
         self._launches.add(task)
         task.add_done_callback(self._launches.discard)
@@ -131,8 +138,8 @@ class Supervision:
         """Take over a living job of an earlier server."""
         if stopping is not None:
             self._stopping[row.id] = stopping
-        if row.attempt == 0:
-            if row.state is JobState.LAUNCHING:
+        if not row.supervised:
+            if row.state in _STARTING:
                 self.begin(row.id)
             return
         self._control.admit(row.id, row.public_key)
@@ -142,11 +149,10 @@ class Supervision:
             # The last server ended between starting the supervisor and writing down which process it is.
             self._watchers[row.id] = asyncio.create_task(self._await_hello(row), name=f"edt hello {row.id}")
 
-    async def gone(self, job: str, seconds: float) -> None:
-        """Wait until nothing of an ended job runs any more, or `seconds` have passed."""
+    async def gone(self, job: str, seconds: float) -> bool:
+        """Wait until nothing of an ended job runs any more; False when `seconds` have passed before."""
         watcher = self._watchers.get(job)
-        if watcher is not None:
-            await asyncio.wait([watcher], timeout=seconds)
+        return watcher is None or bool((await asyncio.wait([watcher], timeout=seconds))[0])
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
@@ -155,11 +161,14 @@ class Supervision:
 
         def begin(change: Change) -> JobRow | None:
             row = change.row(job)
-            if row.state is not JobState.LAUNCHING:
+            if row.state not in _STARTING:
                 return None  # it was stopped in the meantime
             return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
 
-        row = await self._change(begin)
+        try:
+            row = await self._change(begin)
+        finally:
+            self._starting.discard(job)
         if row is None:
             return
         self._control.admit(job, public)
@@ -169,7 +178,7 @@ class Supervision:
             attempt=row.attempt,
             spec=row.spec,
             data_dir=str(self._settings.data_dir),
-            runtime_dir=str(self._runtime_dir(job)),
+            runtime_dir=str(self._settings.runtime_dir / job),
             control_file=str(self._control.control_file),
             public_key=public,
             secret_key=secret,
@@ -178,20 +187,18 @@ class Supervision:
             data_fs=self._settings.data_fs,
             checkpoint_interval=self._settings.checkpoint_interval,
             hang_timeout=self._settings.hang_timeout,
+            warm_start=submission.warm_start(JobPaths(self._settings.data_dir, row.owner, job), row.spec),
         )
         try:
             identity = await asyncio.to_thread(launch, orders)
         except (EdtError, OSError) as error:
             message = f"It could not be started: {error}"
             await self._change(lambda change: reports.end(change, job, JobState.ERROR, message))
-            self._control.forget(job)
+            await self._over(job)
             return
         log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
         await self._change(lambda change: change.tx.update_job(job, supervisor=identity))
         self._watch(job, row.attempt, identity)
-
-    def _runtime_dir(self, job: str) -> Path:
-        return self._settings.runtime_dir / job
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
@@ -275,34 +282,54 @@ class Supervision:
         await self._bury(job, attempt)
 
     async def _bury(self, job: str, attempt: int) -> None:
-        """Take what the supervisor could not deliver; if the job has not ended by then, it fails."""
+        """Take what the supervisor could not deliver; if the job has not ended by then, another one goes on."""
         row = await self._change(lambda change: change.tx.job(job))
         if row is not None and row.attempt != attempt:
             return
-        if row is not None:
-            paths = JobPaths(self._settings.data_dir, row.owner, job)
+        # From here on: what comes after this change may be the next attempt's.
+        self._control.forget(job)
+        self._unheard.pop(job, None)
+        if row is None or await self._close(row):
+            await self._over(job)
+
+    async def _close(self, row: JobRow) -> bool:
+        """Take the last reports of the dead; True when the job is over."""
+        job, paths = row.id, JobPaths(self._settings.data_dir, row.owner, row.id)
+        said = await asyncio.to_thread(_last_lines, paths.supervisor_log)
+        trouble, left = "", []
+        try:
             left = await asyncio.to_thread(read_journal, paths.journal)
-            said = await asyncio.to_thread(_last_lines, paths.supervisor_log)
+        except msgspec.MsgspecError as wrong:
+            trouble = f"Its journal cannot be read: {wrong}."
 
-            def close(change: Change) -> None:
-                if change.tx.job(job) is None:
-                    return
-                try:
-                    for numbered in left:
-                        reports.take(change, job, numbered, self._progress.get(job))
-                except Conflict as gap:  # a journal that lost its middle; what is there cannot be trusted
-                    log.error("%s job=%s", gap, job)
-                if not change.row(job).state.final:
-                    message = "Its supervisor ended unexpectedly."
-                    reports.end(change, job, JobState.FAILED, f"{message}\n{said}" if said else message)
+        def close(change: Change) -> bool:
+            nonlocal trouble
+            if change.tx.job(job) is None:
+                return True
+            progress = self._progress.get(job)
+            try:
+                for numbered in left:
+                    reports.take(change, job, numbered, progress)
+            except Conflict as gap:
+                trouble = f"Its journal has a gap: {gap.message}"
+            if trouble and not change.row(job).state.final:
+                # What is there cannot be trusted, and what a next supervisor would report could not be taken.
+                log.error("%s job=%s", trouble, job)
+                reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{said}")
+            elif not change.row(job).state.final:
+                supervisor_lost(change, job, said, stopping=self._stopping.get(job), progress=progress)
+            return change.row(job).state.final
 
-            await self._change(close)
+        return await self._change(close)
+
+    async def _over(self, job: str) -> None:
+        """Nothing of the job runs any more, and nothing will."""
         self._control.forget(job)
         self._stopping.pop(job, None)
         self._progress.pop(job, None)
-        self._unheard.pop(job, None)
-        self._watchers.pop(job, None)
-        await asyncio.to_thread(shutil.rmtree, self._runtime_dir(job), True)
+        await asyncio.to_thread(submission.clear_traces, self._settings.runtime_dir, job)
+        if self._watchers.get(job) is asyncio.current_task():
+            del self._watchers[job]  # last: who waits for the end may begin anew
 
     async def _await_hello(self, row: JobRow) -> None:
         """A supervisor whose process is not known: it says hello soon, or it never started and another one does."""

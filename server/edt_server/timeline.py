@@ -101,6 +101,17 @@ def allocation(events: Iterable[Event], names: Callable[[str], str] = str) -> li
     return rows
 
 
+def during(rows: Iterable[TimelineRow], events: Iterable[Event], job: str) -> list[TimelineRow]:
+    """The rows from the job's first event to its end, or to the last row while it lives.
+
+    A job that ended and was resumed has one life, with a gap in it.
+    """
+    own = [event for event in events if event.job == job]
+    ends = [event.kind for event in own if event.kind in (kinds.JOB_ARRIVED, kinds.JOB_GONE)]
+    over = ends[-1:] == [kinds.JOB_GONE]
+    return [row for row in rows if own[0].seq <= row["seq"] and (not over or row["seq"] <= own[-1].seq)]
+
+
 def settled(rows: Iterable[TimelineRow]) -> list[dict[str, int]]:
     """Slots by job of the settled rows, equal neighbours once: the allocation as one would tell it."""
     told: list[dict[str, int]] = []
@@ -126,7 +137,8 @@ def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
 def _tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
     revoked = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
     granted = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
-    verb = "gives back" if between_trainings(cause) else "is asked for"
+    own = between_trainings(cause) or cause.kind == kinds.JOB_SUSPENDED
+    verb = "gives back" if own else "is asked for"
     parts = [f"{names(job)} {verb} {number}" for job, number in revoked.items()]
     parts += [f"{names(job)} gets {number}" for job, number in granted.items()]
     what = because(cause, names=names)

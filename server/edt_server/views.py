@@ -16,7 +16,10 @@ from edt_sdk.schemas.paths import JobPaths
 from edt_server.ledger import Ledger
 from edt_server.store import JobRow
 
-WORKER_KINDS = (kinds.WORKER_STARTED, kinds.GENERATION, kinds.SLOT_RELEASED, kinds.TRAINING_ENDED)
+WORKER_KINDS = (
+    *(kinds.WORKER_STARTED, kinds.WORKER_LOST, kinds.GENERATION, kinds.SLOT_RELEASED),
+    *(kinds.TRAINING_ENDED, kinds.SUPERVISOR_LOST, kinds.JOB_GONE),
+)
 
 
 def job_view(ledger: Ledger, row: JobRow, data_dir: Path, progress: JobProgress | None) -> JobView:
@@ -76,8 +79,8 @@ def running_workers(events: Iterable[Event], slots: Sequence[Slot]) -> list[dict
             for rank, number in enumerate(data["workers"]):
                 if number in workers:
                     workers[number].update(rank=rank, generation=data["number"])
-        elif event.kind == kinds.SLOT_RELEASED:
+        elif event.kind in (kinds.SLOT_RELEASED, kinds.WORKER_LOST):
             workers.pop(data.get("worker", -1), None)
-        elif event.kind == kinds.TRAINING_ENDED:
+        else:
             workers.clear()
     return sorted(workers.values(), key=lambda worker: (worker["rank"] is None, worker["rank"], worker["worker"]))

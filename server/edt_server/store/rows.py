@@ -18,8 +18,8 @@ class JobRow:
         message: one sentence about the state, "" when the state says it all.
         interpreter: absolute path of the Python that runs the job.
         threads_per_slot: resolved, ≥ 1; part of the bits.
-        supervisor: the newest supervisor's process, None before the first.
-        public_key: of that supervisor on the control channel (Z85), "" before the first.
+        supervisor: the newest supervisor's process; None before the first, and after it was found gone.
+        public_key: of that supervisor on the control channel (Z85), "" where there is none.
         shards: V of the job's present or last training, None before the first.
         last_report: number of the newest report of the supervisor that is committed, 0 before the first.
         project, definition, metric: for WMLA's tasks; not used yet.
@@ -48,3 +48,8 @@ class JobRow:
     project: str | None = None
     definition: str | None = None
     metric: str | None = None
+
+    @property
+    def supervised(self) -> bool:
+        """False when nobody looks after the job's processes: it has not started, or its supervisor is gone."""
+        return bool(self.public_key)

@@ -1,0 +1,159 @@
+"""Suspend and resume, as changes of the ledger: who asks for no slot, who is back, and from which checkpoint.
+
+A job is *suspended* when its last slot is free; until then it is being suspended, in the state it had. A job that was
+stopped or failed comes back under its own id, as a further attempt over the files of the earlier ones. Acts on nothing
+but the one file that names the checkpoint, which must lie there before a worker can look for it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.paths import JobPaths
+from edt_server.core import JobArrived, JobDemand, JobResumed, JobSuspended
+from edt_server.ledger import Change
+from edt_server.private_files import write_private
+from edt_server.store import JobRow
+
+# What people may call a checkpoint: as it is called in `checkpoint/training-<k>/`, or as WMLA calls the epoch's file.
+_NAME = re.compile(r"(?:(epoch|update)-|model_(epoch)_)(\d{1,18})(?:\.ckpt|\.pth)?\Z")
+_WORKING = (JobState.LAUNCHING, JobState.RUNNING, JobState.RECOVERING)
+_ENDED = (JobState.KILLED, JobState.FAILED)
+
+
+def suspend(change: Change, job: str, by: str) -> JobRow:
+    """The living job gives all slots back and asks for none until it is resumed; a second time changes nothing."""
+    if not change.core.suspended(job):
+        seq = change.apply(JobSuspended(job), by=by)
+        settle(change, job, cause=seq)
+    return change.row(job)
+
+
+def settle(change: Change, job: str, *, cause: int | None = None) -> None:
+    """Set the state of a job whose last slot was just released: SUSPENDED, or PENDING when it asks for another."""
+    row, core = change.row(job), change.core
+    if row.state.final or job not in core.jobs or core.holding(job) or core.leaving(job):
+        return
+    if core.suspended(job):
+        if row.state is not JobState.SUSPENDED:
+            change.set_state(job, JobState.SUSPENDED, cause=cause)
+    elif core.asked(job) and row.state in _WORKING:
+        change.wait(job, cause=cause)
+
+
+def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str = "") -> JobRow:
+    """Let a job go on that is suspended, was stopped, or failed. One that is none of these stays as it is.
+
+    Args:
+        change: the transaction.
+        paths: the job's files.
+        job: its id.
+        by: who asked for it.
+        checkpoint: what to go on from, such as "epoch-3", "update-1200" or "model_epoch_3"; "" for the newest.
+
+    Raises:
+        Conflict: it is over for good, or a checkpoint was named while workers still run.
+        InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+    """
+    row = change.row(job)
+    _check(row)
+    if row.state not in (JobState.SUSPENDED, *_ENDED):
+        if checkpoint:
+            raise _workers_run(change, row)
+        if not change.core.suspended(job):
+            return row
+    chosen = find(paths, checkpoint) if checkpoint else ""
+    said: dict[str, Any] = {"by": by, "checkpoint": chosen} if chosen else {"by": by}
+    if row.state in _ENDED:
+        arrival = JobArrived(job, row.priority, row.max_workers, row.instance_group)
+        seq = change.apply(arrival, owner=row.owner, name=row.spec.name, again=True, **said)
+        # Nothing of the former attempt runs any more; the next one is launched with its first slot.
+        change.tx.update_job(job, supervisor=None, public_key="", ended=None)
+    else:
+        seq = change.apply(JobResumed(job), **said)
+    _go_on(change, job, seq)
+    if chosen:
+        # Before the commit, and so before anybody can hear of a slot.
+        write_private(paths.resume_from, chosen.encode())
+    return change.row(job)
+
+
+def _go_on(change: Change, job: str, seq: int) -> None:
+    row, core = change.row(job), change.core
+    if row.state in _WORKING:
+        return  # its workers have not left yet, or others come in their place
+    if not core.asked(job):  # between two trainings
+        if row.supervised:
+            change.set_state(job, JobState.RUNNING, cause=seq)
+            return
+        # Its main script has to run again, which begins in a slot.
+        change.apply(JobDemand(job, 1), cause=seq)
+    if not core.holding(job):
+        change.wait(job, cause=seq)
+    # Else the transaction ends with `launch_granted`.
+
+
+def find(paths: JobPaths, name: str) -> str:
+    """The name of the checkpoint of the newest training that people call `name`, such as `epoch-3`.
+
+    Raises:
+        InvalidRequest: checkpoints are not called like that.
+        NotFound: there is none of that name.
+    """
+    match = _NAME.match(name)
+    if match is None:
+        raise InvalidRequest(
+            f"{name!r} is not the name of a checkpoint.",
+            hint="Name it as job.checkpoints() does, such as epoch-3 or update-1200.",
+            field="checkpoint",
+        )
+    wanted = f"{match[1] or match[2]}-{int(match[3])}"
+    folder = paths.checkpoints(_newest_training(paths))
+    if not (folder / f"{wanted}.ckpt").is_file():
+        there = ", ".join(path.stem for path in sorted(folder.glob("*.ckpt"), key=_age)[-8:])
+        raise NotFound(
+            f"Job {paths.job_id} has no checkpoint {wanted}.",
+            hint=f"There are {there}." if there else "There is none at all: resume it without naming one.",
+            job=paths.job_id,
+            field="checkpoint",
+        )
+    return wanted
+
+
+def _newest_training(paths: JobPaths) -> int:
+    numbers = [path.stem.removeprefix("training-") for path in paths.job_dir.glob("training-*.payload")]
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def _age(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _check(row: JobRow) -> None:
+    """Conflict when the job is over for good."""
+    what = ""
+    if row.state in (JobState.FINISHED, JobState.ERROR):
+        what = "is finished" if row.state is JobState.FINISHED else "could not be started"
+    elif row.state in _ENDED and row.shards is None:
+        what = f"is {row.state.value} and never began to train"
+    if what:
+        raise Conflict(
+            f"Job {row.id} {what}: there is nothing to resume.",
+            hint="Submit it again to run it once more.",
+            job=row.id,
+            state=row.state.value,
+        )
+
+
+def _workers_run(change: Change, row: JobRow) -> Conflict:
+    leaving = change.core.suspended(row.id)
+    return Conflict(
+        f"Job {row.id} is {row.state.value}: it cannot be put back to a checkpoint while workers run.",
+        hint="Wait until it is SUSPENDED." if leaving else "Suspend it first, then resume it from the checkpoint.",
+        job=row.id,
+        state=row.state.value,
+    )
