@@ -18,10 +18,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from edt_sdk import live_cell
+from edt_sdk.fabric_checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
 from edt_sdk.job import Job
+from edt_sdk.monitor import in_notebook
+from edt_sdk.packing import QUIET_VARIABLE
 from edt_sdk.schemas.context import job_context, worker_context
-from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed, Unprocessable
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.link import TrainingDone, TrainingFailed, TrainRequest
+from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.training import call, checkpoint, payload, session
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes
@@ -58,6 +63,7 @@ class FabricModel:
         keras_custom_objects: accepted; it has no meaning for PyTorch.
         fn_batch_collate: list of samples → `(features, labels)`; torch's default collate when not given.
         clip_grad_norm: greatest norm of an update's combined gradient; None does not clip.
+        lr_scheduler: one of `torch.optim.lr_scheduler`, built over `optimizer`; the engine steps it.
 
     Attributes:
         model, optimizer: as given.
@@ -90,17 +96,19 @@ class FabricModel:
         keras_custom_objects: Mapping[str, Any] | None = None,
         fn_batch_collate: Callable[..., Any] | None = None,
         clip_grad_norm: float | None = None,
+        lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
     ) -> None:
-        _check_model(model)
-        _check_optimizer(optimizer, model)
-        _check_callable("datasets_function", datasets_function, "Define a function that returns (train, test).")
-        _check_callable("loss_function", loss_function, "Give a function such as torch.nn.functional.cross_entropy.")
+        check_model(model)
+        check_optimizer(optimizer, model)
+        check_lr_scheduler(lr_scheduler, optimizer)
+        check_callable("datasets_function", datasets_function, "Define a function that returns (train, test).")
+        check_callable("loss_function", loss_function, "Give a function such as torch.nn.functional.cross_entropy.")
         optional = {"fn_step_train": fn_step_train, "fn_test": fn_test, "fn_batch_collate": fn_batch_collate}
         for name, function in optional.items():
             if function is not None:
-                _check_callable(name, function, "Give the function itself, or leave it out.")
+                check_callable(name, function, "Give the function itself, or leave it out.")
         for metric in _as_tuple(metrics):
-            _check_callable("metrics", metric, "Each metric is a function of (outputs, labels).")
+            check_callable("metrics", metric, "Each metric is a function of (outputs, labels).")
         if clip_grad_norm is not None and not clip_grad_norm > 0:
             raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
         if enable_onnx or save_to_onnx:
@@ -124,6 +132,7 @@ class FabricModel:
             "driver_logger_callback": driver_logger_callback,
             "fn_batch_collate": fn_batch_collate,
             "clip_grad_norm": clip_grad_norm,
+            "lr_scheduler": lr_scheduler,
         }
 
     def train(
@@ -136,6 +145,9 @@ class FabricModel:
         validation_freq: int = 1,
         checkpoint_freq: int = 1,
         effective_batch_size: int | None = None,
+        lr_step: str = "epoch",
+        on_nan: str = "warn",
+        mode: str | None = None,
         worker_memory: str | None = None,
         driver_memory: str | None = None,
         hardware_spec: Mapping[str, Any] | str | None = None,
@@ -144,9 +156,11 @@ class FabricModel:
     ) -> None:
         """Train; returns when the training is over and the trained weights are in `model`.
 
-        Outside a job, in a notebook's cell or a plain script, the call is submitted as one and waited for. Ctrl-C then
-        ends the waiting, not the job; `self.job` stops it, waits again, or brings the weights: `job.load_into(model)`.
-        Loggers and callbacks run there, and data are looked for from there.
+        Outside a job, in a notebook's cell or a plain script, the call is submitted as one and waited for: in a cell
+        with a figure that is drawn while it trains, elsewhere with a line of progress. Ctrl-C then ends the waiting,
+        not the job; `self.job` stops it, waits again, or brings the weights: `job.load_into(model)`. Loggers and
+        callbacks run there, and data are looked for from there. A driver that died and runs its script again attaches
+        here to the training there is.
 
         Args:
             epoch_number: passes over the training set, ≥ 1.
@@ -157,6 +171,11 @@ class FabricModel:
             validation_freq: epochs between validations; 0 for none.
             checkpoint_freq: epochs between `.pth` files; 0 for none but the final ones.
             effective_batch_size: samples of one update, in place of `engines_number`.
+            lr_step: when `lr_scheduler` steps: after each "epoch" or after each "update".
+            on_nan: when a loss is not a number: "warn" names update and shard in the log and goes on, "stop" fails the
+                job before that update changes the model.
+            mode: "exact", equal bits for any number of workers, or "fast"; "exact" by default. Inside a job it is the
+                job's that counts.
             worker_memory: accepted; what a job may use is told to the scheduler when it is submitted.
             driver_memory: accepted, likewise.
             hardware_spec: accepted, likewise.
@@ -176,16 +195,22 @@ class FabricModel:
             worker_device_num=worker_device_num,
         )
         options = TrainOptions(
-            epochs=_whole("epoch_number", epoch_number, 1),
-            micro_batch=_whole("batch_size", batch_size, 1),
+            epochs=whole("epoch_number", epoch_number, 1),
+            micro_batch=whole("batch_size", batch_size, 1),
             shards=shard_sizes(batch_size, engines_number=engines_number, effective_batch_size=effective_batch_size),
-            loader_workers=_whole("num_dataloader_threads", num_dataloader_threads, 0),
-            validation_freq=_whole("validation_freq", validation_freq, 0),
-            checkpoint_freq=_whole("checkpoint_freq", checkpoint_freq, 0),
+            loader_workers=whole("num_dataloader_threads", num_dataloader_threads, 0),
+            validation_freq=whole("validation_freq", validation_freq, 0),
+            checkpoint_freq=whole("checkpoint_freq", checkpoint_freq, 0),
             clip_grad_norm=self._given["clip_grad_norm"],
+            nan_loss=one_of("on_nan", on_nan, ("warn", "stop")),
+            lr_step=one_of("lr_step", lr_step, ("epoch", "update")),
         )
+        if mode is not None:
+            one_of("mode", mode, ("exact", "fast"))
         own = session.current()
         if own is not None:
+            if mode not in (None, own.job.mode):
+                _tell(f"mode={mode!r} has no effect here: this job was submitted with mode {own.job.mode!r}.")
             self._train_here(own, options)
         elif worker_context() is not None:
             raise Conflict(
@@ -195,6 +220,7 @@ class FabricModel:
         else:
             self._train_as_job(
                 max_workers=len(options.shards),
+                mode=mode or "exact",
                 epoch_number=epoch_number,
                 batch_size=batch_size,
                 engines_number=engines_number,
@@ -202,6 +228,8 @@ class FabricModel:
                 validation_freq=validation_freq,
                 checkpoint_freq=checkpoint_freq,
                 effective_batch_size=effective_batch_size,
+                lr_step=lr_step,
+                on_nan=on_nan,
             )
 
     def download(self, out_dir: str | None = None) -> str:
@@ -223,9 +251,12 @@ class FabricModel:
         print(f"Save model:  {path}")
         return str(path)
 
-    def _train_as_job(self, *, max_workers: int, **arguments: Any) -> None:
-        self.job = call.submit(self._given, arguments, max_workers=max_workers)
-        self.job.wait()
+    def _train_as_job(self, *, max_workers: int, mode: str, **arguments: Any) -> None:
+        self.job = call.submit(self._given, arguments, max_workers=max_workers, mode=mode)
+        if in_notebook() and not os.environ.get(QUIET_VARIABLE):
+            live_cell.wait(self.job)
+        else:
+            self.job.wait()
         self.job.load_into(self.model)
         print(f"Job {self.job.id} finishes with state {self.job.state.value}.")
 
@@ -233,12 +264,13 @@ class FabricModel:
         training = own.trainings
         self._request(own, training, options)
         self._wait(own, training, options.epochs)
-        checkpoint.load_final(own.job.paths.train_dir, self.model)
+        _load_trained(own.job.paths, training, self.model)
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
-        packed = payload.pack(self._training(options), [own.job.paths.code_dir(own.job.code_dir)])
         path = own.job.paths.payload(training)
-        payload.write(path, packed)
+        # A driver before this one, now dead, may have asked for this training: its workers go on with what it wrote.
+        if not path.exists():
+            payload.write(path, payload.pack(self._training(options), [own.job.paths.code_dir(own.job.code_dir)]))
         own.trainings += 1
         own.link.send(
             TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=options.epochs)
@@ -260,11 +292,14 @@ class FabricModel:
             metrics=_as_tuple(given["metrics"]),
             worker_logger=given["worker_logger"],
             worker_logger_callback=given["worker_logger_callback"],
+            lr_scheduler=given["lr_scheduler"],
         )
 
     def _wait(self, own: session.Session, training: int, epochs: int) -> None:
         loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
-        reader = MetricsReader(own.job.paths.metrics(training))
+        paths = own.job.paths
+        # What was delivered is kept on disk: a driver that is run again goes on behind it.
+        reader = MetricsReader(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
         loggers.begin()
         verdict = None
         while verdict is None:
@@ -292,44 +327,13 @@ def announce() -> None:
     print("Using pytorch backend.", flush=True)
 
 
-def _check_model(model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise InvalidRequest(
-            f"model must be a torch.nn.Module, not a {type(model).__name__}.",
-            hint="Give an instance of the model, not its class." if isinstance(model, type) else "",
-            field="model",
-        )
-
-
-def _check_optimizer(optimizer: Any, model: nn.Module) -> None:
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidRequest(
-            f"optimizer must be an instance of torch.optim.Optimizer, not a {type(optimizer).__name__}.",
-            hint="For example torch.optim.SGD(model.parameters(), lr=0.1).",
-            field="optimizer",
-        )
-    own = {id(parameter) for parameter in model.parameters()}
-    if any(id(p) not in own for group in optimizer.param_groups for p in group["params"]):
-        raise InvalidRequest(
-            "optimizer holds parameters that are not the model's.",
-            hint="Build it over model.parameters() of this very model, after the model has its final layers.",
-            field="optimizer",
-        )
-
-
-def _check_callable(name: str, value: Any, hint: str) -> None:
-    if not callable(value):
-        raise InvalidRequest(f"{name} must be callable, not a {type(value).__name__}.", hint=hint, field=name)
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    # numpy's integers are whole numbers too; True is not meant as one.
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidRequest(f"{name} must be a whole number, not {value!r}.", field=name)
-    number = int(value)
-    if number < least:
-        raise Unprocessable(f"{name} must be at least {least}, not {number}.", field=name)
-    return number
+def _load_trained(paths: JobPaths, training: int, model: nn.Module) -> None:
+    """The weights that this very training ended with: a later one may have replaced the file of WMLA's name."""
+    own = paths.final(training)
+    if own.exists():
+        model.load_state_dict(torch.load(own, map_location="cpu", weights_only=True))
+    else:
+        checkpoint.load_final(paths.train_dir, model)
 
 
 def _as_tuple(given: Any) -> tuple[Any, ...]:

@@ -35,13 +35,14 @@ if __name__ == "__main__":
 _TAKEN_ALONG = ("DATA_DIR", "DLI_DATA_FS")
 
 
-def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_workers: int) -> Job:
+def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_workers: int, mode: str) -> Job:
     """Submit a call.
 
     Args:
         fabric: keyword arguments of the `FabricModel`.
         arguments: keyword arguments of its `train()`.
         max_workers: most slots the job may hold.
+        mode: "exact" or "fast".
 
     Raises:
         Unprocessable: a part cannot be sent; the message names it.
@@ -55,7 +56,9 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
         (folder / MAIN).write_text(_SCRIPT)
         payload.write(folder / FILE, content)
         env = {key: os.environ[key] for key in _TAKEN_ALONG if os.environ.get(key)}
-        return client.submit(folder, main=MAIN, name=_name(), max_workers=max_workers, env=env, progress=False)
+        return client.submit(
+            folder, main=MAIN, name=_name(), max_workers=max_workers, mode=mode, env=env, progress=False
+        )
 
 
 def load() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from edt_sdk.schemas.context import JobContext, job_context
-from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.link import DriverHello, Failed
 from edt_sdk.training import session
 from edt_sdk.training.link import Link
@@ -45,7 +45,7 @@ def main() -> int:
     if own.trainings == 0:
         message = NEVER_TRAINED.format(main=job.main)
         print(f"edt: {message}", file=sys.stderr, flush=True)
-        link.send(Failed(worker=None, message=message, traceback=""))
+        link.send(Failed(worker=None, message=message, traceback="", final=True))
         return 1
     return 0
 
@@ -74,7 +74,9 @@ def report(link: Link, error: Exception, main: str) -> None:
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, end="", flush=True)
     message = str(error) if isinstance(error, EdtError) else f"{main} raised {type(error).__name__}: {error}"
-    link.send(Failed(worker=None, message=message, traceback=text))
+    # What cannot be accepted now will not be accepted by the same script later.
+    final = isinstance(error, InvalidRequest | Unprocessable)
+    link.send(Failed(worker=None, message=message, traceback=text, final=final))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+"""What a `FabricModel` refuses, in the words of whoever wrote the call and in the line where the mistake is.
+
+Each check raises InvalidRequest (it cannot be) or Unprocessable (it could, but not with this value), with the
+argument as the field and, where one is known, the way out as the hint.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
+
+
+def check_model(model: Any) -> None:
+    """A module with something to train."""
+    if not isinstance(model, nn.Module):
+        raise InvalidRequest(
+            f"model must be a torch.nn.Module, not a {type(model).__name__}.",
+            hint="Give an instance of the model, not its class." if isinstance(model, type) else "",
+            field="model",
+        )
+    parameters = list(model.parameters())
+    if not parameters:
+        raise InvalidRequest(
+            "model has no parameters: there is nothing to train.",
+            hint="Layers count when they are attributes of the module, or in a ModuleList; a plain list hides them.",
+            field="model",
+        )
+    if not any(parameter.requires_grad for parameter in parameters):
+        raise InvalidRequest(
+            "All parameters of the model are frozen: there is nothing to train.",
+            hint="Set requires_grad = True on those that are to be trained.",
+            field="model",
+        )
+
+
+def check_optimizer(optimizer: Any, model: nn.Module) -> None:
+    """An optimizer over the model's own parameters."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidRequest(
+            f"optimizer must be an instance of torch.optim.Optimizer, not a {type(optimizer).__name__}.",
+            hint="For example torch.optim.SGD(model.parameters(), lr=0.1).",
+            field="optimizer",
+        )
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(p) not in own for group in optimizer.param_groups for p in group["params"]):
+        raise InvalidRequest(
+            "optimizer holds parameters that are not the model's.",
+            hint="Build it over model.parameters() of this very model, after the model has its final layers.",
+            field="optimizer",
+        )
+
+
+def check_lr_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
+    """None, or a scheduler over this very optimizer."""
+    if scheduler is None:
+        return
+    if not isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler):
+        raise InvalidRequest(
+            f"lr_scheduler must be one of torch.optim.lr_scheduler, not a {type(scheduler).__name__}.",
+            hint="For example torch.optim.lr_scheduler.StepLR(optimizer, 10); a Callback can change rates as well.",
+            field="lr_scheduler",
+        )
+    if scheduler.optimizer is not optimizer:
+        raise InvalidRequest(
+            "lr_scheduler is built over another optimizer than the one given.",
+            hint="Build it over this very optimizer, as the last thing before the FabricModel.",
+            field="lr_scheduler",
+        )
+
+
+def check_callable(name: str, value: Any, hint: str) -> None:
+    """A function, or anything that can be called."""
+    if not callable(value):
+        raise InvalidRequest(f"{name} must be callable, not a {type(value).__name__}.", hint=hint, field=name)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """`value` as an int, at least `least`."""
+    # numpy's integers are whole numbers too; True is not meant as one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidRequest(f"{name} must be a whole number, not {value!r}.", field=name)
+    number = int(value)
+    if number < least:
+        raise Unprocessable(f"{name} must be at least {least}, not {number}.", field=name)
+    return number
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """`value`, one of these words."""
+    if value not in allowed:
+        words = " or ".join(map(repr, allowed))
+        raise Unprocessable(f"{name} is {words}, not {value!r}.", field=name)
+    return str(value)
