@@ -1,0 +1,116 @@
+"""Our side: a job of the benchmarks' model on a real server, its commit log, its events, its workers."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.commit_log import CommitLog
+from edt_sdk import Client, Job
+from edt_sdk.schemas import events
+from edt_sdk.testing import LocalServer
+
+FOLDER = Path(__file__).parent / "linear_stack"
+SLOTS = 4
+POLL = 0.005
+LIMIT = 180.0
+
+
+def server(root: Path, *, warm: bool) -> LocalServer:
+    """Four slots of one thread each; `warm`: with a process that waits for the next job, torch imported."""
+    traits = {"EdtApp.threads_per_slot": 1, "EdtApp.warm_workers": int(warm)}
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    return LocalServer(root, slots=SLOTS, traits=traits, environ=hidden)
+
+
+class OurJob:
+    """A job of `linear_stack/train.py`, stopped at the end of its context if it still runs.
+
+    Args:
+        on: the server.
+        name: of the job.
+        arguments: of the script.
+        max_workers: to begin with.
+
+    Attributes:
+        job: as the SDK sees it.
+        submitted: when `submit` was called, seconds since the epoch.
+        log: its commit log.
+    """
+
+    def __init__(self, on: LocalServer, name: str, arguments: Sequence[str], max_workers: int) -> None:
+        client: Client = on.client()
+        self.submitted = time.time()
+        self.job: Job = client.submit(
+            FOLDER, main="train.py", name=name, max_workers=max_workers, args=list(arguments), progress=False
+        )
+        self._folder = on.data_dir / "jobs" / self.job.id
+        self.log = CommitLog(self._folder / "training-0.commits.jsonl")
+        self._asked = 0.0
+
+    def __enter__(self) -> OurJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.job.refresh().view.state.final:
+            self.job.stop()
+        self.ended()
+
+    def ended(self) -> str:
+        """Wait until it has ended; its last state."""
+        wait_for(lambda: self.job.refresh().view.state.final, f"the end of job {self.job.id}")
+        return str(self.job.view.state)
+
+    def trouble(self) -> str:
+        """Why no more commits are to be expected, "" while the job goes on; asks the server once a second."""
+        now = time.monotonic()
+        if now - self._asked < 1.0:
+            return ""
+        self._asked = now
+        view = self.job.refresh().view
+        return f"job {view.id} ended as {view.state}: {view.message}" if view.state.final else ""
+
+    def resize(self, workers: int) -> float:
+        """Ask for that many workers; when that was begun, seconds since the epoch. Returns before they are there."""
+        begun = time.time()
+        self.job.update(max_workers=workers)
+        return begun
+
+    def granted(self, since: Sequence[float]) -> list[float]:
+        """When the scheduler granted or revoked the first slot after each of these times, up to the next of them."""
+        kinds = (events.SLOT_GRANTED, events.SLOT_REVOKED)
+        times = [event.time for event in self.job.story() if event.kind in kinds]
+        ends = [*since[1:], float("inf")]
+        return [next(t for t in times if begin <= t < end) for begin, end in zip(since, ends, strict=True)]
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Those that run now, see `Job.workers`."""
+        return self.job.workers()
+
+    def discarded(self) -> int:
+        """Updates that were committed, lost with everybody who knew them, and computed again."""
+        path = self._folder / "training-0.discarded.jsonl"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def final_hash(self) -> str:
+        """SHA-256 over the bytes of the final parameters."""
+        import torch
+
+        path = Path(self.job.view.result_dir) / "model" / "train" / "model_epoch_final.pth"
+        tensors: Mapping[str, torch.Tensor] = torch.load(path, weights_only=True)
+        digest = hashlib.sha256()
+        for name, tensor in tensors.items():
+            digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> None:
+    """Return when `condition` is true; SystemExit by name when it stays false for `limit` seconds."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited in vain for {what} ({limit:.0f} s)")
+        time.sleep(POLL)

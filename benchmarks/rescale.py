@@ -1,0 +1,168 @@
+"""How long does a change of the number of workers hold a training up? 1 → 2 → 4 → 3 → 1, beside torchrun.
+
+Both sides train the same model with the same update (`linear_stack/`): four micro-batches shared out among one to four
+workers of one thread, 25 to 50 ms at 8 MB of model and optimizer; at 150 MB the exchange of the gradients makes it
+longer. Four workers, a server and this program share the machine's cores, which both sides suffer alike. The sides
+alternate: a round is some cycles of ours, warm and cold, then one of torchrun's.
+
+Ours: a job on a real server; its `max_workers` is changed; the request is the scheduler's grant (or revocation) in the
+event list; stall and delay are from the commit log (`changes.py` has the formula). Warm and cold: with and without
+`EdtApp.warm_workers`. torchrun: an agent a worker; growing starts agents, shrinking sends SIGTERM to them; its script
+loads the newest checkpoint (in memory, at most 10 updates old) and writes the same log. Its first commit at the new
+size ends the stall although it repeats an update. Its defaults need half a minute a change: one each, 1 → 2 → 1.
+
+Takes about ten minutes (`--quick`: two to three, without the defaults). Prints a table, writes `.bench/rescale.json`;
+exit code 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.changes import Change, Request, changes
+from benchmarks.commit_log import CommitLog, behind
+from benchmarks.our_jobs import OurJob, server
+from benchmarks.report import ROOT, finish, table
+from benchmarks.rescale_figures import NAMES, PATH, Measured, checks, rows
+from benchmarks.summary import duration
+from benchmarks.torchrun_agents import BEST, DEFAULTS, MEMORY, Setting, TorchrunJob
+from edt_sdk.testing import LocalServer
+
+SHORT_PATH = (1, 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A model: its megabytes with the optimizer's, what the script is told, updates to hold a number of workers for."""
+
+    megabytes: int
+    arguments: tuple[str, ...]
+    hold: int
+
+
+SMALL = Size(8, ("--width", "512", "--rows", "12", "--samples", "8"), hold=8)
+LARGE = Size(150, ("--width", "2160", "--rows", "1", "--samples", "4"), hold=6)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one side (a key of `NAMES`) does in a round."""
+
+    key: str
+    size: Size
+    run: Callable[[], list[Change]]
+
+
+class Resizable(Protocol):
+    """A running job of either side."""
+
+    log: CommitLog
+
+    def resize(self, workers: int) -> float:
+        """Ask for that many workers; when that was begun."""
+
+    def trouble(self) -> str:
+        """Why nothing more is to be expected, or ""."""
+
+
+def walk(job: Resizable, path: Sequence[int], cycles: int, hold: int) -> list[Request]:
+    """Take a job along `path`, `cycles` times; when each change was asked for."""
+    hold_size(job, path[0], hold, 0.0)
+    requests = []
+    for before, after in [*pairwise(path)] * cycles:
+        requests.append(Request(job.resize(after), before, after))
+        hold_size(job, after, hold, requests[-1].time)
+    return requests
+
+
+def hold_size(job: Resizable, workers: int, hold: int, since: float) -> None:
+    """Until that many workers have committed `hold` updates in a row."""
+    job.log.wait(lambda commits: behind(commits, workers, since) >= hold, f"{workers} workers", job.trouble)
+
+
+def ours(on: LocalServer, size: Size, cycles: int) -> list[Change]:
+    """One job of ours."""
+    with OurJob(on, f"rescale-{size.megabytes}", size.arguments, max_workers=PATH[0]) as job:
+        asked = walk(job, PATH, cycles, size.hold)
+        granted = job.granted([request.time for request in asked])
+    requests = [Request(when, one.before, one.after) for when, one in zip(granted, asked, strict=True)]
+    return changes(job.log.read(), requests)
+
+
+def torchrun(folder: Path, setting: Setting, size: Size, path: Sequence[int]) -> list[Change]:
+    """One job of torchrun's, once along `path`."""
+    with TorchrunJob(folder, setting, size.arguments, MEMORY) as job:
+        job.resize(path[0])
+        requests = walk(job, path, 1, size.hold)
+    return changes(job.log.read(), requests)
+
+
+def parts(options: argparse.Namespace, number: int, warm: LocalServer, cold: LocalServer) -> Iterator[Part]:
+    """What is measured in round `number`.
+
+    Cold joiners and torchrun need longer, and longer still with the large state: they get fewer cycles.
+    """
+    for size, cold_cycles in ((SMALL, options.repeat // 2), (LARGE, options.repeat // 4)):
+        for key, on, total in (("warm", warm, options.repeat), ("cold", cold, max(1, cold_cycles))):
+            if cycles := share(total, options.rounds, number):
+                yield Part(key, size, partial(ours, on, size, cycles))
+        folder = ROOT / "rescale" / f"torchrun-{size.megabytes}-{number}"
+        if options.torchrun and (size is SMALL or share((options.rounds + 1) // 2, options.rounds, number)):
+            yield Part("best", size, partial(torchrun, folder / "best", BEST, size, PATH))
+        if options.defaults and size is SMALL and number == 0:
+            yield Part("defaults", size, partial(torchrun, folder / "defaults", DEFAULTS, size, SHORT_PATH))
+
+
+def share(total: int, rounds: int, number: int) -> int:
+    """How many of `total` repetitions fall into round `number` (from 0) of `rounds`."""
+    return total // rounds + (number < total % rounds)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--repeat", type=int, default=20, help="cycles of ours, warm (default 20); cold half, or a quarter"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="in which the sides alternate (default 5)")
+    parser.add_argument("--no-torchrun", dest="torchrun", action="store_false", help="ours alone")
+    parser.add_argument("--no-defaults", dest="defaults", action="store_false", help="torchrun not with its defaults")
+    parser.add_argument("--quick", action="store_true", help="one cycle of everything but torchrun's defaults")
+    options = parser.parse_args()
+    if options.quick:
+        options.repeat, options.rounds, options.defaults = 1, 1, False
+    options.defaults &= options.torchrun
+    return options
+
+
+def main() -> int:
+    options, begun = arguments(), time.monotonic()
+    measured: list[Measured] = []
+    folder = ROOT / "rescale"
+    shutil.rmtree(folder, ignore_errors=True)
+    with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
+        for number in range(options.rounds):
+            for part in parts(options, number, warm, cold):
+                found = part.run()
+                measured.append(Measured(part.key, part.size.megabytes, tuple(found)))
+                stalls = ", ".join(f"{c.request.before}→{c.request.after} {duration(c.stall)}" for c in found[:4])
+                name = f"{NAMES[part.key]}, {part.size.megabytes} MB"
+                print(f"  round {number + 1}/{options.rounds}: {name}: {stalls}", flush=True)
+    seconds = round(time.monotonic() - begun)
+    print(table(rows(measured)))
+    print(f"  {seconds} s in all. A stall is without the updates' own time; a negative one is noise.")
+    sides = ["warm", "cold", *["best"] * options.torchrun, *["defaults"] * options.defaults]
+    results = {"seconds": seconds, "measured": [asdict(some) for some in measured]}
+    return finish("rescale", results, checks(measured, sides))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
