@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edt_sdk import live_figure
-from edt_sdk.card import GREY, progress_words, state_html, why_words
+from edt_sdk.card import GREY, state_html, why_words
 from edt_sdk.curves import Curves
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import JobState, JobView
@@ -33,8 +33,9 @@ _News = JobView | dict[str, Any] | BaseException
 REDRAW_EVERY = 1.0
 REDRAW_STEPS = 50
 SMOOTH_AFTER = 2.0
-# Drawing takes at most a tenth of a core: on a small machine the job computes on the same ones.
+# Drawing takes about a tenth of a core at most: on a small machine the job computes on the same ones.
 _DRAWING_SHARE = 0.1
+_LONGEST_PAUSE = 5.0
 # How long the last points are waited for behind the end of the job.
 _LAST_POINTS = 10.0
 
@@ -75,7 +76,8 @@ def state_line(view: JobView, workers: int) -> tuple[str, str]:
     words = [f"{view.state.value}"]
     if view.state is JobState.RUNNING and workers:
         words.append(f"on {workers} worker{'' if workers == 1 else 's'}")
-    facts = [view.name, view.id, progress_words(view).replace(", ", " · ")]
+    # Ids are made of names where they can be.
+    facts = [view.id if view.name in view.id else f"{view.name} · {view.id}", *_progress(view)]
     why = "" if view.state is JobState.RUNNING and view.slots else why_words(view)
     if view.state is JobState.SUSPENDED:
         why = f"{why} job.resume() lets it go on.".strip()
@@ -84,6 +86,15 @@ def state_line(view: JobView, workers: int) -> tuple[str, str]:
     html = f"{state_html(view)} {escape(' '.join(words[1:]))} · {escape(rest)}"
     html += f'<br/><span style="color: {GREY}">{escape(why)}</span>' if why else ""
     return f"<div>{html}</div>", text
+
+
+def _progress(view: JobView) -> list[str]:
+    """What of the progress the figure does not say."""
+    p = view.progress
+    if p is None or not p.total_updates:
+        return []
+    words = [f"step {p.update} of {p.total_updates}", f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}"]
+    return words if p.test_accuracy is None else [*words, f"test accuracy {100 * p.test_accuracy:.1f} %"]
 
 
 def due(since: float, cost: float, steps: int, *, other: bool) -> bool:
@@ -95,7 +106,7 @@ def due(since: float, cost: float, steps: int, *, other: bool) -> bool:
         steps: new steps.
         other: a validation, the number of workers or the state is new as well.
     """
-    if since < max(REDRAW_EVERY, cost / _DRAWING_SHARE):
+    if since < max(REDRAW_EVERY, min(cost / _DRAWING_SHARE, _LONGEST_PAUSE)):
         return False
     return other or steps >= REDRAW_STEPS or (steps > 0 and since >= SMOOTH_AFTER)
 
@@ -179,11 +190,13 @@ class _Cell:
     def _draw(self) -> None:
         if not self._curves.steps:
             return
+        first = self._drawn_at < 0
         began = time.monotonic()
         self._figure.show(*live_figure.bundle(self._curves))
         self._drawn = (self._curves.steps, len(self._curves.test), self._curves.workers)
         self._drawn_at = time.monotonic()
-        self._cost = self._drawn_at - began
+        # The first one also imports matplotlib; no other will take as long.
+        self._cost = 0.0 if first else self._drawn_at - began
 
 
 class _Shown:
