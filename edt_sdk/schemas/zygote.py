@@ -1,0 +1,91 @@
+"""What the supervisor and its zygote (`edt_sdk.training.zygote`) say to each other over a SOCK_SEQPACKET pair.
+
+A request is one byte with file descriptors (SCM_RIGHTS): a memory file that holds the `Fork`, stdout, stderr, the gate,
+and those to inherit. The new process waits at the gate, a pipe: one byte lets it pass, its end ends it. Answers come
+in the order of the requests, the first is `Ready`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+REQUEST = b"f"
+PASS = b"p"
+# A variable of the zygote that is only room: in a forked process /proc/<pid>/environ shows its own variables there.
+ROOM_VARIABLE = "EDT_ROOM"
+ROOM = 8192
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """A process to fork.
+
+    Attributes:
+        module: what it runs, as `python -u -m <module>` would.
+        environ: all of its variables; bytes as Latin-1, see `to_wire`.
+        directory: its working directory.
+        umask: its file mode creation mask.
+    """
+
+    module: str
+    environ: dict[str, str]
+    directory: str
+    umask: int
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Everything is imported. `files`: (mtime in ns, size in bytes) of the files that decide what was imported."""
+
+    files: dict[str, tuple[int, int]]
+
+
+class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The process exists, leads a session of its own, is a child of the supervisor, and waits at the gate."""
+
+    pid: int
+
+
+class NotForked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It could not be forked."""
+
+    why: str
+
+
+Answer = Ready | Forked | NotForked
+
+_encoder = msgspec.json.Encoder()
+_fork: msgspec.json.Decoder[Fork] = msgspec.json.Decoder(Fork)
+_answer: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+
+
+def to_wire(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables as text that JSON can hold: a value need not be UTF-8."""
+    return {
+        os.fsencode(name).decode("latin-1"): os.fsencode(value).decode("latin-1") for name, value in environ.items()
+    }
+
+
+def from_wire(environ: Mapping[str, str]) -> dict[bytes, bytes]:
+    """The inverse of `to_wire`, as `os.environb` takes it."""
+    return {name.encode("latin-1"): value.encode("latin-1") for name, value in environ.items()}
+
+
+def _text(value: str) -> str:
+    return os.fsencode(value).decode("latin-1")
+
+
+def encode(message: Fork | Answer) -> bytes:
+    """JSON bytes of one message."""
+    return _encoder.encode(message)
+
+
+def decode_fork(data: bytes) -> Fork:
+    """What the memory file of a request holds; msgspec.ValidationError when malformed."""
+    return _fork.decode(data)
+
+
+def decode_answer(data: bytes) -> Answer:
+    """An answer; msgspec.ValidationError when malformed."""
+    return _answer.decode(data)

@@ -1,0 +1,259 @@
+"""The zygote: imports once what every driver and worker imports, and then forks them instead of starting them.
+
+Started by the supervisor as `python -u -m edt_sdk.training.zygote`, one a job; stdin is its socket
+(`edt_sdk.schemas.zygote`). It stays single-threaded, runs no code of the user's, computes nothing and never touches
+CUDA: a forked process finds what a started one would have found, only sooner. It is forked twice, so that its parent is
+the supervisor, which adopts orphans. The zygote ends when its socket does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import importlib.util
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from edt_sdk.schemas import zygote as wire
+
+PROGRAMS = ("edt_sdk.training.driver", "edt_sdk.training.worker")
+# The first optimizer of a process imports torch._dynamo, which takes as long as torch.
+_MORE = ("edt_sdk.fabric", "torch._dynamo")
+# What shows in `ps`: the same length, so that it can be written in place.
+_NAME = b"edt_sdk.training.zygote"
+_MOST_DESCRIPTORS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A request, in the process that was forked for it."""
+
+    fork: wire.Fork
+    stdout: int
+    stderr: int
+    inherited: tuple[int, ...]
+
+
+def main() -> int:
+    """Be a zygote, or what was forked from it; the exit code."""
+    connection = _take_socket()
+    path = sys.path[:]
+    import_all()
+    try:
+        connection.send(wire.encode(wire.Ready(files=_files())))
+        birth = serve(connection)
+    except ConnectionError:
+        birth = None  # the supervisor is gone
+    if birth is None:
+        # Nothing that was registered to run at exit has anything to do here.
+        os._exit(0)
+    connection.close()
+    become(birth, path)
+    run(birth.fork.module)
+    return 0
+
+
+def import_all() -> None:
+    """Import what driver and worker import, and what they need with the first optimizer."""
+    for name in (*PROGRAMS, *_MORE):
+        importlib.import_module(name)
+    for name in PROGRAMS:
+        # Each runs as `__main__`, as with `python -m`, and must not exist twice.
+        package, _, child = name.rpartition(".")
+        del sys.modules[name]
+        delattr(sys.modules[package], child)
+    gc.collect()
+    # A collection in a forked process must not write to, and so copy, everything that was imported here.
+    gc.freeze()
+
+
+def serve(connection: socket.socket) -> Birth | None:
+    """Fork on request. Returns in each forked process what it is to be, and None in the zygote, when all is over."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(connection, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        if not message:
+            return None
+        try:
+            answer = fork(descriptors)
+        except OSError as wrong:
+            answer = wire.NotForked(why=f"{type(wrong).__name__}: {wrong.strerror}")
+        if isinstance(answer, Birth):
+            return answer
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.send(wire.encode(answer))
+
+
+def fork(descriptors: Sequence[int]) -> Birth | wire.Answer:
+    """Fork twice; in the new process, what it is to be, once it was let through the gate."""
+    request, stdout, stderr, gate, *inherited = descriptors
+    read, write = os.pipe()
+    between = os.fork()
+    if between == 0:
+        try:
+            os.close(read)
+            if os.fork() != 0:
+                os._exit(0)
+            os.setsid()
+            os.write(write, str(os.getpid()).encode())
+            os.close(write)
+            return Birth(_pass(gate, request), stdout, stderr, tuple(inherited))
+        except OSError:
+            os._exit(1)  # it must not go on as a second zygote
+    os.close(write)
+    with open(read, "rb") as pipe:
+        # When the one between has ended, the supervisor is the parent.
+        os.waitpid(between, 0)
+        pid = pipe.read()
+    return wire.Forked(pid=int(pid)) if pid else wire.NotForked(why="the second fork failed")
+
+
+def _pass(gate: int, request: int) -> wire.Fork:
+    if os.read(gate, 1) != wire.PASS:
+        os._exit(0)  # nobody waits for it any more
+    os.close(gate)
+    with open(request, "rb") as file:
+        file.seek(0)
+        return wire.decode_fork(file.read())
+
+
+def become(birth: Birth, path: Sequence[str]) -> None:
+    """Make this process what a started one would be before its first line.
+
+    Args:
+        birth: what was asked for.
+        path: the zygote's `sys.path` as it was at its own start.
+    """
+    for descriptor, number in ((birth.stdout, 1), (birth.stderr, 2)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    for descriptor in birth.inherited:
+        os.set_inheritable(descriptor, True)
+    os.umask(birth.fork.umask)
+    os.chdir(birth.fork.directory)
+    before = os.environ.get("PYTHONPATH", "")
+    os.environb.clear()
+    os.environb.update(wire.from_wire(birth.fork.environ))
+    time.tzset()
+    _show(birth.fork.module)
+    sys.path[:] = _path(path, before, os.environ.get("PYTHONPATH", ""))
+    importlib.invalidate_caches()
+    _forget_the_zygote()
+    _set_threads(os.environ)
+
+
+def run(module: str) -> None:
+    """Run `module` as `python -m` does: as the new `__main__`, whose exit ends the process."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.loader is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {module!r}.", name=module)
+    code: CodeType = spec.loader.get_code(module)  # type: ignore[attr-defined]
+    main = ModuleType("__main__")
+    main.__dict__.update(
+        __file__=spec.origin,
+        __cached__=spec.cached,
+        __loader__=spec.loader,
+        __package__=spec.parent,
+        __spec__=spec,
+        __builtins__=__builtins__,
+    )
+    sys.modules["__main__"] = main
+    sys.argv[:] = [spec.origin]
+    sys.orig_argv[-1:] = [module]
+    exec(code, main.__dict__)
+
+
+def _take_socket() -> socket.socket:
+    """The socket that stdin is; stdin is /dev/null from then on."""
+    connection = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return connection
+
+
+def _files() -> dict[str, tuple[int, int]]:
+    """The files of torch and edt_sdk by which an installation that has changed is noticed."""
+    torch = Path(sys.modules["torch"].__file__ or "").parent
+    folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
+    found = [torch / "__init__.py", torch / "version.py", *folder.rglob("*.py")]
+    return {str(path): ((stat := path.stat()).st_mtime_ns, stat.st_size) for path in found}
+
+
+def _path(zygote: Sequence[str], before: str, now: str) -> list[str]:
+    """`sys.path` as this interpreter makes it in the working directory, with PYTHONPATH `now` instead of `before`."""
+    rest = list(zygote)
+    if not sys.flags.safe_path:
+        del rest[0]
+    if not sys.flags.ignore_environment:
+        removed = {os.path.abspath(entry) for entry in before.split(os.pathsep)} if before else set()
+        added = [os.path.abspath(entry) for entry in now.split(os.pathsep)] if now else []
+        # What stands in both is found again at its place among the new ones.
+        rest = list(dict.fromkeys([*added, *(entry for entry in rest if entry not in removed)]))
+    return rest if sys.flags.safe_path else [os.getcwd(), *rest]
+
+
+def _forget_the_zygote() -> None:
+    """Give up what all forked processes would otherwise share: secrets, random states, cached folders.
+
+    `random` does so by itself, and torch's default generator starts from a constant in every process.
+    """
+    import multiprocessing
+    import tempfile
+
+    import numpy as np
+
+    np.random.seed()
+    multiprocessing.current_process().authkey = os.urandom(32)
+    tempfile.tempdir = None
+
+
+def _set_threads(environ: Mapping[str, str]) -> None:
+    """Threads of torch by this process's own variables; the zygote's were read when its libraries were loaded."""
+    import torch
+
+    named = (environ.get("OMP_NUM_THREADS") or environ.get("MKL_NUM_THREADS") or "").split(",")[0].strip()
+    threads = int(named) if named.isdecimal() and int(named) > 0 else _cores(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+    torch.set_num_threads(threads)
+
+
+def _cores(physical: bool) -> int:
+    """Cores this process may use; with `physical` hardware threads of one core count once, as MKL counts them."""
+    usable = os.sched_getaffinity(0)
+    if not physical:
+        return len(usable)
+    siblings = set()
+    for cpu in usable:
+        try:
+            siblings.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings").read_text())
+        except OSError:
+            return len(usable)
+    return len(siblings)
+
+
+def _show(module: str) -> None:
+    """Let `ps` and /proc tell what this process is and which job it belongs to."""
+    ours = sorted(os.environb.items(), key=lambda item: not item[0].startswith((b"EDT_", b"RESULT_DIR")))
+    text = b"\0".join(name + b"=" + value for name, value in ours)
+    mark = wire.ROOM_VARIABLE.encode() + b"="
+    with contextlib.suppress(OSError, ValueError):
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        arguments, environment = int(fields[45]), int(fields[47])
+        place = Path("/proc/self/environ").read_bytes().index(mark)
+        room = len(mark) + wire.ROOM
+        ctypes.memmove(environment + place, text[: room - 1].ljust(room, b"\0"), room)
+        name = module.encode()
+        if len(name) == len(_NAME):
+            ctypes.memmove(arguments + Path("/proc/self/cmdline").read_bytes().index(_NAME), name, len(name))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
