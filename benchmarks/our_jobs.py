@@ -107,10 +107,10 @@ class OurJob:
         return digest.hexdigest()
 
 
-def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> None:
+def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT, poll: float = POLL) -> None:
     """Return when `condition` is true; SystemExit by name when it stays false for `limit` seconds."""
     deadline = time.monotonic() + limit
     while not condition():
         if time.monotonic() > deadline:
             raise SystemExit(f"waited in vain for {what} ({limit:.0f} s)")
-        time.sleep(POLL)
+        time.sleep(poll)

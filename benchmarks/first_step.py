@@ -1,0 +1,103 @@
+"""From `submit` to the first committed update, cold and warm: how long that takes.
+
+A tiny model, so that nothing but getting there is measured: packing and sending the source, the scheduler's decision,
+supervisor, driver, worker, the payload, the first update. Warm: a process with torch imported waits for the job
+(`EdtApp.warm_workers=1`; each job uses it up, and the next is measured when its successor has finished importing).
+Cold: none (`=0`). From the call of `Client.submit` to the time in the commit log's first line.
+
+Beside it, as information: the same training as a plain Python program, and under `torchrun --standalone` with one
+worker, from the start of the process; neither has a scheduler, and their source is where they need it. All four
+alternate. Takes about five minutes; `--quick` does one of each. Writes `.bench/first_step.json`; exit code 1 when the
+target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.commit_log import CommitLog
+from benchmarks.our_jobs import OurJob, server
+from benchmarks.report import ROOT, finish, table
+from benchmarks.spare_processes import Spares
+from benchmarks.summary import Check, duration, summarize
+from benchmarks.torchrun_agents import SCRIPT, environment
+from edt_sdk.testing import LocalServer
+
+TARGET = 1.5
+TINY = ("--width", "16", "--rows", "2", "--samples", "2", "--updates", "3")
+STANDALONE = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1")
+
+
+def ours(on: LocalServer) -> float:
+    """One job on a server that has nothing else to do; seconds to its first commit."""
+    with OurJob(on, "first-step", TINY, max_workers=1) as job:
+        job.log.wait(lambda commits: bool(commits), "the first update", job.trouble)
+        state = job.ended()
+    if state != "FINISHED":
+        raise SystemExit(f"job {job.job.id} ended as {state}: {job.job.view.message}")
+    return job.log.commits[0].time - job.submitted
+
+
+def alone(folder: Path, launcher: Sequence[str]) -> float:
+    """The script in a process of its own; seconds to its first update."""
+    folder.mkdir(parents=True)
+    commits = folder / "commits.jsonl"
+    own = ["--commits", str(commits), "--checkpoint", str(folder / "state.pt")]
+    begun = time.time()
+    done = subprocess.run(
+        [sys.executable, *launcher, str(SCRIPT), *TINY, *own], env=environment(), capture_output=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(
+            f"{' '.join(launcher) or 'the script'} failed:\n{done.stderr.decode(errors='replace')[-2000:]}"
+        )
+    return CommitLog(commits).read()[0].time - begun
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=20, help="of each (default 20)")
+    parser.add_argument("--quick", action="store_true", help="one of each")
+    options = parser.parse_args()
+    repeat = 1 if options.quick else options.repeat
+    folder, begun = ROOT / "first_step", time.monotonic()
+    shutil.rmtree(folder, ignore_errors=True)
+    times: dict[str, list[float]] = {"warm": [], "cold": [], "plain": [], "torchrun": []}
+    with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
+        spares = Spares(warm.pid)
+        spares.wait()
+        for number in range(repeat):
+            times["warm"].append(ours(warm))
+            # The successor of the process just used starts now: it must not disturb the others, and is there next time.
+            spares.wait()
+            times["cold"].append(ours(cold))
+            times["plain"].append(alone(folder / f"plain-{number}", ()))
+            times["torchrun"].append(alone(folder / f"torchrun-{number}", STANDALONE))
+            print(
+                f"  {number + 1}/{repeat}: " + ", ".join(f"{k} {duration(v[-1])}" for k, v in times.items()), flush=True
+            )
+    summaries = {key: summarize(some) for key, some in times.items()}
+    names = {
+        "warm": "submit → first update, warm",
+        "cold": "submit → first update, cold",
+        "plain": "information: python train.py → first update",
+        "torchrun": "information: torchrun --standalone → first update",
+    }
+    lines = [["what", "n", "median", "worst"]]
+    lines += [[names[k], str(s.n), duration(s.median), duration(s.worst)] for k, s in summaries.items() if s]
+    seconds = round(time.monotonic() - begun)
+    print(table(lines))
+    print(f"  {seconds} s in all")
+    median = summaries["warm"].median if summaries["warm"] else None
+    check = Check("submit → first update, warm, s", median, TARGET, "at most")
+    return finish("first_step", {"seconds": seconds, "times": times}, [check])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

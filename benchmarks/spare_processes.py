@@ -1,0 +1,82 @@
+"""Which processes below a server wait for a job with torch imported, seen from outside: through /proc.
+
+Nothing is asked of the server, so that what is measured is not changed by measuring it. A process waits when it has
+torch's library mapped and neither it nor another of them has used any processor time for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from benchmarks.our_jobs import wait_for
+
+QUIET = 0.5
+LIMIT = 60.0
+_LIBRARY = b"libtorch_cpu"
+
+
+class Spares:
+    """The spare processes of one server.
+
+    Args:
+        server: its pid.
+    """
+
+    def __init__(self, server: int) -> None:
+        self._server = server
+        self._used: frozenset[int] = frozenset()
+
+    def wait(self) -> None:
+        """Return when one waits that did not wait the last time; SystemExit when there is none within a minute."""
+        last: dict[int, int] = {}
+        since = time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal last, since
+            now = {pid: _ticks(pid) for pid in _with_torch(self._server)}
+            if now != last or not now.keys() - self._used:
+                last, since = now, time.monotonic()
+            return time.monotonic() - since >= QUIET
+
+        wait_for(quiet, "a process below the server with torch imported (EdtApp.warm_workers=1)", LIMIT, poll=0.05)
+        self._used |= last.keys()
+
+
+def _with_torch(server: int) -> set[int]:
+    return {pid for pid in _below(server) if _LIBRARY in _read(pid, "maps")}
+
+
+def _below(root: int) -> set[int]:
+    """All descendants of a process."""
+    parents = {int(name): _parent(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    found, front = set(), {root}
+    while front:
+        front = {pid for pid, parent in parents.items() if parent in front} - found
+        found |= front
+    return found
+
+
+def _parent(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _ticks(pid: int) -> int:
+    """Processor time, in clock ticks."""
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _stat(pid: int) -> list[bytes]:
+    """/proc/<pid>/stat behind the name in brackets, which may hold blanks itself (proc(5))."""
+    text = _read(pid, "stat")
+    return text[text.rindex(b")") + 1 :].split() if text else []
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
