@@ -7,9 +7,16 @@ went wrong, and among equals the first counts.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from edt_sdk.schemas import link
 from edt_sdk.schemas.job import JobState
+from edt_server.supervisor.events import DRIVER, End, Instruction, Tell
+from edt_server.supervisor.generation import Training
+from edt_server.supervisor.roster import Driver, Phase, Worker
+
+FAILED_PATIENCE = 5.0
 
 
 @dataclass(slots=True)
@@ -35,3 +42,21 @@ class Ending:
     def message(self) -> str:
         """The message that counts."""
         return min(self._messages, key=lambda entry: entry[0])[1] if self._messages else ""
+
+    def wind_up(self, workers: Collection[Worker], driver: Driver, training: Training | None) -> list[Instruction]:
+        """What is to be done now to end the job's processes: workers first, then the driver."""
+        out: list[Instruction] = []
+        for worker in workers:
+            if worker.phase is not Phase.ENDING:
+                worker.phase = Phase.ENDING
+                out.append(End(worker.number, FAILED_PATIENCE if worker.failed is not None else 0.0))
+        at_once = self.state is JobState.KILLED
+        if not driver.runs or self.driver_told or (workers and not at_once):
+            return out
+        self.driver_told = True
+        if training is not None and not at_once:
+            out.append(Tell(DRIVER, link.TrainingFailed(training=training.number, message=self.message)))
+            out.append(End(DRIVER, FAILED_PATIENCE))
+        else:
+            out.append(End(DRIVER, 0.0))
+        return out

@@ -75,17 +75,34 @@ class Exited:
         code: exit code, or minus the signal's number.
         signals: what it had been sent by the supervisor before.
         words: its last log lines, None when it never wrote any.
+        updates: committed updates that it knew of, by its last sign of life; None when it gave none.
     """
 
     process: int
     code: int
     signals: tuple[int, ...] = ()
     words: LastWords | None = None
+    updates: int | None = None
 
     @property
     def by_itself(self) -> bool:
         """False when the supervisor's own signals explain the exit."""
         return not self.signals or (self.code < 0 and -self.code not in self.signals)
+
+
+@dataclass(frozen=True, slots=True)
+class Hung:
+    """The worker gives no sign of life where it should; `why` is the predicate of a sentence."""
+
+    process: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAgain:
+    """The answer to `LookAgain`: all that had happened when that was said is known by now."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +119,7 @@ class Refuse:
     why: str
 
 
-Event = Allocated | Acknowledged | Started | NotStarted | Said | LinkLost | Exited | Stop | Refuse
+Event = Allocated | Acknowledged | Started | NotStarted | Said | LinkLost | Exited | Hung | LookedAgain | Stop | Refuse
 
 
 # --- instructions -----------------------------------------------------------------------------------------------------
@@ -127,6 +144,24 @@ class End:
 
     process: int
     patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """SIGKILL, after `patience` seconds in which it may end by itself. Answered by Exited."""
+
+    process: int
+    patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Members say that their group broke, and nobody is known to have died. Answered by LookedAgain, soon.
+
+    The closed link of a dead member may lie unread beside such a message; a broken network leaves nothing to read.
+    """
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +196,12 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The job is over and no process of it is left; exit when all reports are delivered."""
+    """No process of the job is left; exit when all reports are delivered.
+
+    `over`: the job has ended; False when only this supervisor has, because the server refused it.
+    """
+
+    over: bool = True
 
 
-Instruction = StartDriver | StartWorker | End | Tell | Send | Publish | Note | Finish
+Instruction = StartDriver | StartWorker | End | Kill | LookAgain | Tell | Send | Publish | Note | Finish

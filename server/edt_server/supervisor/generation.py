@@ -1,7 +1,8 @@
 """One training's generations: who is a member, whether a change is under way, who comes next. Pure.
 
-At most one change is under way. The next one is made from everything that has accumulated in between. Every generation
-but a training's first has a survivor, since only a survivor has the state.
+At most one planned change is under way; the next one is made from everything that has accumulated in between. A death
+waits for no change: the next generation supersedes the one that it broke, formed or not. Who of the members has a state
+is not known here (docs/decisions/010).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ class Training:
 
     Attributes:
         shards: V, the most members that can have something to do.
-        members: workers of the newest generation, in rank order.
+        ranks: workers of the newest generation as it was published, in rank order.
+        members: those of them whose processes are there, in the same order.
         joining: members that have not said Joined yet.
         leaving: former members that have not ended yet.
-        update: committed updates when the newest generation formed.
+        broken: the newest generation cannot go on: a member of it died, or its group broke.
         updates: committed updates at the end, None before.
-        closing: True when members have begun to end: no generation follows.
     """
 
     number: int
@@ -32,12 +33,12 @@ class Training:
     shards: int
     epochs: int
     generation: int = 0
+    ranks: tuple[int, ...] = ()
     members: tuple[int, ...] = ()
     joining: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
-    update: int = 0
+    broken: bool = False
     updates: int | None = None
-    closing: bool = False
 
     @property
     def changing(self) -> bool:
@@ -46,34 +47,54 @@ class Training:
 
     def rank(self, worker: int) -> int | None:
         """The worker's place in the newest generation."""
-        return self.members.index(worker) if worker in self.members else None
+        return self.ranks.index(worker) if worker in self.ranks else None
 
-    def next_members(self, ready: Collection[int], may_stay: Callable[[int], bool]) -> tuple[int, ...] | None:
+    def next_members(
+        self, ready: Collection[int], may_stay: Callable[[int], bool], *, suspended: bool
+    ) -> tuple[int, ...] | None:
         """The members of the next generation, None when there is nothing to change (now).
 
         Args:
             ready: workers that are prepared and in no generation.
             may_stay: whether a present member's slot is still the job's.
+            suspended: the job may use no slot at all.
         """
-        if self.closing or self.changing:
+        if self.updates is not None or (self.changing and not self.broken):
             return None
         staying = [worker for worker in self.members if may_stay(worker)]
-        if self.members and not staying:
+        if self.members and not staying and not suspended:
+            # Its slot is gone, but it has the state, and whoever comes into the job's other slots is not ready yet.
             staying = [self.members[0]]
         room = max(0, self.shards - len(staying))
         following = (*staying, *sorted(ready)[:room])
-        return None if following == self.members else following
+        if self.broken and not self.members and self.leaving:
+            # Only those who were about to leave have the state: they write it down before anybody goes on.
+            following = ()
+        return None if following == self.members and not self.broken else following
 
     def change(self, following: tuple[int, ...]) -> tuple[int, ...]:
         """Make `following` the newest generation; the workers to tell: former members, then fresh ones."""
-        everybody = (*self.members, *(worker for worker in following if worker not in self.members))
+        former = (*self.members, *sorted(self.leaving))
         self.generation += 1
         self.joining = set(following)
-        self.leaving = set(self.members) - set(following)
-        self.members = following
-        return everybody
+        self.leaving = set(former) - set(following)
+        self.members = self.ranks = following
+        self.broken = False
+        return (*former, *(worker for worker in following if worker not in former))
 
-    def formed(self, workers: Mapping[int, Worker]) -> GenerationFormed:
+    def gone(self, worker: int, *, left: bool) -> None:
+        """The worker's process has ended; `left`: it had said so, as it was told to."""
+        if worker in self.members:
+            self.members = tuple(member for member in self.members if member != worker)
+            self.broken = True
+        elif worker in self.leaving and not self.members and not left:
+            self.broken = True  # the others cannot meet any more before they leave
+        self.joining.discard(worker)
+        self.leaving.discard(worker)
+        if not self.members and not self.leaving:
+            self.broken = False  # nobody is left to be told: whoever comes next begins anew
+
+    def formed(self, workers: Mapping[int, Worker], update: int) -> GenerationFormed:
         """The report that all members have joined; one that has ended since is not named any more."""
         members = [worker.member(fresh=False) for number in self.members if (worker := workers.get(number))]
         return GenerationFormed(
@@ -82,5 +103,5 @@ class Training:
             workers=tuple(member.worker for member in members),
             slots=tuple(member.slot for member in members),
             pids=tuple(member.pid for member in members),
-            update=self.update,
+            update=update,
         )

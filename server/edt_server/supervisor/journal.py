@@ -39,6 +39,11 @@ class Journal:
         self._acknowledged = 0
 
     @property
+    def reports(self) -> tuple[Numbered, ...]:
+        """All reports, those of earlier attempts included."""
+        return tuple(self._reports)
+
+    @property
     def last(self) -> int:
         """Number of the newest report, 0 when there is none."""
         return self._reports[-1].number if self._reports else 0

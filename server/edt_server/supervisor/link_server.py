@@ -85,6 +85,13 @@ class LinkServer:
         writer.write(encode(message))
         return True
 
+    def forget(self, key: int) -> None:
+        """The process is reaped: another one of this key may connect."""
+        writer = self._writers.pop(key, None)
+        if writer is not None:
+            writer.close()  # held open by what the process left behind
+        self._closed.pop(key, None)
+
     async def drained(self, key: int) -> None:
         """Return when all that a process that has ended said was given to `on_message`."""
         for _ in range(4):
@@ -113,9 +120,10 @@ class LinkServer:
             why = str(wrong)
         finally:
             writer.close()
-            del self._writers[key]
             closed.set()
-            self._on_lost(key, why)
+            if self._writers.get(key) is writer:
+                del self._writers[key]
+                self._on_lost(key, why)
 
     async def _listen(self, key: int, reader: asyncio.StreamReader) -> str:
         greeted = False

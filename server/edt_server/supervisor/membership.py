@@ -1,19 +1,20 @@
 """The job's state machine: events in, instructions out. No clock, no I/O.
 
 After each event everything that follows from the state as it is now is done (`_settle`), so the order in which things
-become known does not matter: a worker for every granted slot, the next generation when the last change is complete, a
-release for every revoked slot whose worker is gone, the end of a training when its workers are gone.
-
-In this release a worker that dies fails the job: that rule is `_worker_died` alone.
+become known does not matter: the next generation when the last change is complete or a member is lost, a worker for
+every granted slot, a release for every revoked slot whose worker is gone, the end of a training when its workers are
+gone. A death costs the job nothing but an attempt (`attempts`); who comes next is `generation`'s to say.
 """
 
 from __future__ import annotations
 
 from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import JobEnded, SlotReleased
+from edt_sdk.schemas.control import SlotReleased
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor import wording
-from edt_server.supervisor.ending import Ending
+from edt_server.supervisor.attempts import Attempts, Kind
+from edt_server.supervisor.casualties import Fatal, could_not_start, judge, name_of, not_started
+from edt_server.supervisor.ending import FAILED_PATIENCE, Ending
 from edt_server.supervisor.events import (
     DRIVER,
     Acknowledged,
@@ -22,8 +23,12 @@ from edt_server.supervisor.events import (
     Event,
     Exited,
     Finish,
+    Hung,
     Instruction,
+    Kill,
     LinkLost,
+    LookAgain,
+    LookedAgain,
     Note,
     NotStarted,
     Publish,
@@ -37,14 +42,17 @@ from edt_server.supervisor.events import (
     Tell,
 )
 from edt_server.supervisor.generation import Training
+from edt_server.supervisor.history import History
+from edt_server.supervisor.requests import Answer, answer
 from edt_server.supervisor.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker, progress_of
 from edt_server.supervisor.slot_ledger import SlotLedger
-from edt_server.supervisor.verdict import Past, driver_verdict, worker_cause
+from edt_server.supervisor.verdict import Past, driver_verdict, driver_was_killed, end_kind, worker_cause
 
+# A process that ends closes its link a moment before: in that time its own exit code is still to come.
+EXIT_PATIENCE = 1.0
 LINK_LOST_PATIENCE = 5.0
 LEFT_PATIENCE = 10.0
 TRAINED_PATIENCE = 30.0
-FAILED_PATIENCE = 5.0
 
 
 class Membership:
@@ -52,20 +60,22 @@ class Membership:
 
     Args:
         interpreter: named in the message when the driver cannot start.
-        reports: reports written before, by an earlier attempt.
+        history: what an earlier attempt has done.
     """
 
-    def __init__(self, *, interpreter: str, reports: int = 0) -> None:
+    def __init__(self, *, interpreter: str, history: History | None = None) -> None:
+        past = History() if history is None else history
         self._interpreter = interpreter
-        self._reports = reports
+        self._reports = past.reports
         self._slots = SlotLedger()
         self._workers: dict[int, Worker] = {}
         self._exits: dict[int, tuple[int, int]] = {}
-        self._next_worker = 0
+        self._next_worker = past.workers
         self._driver = Driver()
-        self._training: Training | None = None
-        self._trainings = 0
-        self._updates = 0
+        self._driver_ran = past.driver_ran
+        self._training = past.running
+        self._done = list(past.trainings)
+        self._attempts = Attempts(past.committed, ever=any(past.trainings))
         self._ending: Ending | None = None
         self._over = False
         self._out: list[Instruction] = []
@@ -80,12 +90,34 @@ class Membership:
         """True when the job has ended and none of its processes is left."""
         return self._over
 
+    @property
+    def _waits_for_the_dying(self) -> bool:
+        """True while somebody of an older generation may still write."""
+        return any(worker.dying and worker.takes_part for worker in self._workers.values())
+
+    @property
+    def taking_part(self) -> frozenset[int]:
+        """Workers that should move: they are in the newest generation, or on their way out of an older one."""
+        done = self._training is None or self._training.updates is not None
+        return frozenset() if done else frozenset(w.number for w in self._workers.values() if w.takes_part)
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """Pids of the workers whose processes run, by worker."""
+        return {worker.number: worker.pid for worker in self._workers.values() if worker.pid is not None}
+
+    @property
+    def committed(self) -> int:
+        """Updates of the running training that are known to be committed."""
+        return self._attempts.committed
+
     def apply(self, event: Event) -> list[Instruction]:
         """What to do about the event, in order."""
         self._out = []
         match event:
             case Allocated():
-                self._allocated(event)
+                if not self._slots.allocate(event.version, event.slots):
+                    self._note(f"allocation {event.version} is older than the newest one: ignored")
             case Acknowledged(number=number):
                 self._slots.acknowledge(number)
             case Started(process=process, pid=pid):
@@ -103,6 +135,11 @@ class Membership:
                 self._driver_exited(event)
             case Exited(process=process) if process in self._workers:
                 self._worker_exited(self._workers.pop(process), event)
+            case Hung(process=process, why=why) if process in self._workers:
+                self._workers[process].hung = why
+                self._out.append(Kill(process, 0.0))
+            case LookedAgain(generation=generation):
+                self._nobody_died(generation)
             case Stop(why=why):
                 self._begin_end(JobState.KILLED, why)
             case Refuse():
@@ -114,32 +151,36 @@ class Membership:
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
-    def _allocated(self, event: Allocated) -> None:
-        if not self._slots.allocate(event.version, event.slots):
-            self._note(f"allocation {event.version} is older than the newest one: ignored")
-        elif not event.slots and self._training is not None and self._training.members:
-            self._note("the whole allocation is revoked: the last member stays until suspending is built")
-
     def _started(self, process: int, pid: int) -> None:
         if process == DRIVER:
+            self._driver.pid = pid
+            self._driver_ran = True
             self._send(control.DriverStarted(pid=pid))
+            if self._ending is not None and self._ending.driver_told:
+                self._end(DRIVER, 0.0)
         else:
             worker = self._workers[process]
+            worker.pid = pid
             self._send(control.WorkerStarted(worker=worker.number, slot=worker.slot.id, pid=pid))
+            if worker.phase is Phase.ENDING:
+                self._end(process, 0.0)  # said before there was anybody to end
 
     def _not_started(self, process: int, why: str) -> None:
         if process == DRIVER:
             self._driver.phase = DriverPhase.GONE
             self._begin_end(JobState.ERROR, why)
-        else:
-            worker = self._workers.pop(process)
-            self._begin_end(JobState.FAILED, f"{self._name(worker)} could not be started: {why}")
+            return
+        worker = self._workers.pop(process)
+        if worker.phase is not Phase.ENDING and self._ending is None:
+            self._count(worker, not_started(worker, why, training=self._training, attempts=self._attempts))
+        if worker.revoked and self._ending is None:
+            self._release(worker.slot.id)
 
     def _driver_said(self, message: link.Upward) -> None:
         match message:
             case link.DriverHello():
                 self._driver.phase = DriverPhase.TALKING
-            case link.TrainRequest():
+            case link.TrainRequest() if self._ending is None:
                 self._train(message)
             case link.Failed():
                 self._driver.failed = message
@@ -148,23 +189,24 @@ class Membership:
                 self._note(f"the driver sent a {type(message).__name__}: ignored")
 
     def _train(self, request: link.TrainRequest) -> None:
-        if self._ending is not None:
-            return
-        if self._training is not None or request.training != self._trainings:
-            running = "none" if self._training is None else str(self._training.number)
-            self._begin_end(
-                JobState.FAILED,
-                f"The driver asked for training {request.training} where {self._trainings} was next "
-                f"(running: {running}). Call train() from one thread, one call after another.",
-            )
-            return
-        self._training = Training(request.training, request.payload, request.shards, request.epochs)
-        self._send(
-            control.TrainingStarted(training=request.training, shards=request.shards, epochs=request.epochs),
-        )
-        for worker in self._workers.values():
-            if worker.phase is Phase.IDLE:
-                self._begin(worker, self._training)
+        running = None if self._training is None else self._training.number
+        match answer(request.training, done=len(self._done), running=running):
+            case Answer.DONE:
+                updates = self._done[request.training]
+                self._out.append(Tell(DRIVER, link.TrainingDone(training=request.training, updates=updates)))
+            case Answer.ATTACH:
+                self._note(f"the main script is back at training {request.training}, which goes on as it is")
+            case Answer.REFUSE:
+                self._begin_end(JobState.FAILED, wording.out_of_turn(request.training, len(self._done), running))
+            case Answer.BEGIN:
+                self._training = Training(request.training, request.payload, request.shards, request.epochs)
+                self._attempts.begin()
+                self._send(
+                    control.TrainingStarted(training=request.training, shards=request.shards, epochs=request.epochs),
+                )
+                for worker in self._workers.values():
+                    if worker.phase is Phase.IDLE:
+                        self._begin(worker, self._training)
 
     def _worker_said(self, worker: Worker, message: link.Upward) -> None:
         training = self._training
@@ -176,102 +218,135 @@ class Membership:
                     self._begin(worker, training)
             case link.WorkerReady() if worker.phase is Phase.PREPARING:
                 worker.phase = Phase.READY
-            case link.Joined(generation=generation) if training is not None and generation == training.generation:
+            case link.Joined(update=update) if training is not None and worker.takes_part:
+                self._attempts.progress(update)
                 self._joined(worker, message, training)
-            case link.Left():
+            case link.Broken(update=update) if training is not None and worker.takes_part:
+                self._attempts.progress(update)
+                if training.updates is not None:
+                    self._end(worker.number, 0.0)  # only the last meeting was still to come
+                elif message.generation == training.generation:
+                    self._out.append(LookAgain(training.generation))
+            case link.Left(update=update):
+                self._attempts.progress(update)
                 worker.left = True
                 self._end(worker.number, LEFT_PATIENCE)
-            case link.Progress() if training is not None and message.training == training.number:
+            case link.Progress(update=update) if training is not None and message.training == training.number:
+                self._attempts.progress(update)
                 self._out.append(Publish(progress_of(message)))
             case link.Trained() if training is not None and message.training == training.number:
                 self._trained(training, message)
             case link.Failed():
                 worker.failed = message
-                done = worker.phase is Phase.ENDING or (training is not None and training.updates is not None)
-                if not done and self._ending is None:
-                    self._worker_died(worker, None)
+                if worker.phase is not Phase.ENDING:
+                    self._end(worker.number, FAILED_PATIENCE)
             case _:
                 self._note(f"worker {worker.number} ({worker.phase.value}) sent a {type(message).__name__}: ignored")
 
     def _joined(self, worker: Worker, message: link.Joined, training: Training) -> None:
-        if worker.number not in training.joining:
+        if message.generation != training.generation or worker.number not in training.joining:
             return
-        worker.joined = True
         training.joining.discard(worker.number)
-        training.update = message.update
-        if training.joining:
+        if training.joining or training.broken:
             return
-        self._send(training.formed(self._workers))
+        for number in training.members:
+            self._attempts.became_member(self._workers[number].slot.id)
+        self._send(training.formed(self._workers, message.update))
+
+    def _nobody_died(self, generation: int) -> None:
+        """The group of this generation broke and all its members live: they are put together anew."""
+        training = self._training
+        if training is None or training.generation != generation or training.broken or training.updates is not None:
+            return
+        if not training.members or self._waits_for_the_dying:
+            return
+        times = self._attempts.member_ended(Kind.OUTSIDE, generation)
+        if times:
+            self._begin_end(JobState.FAILED, wording.torn_network(times))
+        else:
+            self._note(f"generation {generation} broke although all its members live")
+            training.broken = True
 
     def _trained(self, training: Training, message: link.Trained) -> None:
         training.updates = message.updates
-        training.closing = True
+        self._attempts.progress(message.updates)
         for worker in self._workers.values():
-            if worker.joined:
+            if worker.takes_part:
                 self._end(worker.number, TRAINED_PATIENCE)
-            elif worker.phase is not Phase.ENDING:
+            elif worker.phase in OUTSIDE:
                 worker.phase = Phase.ENDING
                 self._end(worker.number, 0.0)
 
     def _link_lost(self, event: LinkLost) -> None:
         if event.process in self._workers:
-            self._workers[event.process].lost = event.why
-            self._end(event.process, LINK_LOST_PATIENCE)
+            worker = self._workers[event.process]
+            worker.lost = event.why
+            if self._may_end(worker):
+                self._end(event.process, LINK_LOST_PATIENCE)
+            elif worker.failed is None:
+                self._out.append(Kill(event.process, EXIT_PATIENCE))
         elif event.process == DRIVER and self._driver.runs:
             self._driver.lost = event.why
             if self._training is not None:
                 self._end(DRIVER, LINK_LOST_PATIENCE)
 
     def _driver_exited(self, event: Exited) -> None:
+        times = 1
+        if self._ending is None and driver_was_killed(self._driver, event):
+            times = self._attempts.driver_ended()
+            if not times:
+                why = wording.failure("The main script", wording.how_it_ended(event.code), None)
+                self._send(control.DriverLost(pid=self._driver.pid, exit_code=event.code, why=why))
+                self._driver = Driver()
+                return
         running = None if self._training is None else self._training.number
-        past = Past(self._interpreter, running, self._trainings, self._updates)
-        state, message = driver_verdict(self._driver, event, past)
+        past = Past(self._interpreter, running, len(self._done), sum(self._done))
+        state, message = driver_verdict(self._driver, event, past, times)
         self._driver.phase = DriverPhase.GONE
         self._begin_end(state, message, silent=True)
 
     def _worker_exited(self, worker: Worker, event: Exited) -> None:
         training = self._training
         self._exits[worker.slot.id] = (worker.number, event.code)
-        if training is not None:
-            training.leaving.discard(worker.number)
+        if event.updates is not None and worker.phase in (Phase.MEMBER, Phase.LEAVING):
+            self._attempts.progress(event.updates)
         if self._ending is not None:
-            if event.code != 0:
-                self._blame(self._ending, worker, event)
+            cause = worker_cause(worker, name_of(worker, training), event) if event.code != 0 else None
+            if cause is not None:
+                self._ending.blame(cause.message, silent=cause.silent)
             return
-        done = worker.phase is Phase.ENDING or worker.left or (training is not None and training.updates is not None)
-        if done or (worker.phase is Phase.LEAVING and event.code == 0):
-            if event.code != 0 and event.by_itself:
-                self._note(f"worker {worker.number} {wording.how_it_ended(event.code)} after its work was done")
-        elif training is not None and worker.phase is Phase.MEMBER and event.code == 0 and worker.failed is None:
-            # Members but rank 0 end with 0 after the last commit; rank 0 is still writing and will say Trained.
-            training.closing = True
-            if not any(number in self._workers for number in training.members):
-                self._worker_died(worker, event)
-        else:
-            self._worker_died(worker, event)
+        if not self._may_end(worker) and worker.phase is not Phase.LEAVING:
+            self._worker_died(worker, event, training)
+        elif event.code != 0 and worker.phase is not Phase.ENDING:
+            who = name_of(worker, training)
+            self._note(f"{who} {wording.how_it_ended(event.code)} when it was no longer needed")
+        if training is not None:
+            training.gone(worker.number, left=worker.left)
         if worker.revoked and self._ending is None:
             self._release(worker.slot.id)
 
-    def _worker_died(self, worker: Worker, event: Exited | None) -> None:
-        """The rule for a worker that dies, or says that it will: the job fails. A replacement is another rule here.
+    def _may_end(self, worker: Worker) -> bool:
+        """True when the worker's end is no loss."""
+        done = self._training is not None and self._training.updates is not None
+        return worker.phase is Phase.ENDING or worker.left or done
 
-        One that ends before its hello, in a job that never trained, could not start: that is an ERROR.
-        """
-        training = self._training
-        ran = self._trainings > 0 or (training is not None and training.generation > 0)
-        if event is not None and worker.hello is None and not ran:
-            what = wording.never_spoke(self._name(worker), self._interpreter, event.code, event.words)
-            self._begin_end(JobState.ERROR, what, silent=True)
+    def _worker_died(self, worker: Worker, event: Exited, training: Training | None) -> None:
+        """Its slot is filled again and the others go on, unless that has led nowhere too often."""
+        trained = bool(self._done) or (training is not None and training.generation > 0)
+        if worker.hello is None and not trained and end_kind(worker, event) is Kind.OWN:
+            self._count(worker, could_not_start(worker, event, interpreter=self._interpreter))
+        else:
+            self._count(worker, judge(worker, event, training=training, attempts=self._attempts))
+
+    def _count(self, worker: Worker, what: control.WorkerLost | Fatal) -> None:
+        if isinstance(what, Fatal):
+            self._begin_end(what.state, what.message, silent=what.silent)
             return
-        self._ending = Ending(JobState.FAILED)
-        if event is not None:
-            self._blame(self._ending, worker, event)
-
-    def _blame(self, ending: Ending, worker: Worker, event: Exited) -> None:
-        """Take the worker's end as a possible cause of the job's failure, unless the supervisor itself ended it."""
-        cause = worker_cause(worker, self._name(worker), event)
-        if cause is not None:
-            ending.blame(cause.message, silent=cause.silent)
+        self._send(what)
+        if worker.slot.id in self._attempts.given_up and self._training is not None and self._training.members:
+            self._note(
+                f"no worker of slot {worker.slot.id} gets as far as the training: it stays empty while others train"
+            )
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
@@ -280,30 +355,40 @@ class Membership:
             return
         if self._ending is None:
             self._end_training()
-            self._fill_slots()
+            self._end_revoked()
             self._change_generation()
+            self._fill_slots()
         if self._ending is not None:
-            self._wind_up(self._ending)
+            self._out += self._ending.wind_up(self._workers.values(), self._driver, self._training)
+            if not self._workers and not self._driver.runs:
+                self._over = True
+                if self._ending.reported:
+                    self._send(control.JobEnded(state=self._ending.state, message=self._ending.message))
+                self._out.append(Finish(over=self._ending.reported))
 
-    def _fill_slots(self) -> None:
-        """A driver as soon as there is a slot; a worker in every granted slot; revoked ones are left and released."""
-        granted = self._slots.granted
-        if granted and self._driver.phase is DriverPhase.NONE:
-            self._driver.phase = DriverPhase.STARTED
-            self._out.append(StartDriver())
+    def _end_revoked(self) -> None:
         for worker in self._workers.values():
             if worker.phase in OUTSIDE and not self._slots.allowed(worker.slot.id):
                 worker.phase, worker.revoked = Phase.ENDING, True
                 self._end(worker.number, 0.0)
+
+    def _fill_slots(self) -> None:
+        """A driver as soon as there is a slot; a worker in every granted slot; revoked ones are released when empty."""
+        granted, training = self._slots.granted, self._training
+        # One that ran before, for an earlier supervisor, may need no slot any more.
+        if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
+            self._driver.phase = DriverPhase.STARTED
+            self._out.append(StartDriver())
         occupied = {worker.slot.id for worker in self._workers.values()}
-        closing = self._training is not None and self._training.closing
         for slot in self._slots.revoked:
             if slot not in occupied:
                 self._release(slot)
-        if closing or (self._training is None and self._trainings > 0):
+        if (training is None and self._done) or (training is not None and training.updates is not None):
             return
+        # Without members nobody else goes on, so that every slot has to be tried.
+        avoided = self._attempts.given_up if training is not None and training.members else frozenset[int]()
         for slot_granted in granted:
-            if slot_granted.id not in occupied:
+            if slot_granted.id not in occupied | avoided:
                 worker = Worker(self._next_worker, slot_granted)
                 self._next_worker += 1
                 self._workers[worker.number] = worker
@@ -311,10 +396,14 @@ class Membership:
 
     def _change_generation(self) -> None:
         training = self._training
-        if training is None:
+        if training is None or self._waits_for_the_dying:
             return
-        ready = [worker.number for worker in self._workers.values() if worker.phase is Phase.READY]
-        following = training.next_members(ready, lambda number: self._slots.allowed(self._workers[number].slot.id))
+        ready = [w.number for w in self._workers.values() if w.phase is Phase.READY and not w.dying]
+        following = training.next_members(
+            ready,
+            lambda number: self._slots.allowed(self._workers[number].slot.id),
+            suspended=not self._slots.granted,
+        )
         if following is None:
             return
         before = training.members
@@ -328,7 +417,8 @@ class Membership:
             worker = self._workers[number]
             worker.phase = Phase.MEMBER if number in following else Phase.LEAVING
             worker.revoked = number not in following
-            self._out.append(Tell(number, message))
+            if not worker.left:
+                self._out.append(Tell(number, message))
 
     def _end_training(self) -> None:
         """When the last worker of a finished training is gone, everybody hears of it and the slots are free."""
@@ -336,42 +426,18 @@ class Membership:
         if training is None or training.updates is None or self._workers:
             return
         self._training = None
-        self._trainings += 1
-        self._updates += training.updates
+        self._done.append(training.updates)
         self._send(control.TrainingEnded(training=training.number, updates=training.updates))
         for slot in self._slots.held:
             self._release(slot)
         self._out.append(Tell(DRIVER, link.TrainingDone(training=training.number, updates=training.updates)))
 
+    # --- small change -------------------------------------------------------------------------------------------------
+
     def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
         if self._ending is None:
             self._ending = Ending(state)
             self._ending.blame(message, silent=silent)
-
-    def _wind_up(self, ending: Ending) -> None:
-        """Workers first, then the driver, then the report."""
-        for worker in self._workers.values():
-            if worker.phase is not Phase.ENDING:
-                worker.phase = Phase.ENDING
-                self._end(worker.number, FAILED_PATIENCE if worker.failed is not None else 0.0)
-        at_once = ending.state is JobState.KILLED
-        if self._driver.runs and not ending.driver_told:
-            if self._workers and not at_once:
-                return
-            ending.driver_told = True
-            if self._training is not None and not at_once:
-                failed = link.TrainingFailed(training=self._training.number, message=ending.message)
-                self._out.append(Tell(DRIVER, failed))
-                self._end(DRIVER, FAILED_PATIENCE)
-            else:
-                self._end(DRIVER, 0.0)
-        if not self._workers and not self._driver.runs:
-            self._over = True
-            if ending.reported:
-                self._send(JobEnded(state=ending.state, message=ending.message))
-            self._out.append(Finish())
-
-    # --- small change -------------------------------------------------------------------------------------------------
 
     def _begin(self, worker: Worker, training: Training) -> None:
         worker.phase = Phase.PREPARING
@@ -391,7 +457,3 @@ class Membership:
 
     def _note(self, text: str) -> None:
         self._out.append(Note(text))
-
-    def _name(self, worker: Worker) -> str:
-        rank = self._training.rank(worker.number) if self._training is not None else None
-        return wording.worker_name(worker.number, rank, worker.slot.id)

@@ -34,6 +34,8 @@ class Worker:
         left: it said that it leaves.
         revoked: it ends because its slot was revoked; its exit frees the slot.
         lost: why its link is gone, "" while it is there.
+        hung: what the watch saw before it had the worker killed, "" if nothing.
+        pid: of its process, None before that runs.
     """
 
     number: int
@@ -45,6 +47,18 @@ class Worker:
     revoked: bool = False
     failed: link.Failed | None = None
     lost: str = ""
+    hung: str = ""
+    pid: int | None = None
+
+    @property
+    def takes_part(self) -> bool:
+        """True from its first generation until it has left or was told to end."""
+        return self.phase in (Phase.MEMBER, Phase.LEAVING) and not self.left
+
+    @property
+    def dying(self) -> bool:
+        """Its process is there, but will be gone in a moment."""
+        return bool(self.lost) or bool(self.hung) or self.failed is not None
 
     def member(self, *, fresh: bool) -> link.Member:
         """The worker as a generation names it; it has said hello."""
@@ -75,6 +89,7 @@ class Driver:
     phase: DriverPhase = DriverPhase.NONE
     failed: link.Failed | None = None
     lost: str = ""
+    pid: int | None = None
 
     @property
     def runs(self) -> bool:

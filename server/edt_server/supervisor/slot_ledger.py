@@ -49,6 +49,11 @@ class SlotLedger:
         return slot in self._held and slot in self._allocation
 
     @property
+    def known(self) -> bool:
+        """True when the server has said which slots the job may use, none included."""
+        return self._version is not None
+
+    @property
     def granted(self) -> tuple[Slot, ...]:
         """Held and still allowed, by id."""
         return tuple(self._held[slot] for slot in sorted(self._held) if slot in self._allocation)

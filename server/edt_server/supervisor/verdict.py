@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor import wording
+from edt_server.supervisor.attempts import Kind
 from edt_server.supervisor.events import Exited
 from edt_server.supervisor.roster import Driver, DriverPhase, Phase, Worker
+
+# Signals that a program's own code raises: a broken extension, an assertion, a stack that is too deep.
+_CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,13 @@ class Cause:
     silent: bool
 
 
-def driver_verdict(driver: Driver, event: Exited, past: Past) -> tuple[JobState, str]:
-    """How the job ends when its driver has ended, as far as that was not decided before."""
+def driver_was_killed(driver: Driver, event: Exited) -> bool:
+    """True when somebody else ended the driver: its script neither failed nor came to its end."""
+    return event.code < 0 and not event.signals and driver.failed is None
+
+
+def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) -> tuple[JobState, str]:
+    """How the job ends when its driver has ended (`times` in a row), as far as that was not decided before."""
     who = "The main script"
     if driver.phase is not DriverPhase.TALKING:
         return JobState.ERROR, wording.never_spoke("The driver", past.interpreter, event.code, event.words)
@@ -43,7 +53,7 @@ def driver_verdict(driver: Driver, event: Exited, past: Past) -> tuple[JobState,
     elif driver.lost and not event.by_itself:
         message = wording.failure(who, wording.lost_link(driver.lost), event.words)
     elif event.code != 0:
-        message = wording.failure(who, wording.how_it_ended(event.code), event.words)
+        message = wording.failure(who, wording.how_it_ended(event.code), event.words, times=times)
     elif past.running is not None:
         message = wording.failure(who, f"ended while training {past.running} was running.", event.words)
     elif past.trainings == 0:
@@ -53,18 +63,43 @@ def driver_verdict(driver: Driver, event: Exited, past: Past) -> tuple[JobState,
     return JobState.FAILED, message
 
 
-def worker_cause(worker: Worker, name: str, event: Exited) -> Cause | None:
-    """What a worker's end says of the job's failure, None when the supervisor itself ended it."""
-    silent = False
+def end_kind(worker: Worker, event: Exited) -> Kind:
+    """Whether the worker's own code ended it, where it should not have ended."""
     if worker.failed is not None:
-        what = f"failed: {worker.failed.message}"
-    elif worker.lost and not event.by_itself and worker.phase is not Phase.ENDING:
-        what = wording.lost_link(worker.lost)
-    elif not event.by_itself:
+        return Kind.OWN
+    if worker.hung or not event.by_itself:
+        return Kind.OUTSIDE
+    return Kind.OWN if event.code >= 0 or -event.code in _CRASHES else Kind.OUTSIDE
+
+
+def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Cause | None:
+    """What a worker's end says of the job's failure, None when the supervisor itself ended it."""
+    what = _predicate(worker, event)
+    if what is None:
         return None
-    elif event.code == 0:
-        what = "ended with exit code 0 before the training was finished."
-    else:
-        what, silent = wording.how_it_ended(event.code), True
+    silent = worker.failed is None and event.by_itself and event.code != 0
     traceback = worker.failed.traceback if worker.failed is not None else ""
-    return Cause(wording.failure(name, what, event.words, traceback), silent)
+    if worker.hung:
+        what += " and was killed"
+    return Cause(wording.failure(name, what, event.words, traceback, times=times), silent)
+
+
+def loss(worker: Worker, name: str, event: Exited) -> str:
+    """The one sentence about a worker that will be replaced."""
+    if worker.hung:
+        return wording.failure(name, f"{worker.hung} and was replaced", None)
+    return wording.failure(name, _predicate(worker, event) or wording.how_it_ended(event.code), None)
+
+
+def _predicate(worker: Worker, event: Exited) -> str | None:
+    if worker.failed is not None:
+        return f"failed: {worker.failed.message}"
+    if worker.hung:
+        return worker.hung
+    if worker.lost and not event.by_itself and worker.phase is not Phase.ENDING:
+        return wording.lost_link(worker.lost)
+    if not event.by_itself:
+        return None
+    if event.code == 0:
+        return "ended with exit code 0 before the training was finished."
+    return wording.how_it_ended(event.code)

@@ -33,11 +33,16 @@ def worker_name(worker: int, rank: int | None, slot: int) -> str:
     return f"Worker {worker} ({place})"
 
 
-def failure(who: str, what: str, words: LastWords | None, traceback: str = "") -> str:
-    """One sentence, then the last lines of the process; where it wrote none, those of the traceback it sent."""
+def failure(who: str, what: str, words: LastWords | None, traceback: str = "", *, times: int = 1) -> str:
+    """One sentence, then the last lines of the process; where it wrote none, those of the traceback it sent.
+
+    A second sentence says of how many attempts this was the last, when there was more than one.
+    """
     sentence = f"{who} {what}".rstrip()
     if not sentence.endswith((".", "!", "?")):
         sentence += "."
+    if times > 1:
+        sentence += f" It was tried {times} times without progress in between."
     if words is not None:
         return f"{sentence}\nLast lines of {words.stream}:\n{words.text}"
     if traceback.strip():
@@ -52,6 +57,23 @@ def never_spoke(who: str, interpreter: str, code: int, words: LastWords | None) 
     else:
         what = f"could not start: it {how_it_ended(code)} before it could do anything."
     return failure(who, what, words)
+
+
+def torn_network(times: int) -> str:
+    """Why a job ends whose members lose each other although all of them live."""
+    return (
+        f"The workers lost the connections to each other {times} times in a row without progress, "
+        "and none of them had died. Look at the network between them, and for errors of gloo or NCCL in their logs."
+    )
+
+
+def out_of_turn(training: int, done: int, running: int | None) -> str:
+    """Why a job ends whose script asks for a training that cannot be the next."""
+    under_way = "none" if running is None else str(running)
+    return (
+        f"The driver asked for training {training} where {done} was next (running: {under_way}). "
+        "Call train() from one thread, one call after another."
+    )
 
 
 def never_trained(words: LastWords | None) -> str:

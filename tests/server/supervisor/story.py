@@ -1,0 +1,79 @@
+"""A membership machine and what it says: events in, in the words of what happens to a job."""
+
+from edt_sdk.schemas import link
+from edt_sdk.schemas.control import Slot
+from edt_server.supervisor.events import DRIVER, Allocated, Exited, LinkLost, Said, Send, Started, Tell
+from edt_server.supervisor.membership import Membership
+
+
+class Story:
+    """Feeds a machine and keeps what it answered to the last event."""
+
+    def __init__(self, history=None):
+        self.machine = Membership(interpreter="/opt/python", history=history)
+        self.reports = []
+        self.last = []
+
+    def __call__(self, event):
+        self.last = self.machine.apply(event)
+        self.reports += [each.report for each in self.last if isinstance(each, Send)]
+        return self.last
+
+    def allocate(self, version, *slots):
+        return self(Allocated(version, tuple(Slot(id=slot, host="h") for slot in slots)))
+
+    def say(self, worker, message):
+        return self(Said(worker, message))
+
+    def driver(self):
+        self(Started(DRIVER, 10))
+        self.say(DRIVER, link.DriverHello(pid=10))
+
+    def train(self, training=0, shards=4):
+        return self.say(DRIVER, link.TrainRequest(training=training, payload="/p", shards=shards, epochs=2))
+
+    def hello(self, worker):
+        self(Started(worker, 100 + worker))
+        message = link.WorkerHello(worker=worker, pid=200 + worker, host="h", store_port=3000 + worker)
+        return self.say(worker, message)
+
+    def ready(self, worker, training=0):
+        return self.say(worker, link.WorkerReady(worker=worker, training=training))
+
+    def joined(self, worker, generation, update=0):
+        return self.say(worker, link.Joined(worker=worker, generation=generation, update=update))
+
+    def broken(self, worker, generation, update=0):
+        return self.say(worker, link.Broken(worker=worker, generation=generation, update=update))
+
+    def left(self, worker, generation, update=0):
+        return self.say(worker, link.Left(worker=worker, generation=generation, update=update))
+
+    def exit(self, process, code=0, *, signals=(), words=None, updates=None):
+        self(LinkLost(process, "it closed the connection"))
+        return self(Exited(process, code, signals, words, updates))
+
+    def kill(self, process, updates=None):
+        return self.exit(process, -9, updates=updates)
+
+    def running(self, *slots):
+        """A training with one member in each slot."""
+        self.allocate(1, *slots)
+        self.driver()
+        for worker in range(len(slots)):
+            self.hello(worker)
+        self.train()
+        for generation, worker in enumerate(range(len(slots)), start=1):
+            self.ready(worker)
+            for member in range(worker + 1):
+                self.joined(member, generation)
+
+    def told(self, kind):
+        return [each for each in self.last if isinstance(each, Tell) and isinstance(each.message, kind)]
+
+    def of(self, kind):
+        return [each for each in self.last if isinstance(each, kind)]
+
+
+def members(generation):
+    return [(member.worker, member.fresh) for member in generation.members]
