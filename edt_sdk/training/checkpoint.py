@@ -7,23 +7,48 @@ around them, so that a file's content does not depend on device, worker or engin
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from edt_sdk.training import durable
+
 FINAL = "final"
+Key = tuple[Any, ...]
+Memo = dict[Key, torch.Tensor]
+Pair = tuple[Any, Any]
 
 
 def save(folder: Path, tag: int | str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Write both files of `tag` (an epoch from 1, or `FINAL`); the folder is created when missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / f"model_epoch_{tag}.pth", _plain(model.state_dict()))
-    _write(folder / f"model_epoch_{tag}_optimizer_state.pth", _plain(optimizer.state_dict()))
+    write(folder, tag, pair(model, optimizer))
+
+
+def pair(model: nn.Module, optimizer: torch.optim.Optimizer, copies: Memo | None = None) -> Pair:
+    """Both state dicts as they are now, in memory of their own.
+
+    Args:
+        model: the module that is trained.
+        optimizer: its optimizer.
+        copies: tensors that have been copied already, by `key`; more are added.
+    """
+    memo: Memo = {} if copies is None else copies
+    return _plain(model.state_dict(), memo), _plain(optimizer.state_dict(), memo)
+
+
+def write(folder: Path, tag: int | str, states: Pair) -> None:
+    """Write both files of `tag` from what `pair` gave."""
+    for name, content in zip((f"model_epoch_{tag}", f"model_epoch_{tag}_optimizer_state"), states, strict=True):
+        durable.write(folder / f"{name}.pth", partial(torch.save, content))
+
+
+def key(tensor: torch.Tensor) -> Key:
+    """Equal for two tensors exactly when they are the same piece of memory, seen alike."""
+    return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
 def load_final(folder: Path, model: nn.Module) -> None:
@@ -32,47 +57,20 @@ def load_final(folder: Path, model: nn.Module) -> None:
     model.load_state_dict(state)
 
 
-def _plain(value: Any, memo: dict[tuple[Any, ...], torch.Tensor] | None = None) -> Any:
+def _plain(value: Any, memo: Memo) -> Any:
     """The same structure with tensors detached, on the CPU, in storage of their own; tied ones stay tied."""
-    memo = {} if memo is None else memo
     if isinstance(value, torch.Tensor):
-        key = (value.device, value.data_ptr(), value.dtype, tuple(value.shape), value.stride())
-        if key not in memo or value.numel() == 0:
-            memo[key] = value.detach().to("cpu", copy=True)
-        return memo[key]
+        place = key(value)
+        if place not in memo or value.numel() == 0:
+            memo[place] = value.detach().to("cpu", copy=True)
+        return memo[place]
     if isinstance(value, OrderedDict):
-        plain = OrderedDict((key, _plain(part, memo)) for key, part in value.items())
+        plain = OrderedDict((name, _plain(part, memo)) for name, part in value.items())
         # Versions of the modules; load_state_dict reads them.
         plain.__dict__.update(value.__dict__)
         return plain
     if isinstance(value, dict):
-        return {key: _plain(part, memo) for key, part in value.items()}
+        return {name: _plain(part, memo) for name, part in value.items()}
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
         return type(value)(_plain(part, memo) for part in value)
     return value
-
-
-def _write(path: Path, content: Any) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp's 0600 is right while it is written; afterwards people share results as their umask says.
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

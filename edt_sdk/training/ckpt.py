@@ -1,0 +1,98 @@
+"""The `.ckpt` file: one training's state at one position, whole or refused.
+
+A header (`schemas/saved.py`), then what `torch.save` makes of the tensors. All tensors lie on the CPU in storage of
+their own; `state.restore` brings them to where the model is. Writing and hashing release the interpreter's lock for all
+but the smallest pieces, so that a thread can do it while another trains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+
+from edt_sdk.schemas.saved import SIZE, Damaged, Saved, decode, read_header
+from edt_sdk.training import durable
+from edt_sdk.training.snapshot import Snapshot
+from edt_sdk.training.state import State
+
+
+def write(path: Path, snapshot: Snapshot, *, training: int, position: int, updates: int, epoch: int | None) -> None:
+    """Write a snapshot; fields as in `Saved`. OSError when that is impossible; the old file is then still there."""
+    state = snapshot.state
+    body = {
+        "own": state.own,
+        "rest": torch.frombuffer(bytearray(state.rest), dtype=torch.uint8),
+        "tensors": state.tensors,
+    }
+
+    def fill(file: BinaryIO) -> None:
+        file.write(b" " * SIZE)
+        target = _Body(file)
+        try:
+            torch.save(body, target)  # type: ignore[arg-type]  # all it needs is write and flush
+        except Exception:
+            # torch reports some failed writes as an error of its own; what the disk said is the better story.
+            if target.error is not None:
+                raise target.error from None
+            raise
+        header = Saved(
+            training=training,
+            position=position,
+            updates=updates,
+            epoch=epoch,
+            time=time.time(),
+            length=target.length,
+        )
+        file.seek(0)
+        file.write(header.sealed(target.hash.digest()).encoded())
+
+    durable.write(path, fill)
+
+
+def read(path: Path, training: int) -> tuple[Saved, State]:
+    """A file's header and state, on the CPU.
+
+    Raises:
+        Damaged: the file is not whole, or belongs to another training.
+        OSError: it cannot be read.
+    """
+    header = read_header(path)
+    with path.open("rb") as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory, memoryview(memory) as view:
+            with view[SIZE:] as body:
+                digest = hashlib.sha256(body).digest()
+            if decode(view[:SIZE].tobytes()).sealed(digest) != header:
+                raise Damaged("its checksum is wrong")
+        if header.training != training:
+            raise Damaged(f"it belongs to training {header.training}")
+        file.seek(SIZE)
+        body = torch.load(file, map_location="cpu", weights_only=True)
+    return header, State(body["own"], body["rest"].numpy().tobytes(), body["tensors"])
+
+
+class _Body:
+    """The part of a file object that torch writes to: counts, hashes, and remembers what went wrong first."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.hash = hashlib.sha256()
+        self.length = 0
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.error = self.error or error
+            raise
+        self.hash.update(data)
+        self.length += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
