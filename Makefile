@@ -12,6 +12,7 @@ SHELL := bash
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+BENCHMARKS := scaling throughput rescale failure first_step
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 help: ## this list
@@ -37,8 +38,13 @@ format: $(STAMP) ## let ruff put the code into shape
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format .
 
-bench: $(STAMP) ## the figures in the README
-	@$(BIN)/python benchmarks/scaling.py
+bench: $(STAMP) ## all benchmarks, most of an hour on a quiet machine; one of them: make bench-rescale ARGS=--quick
+	@missed=; for name in $(BENCHMARKS); do \
+	  echo "benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || missed="$$missed $$name"; \
+	done; test -z "$$missed" || { echo "not every target was reached:$$missed" >&2; exit 1; }
+
+bench-%: $(STAMP)
+	@$(BIN)/python benchmarks/$(subst -,_,$*).py $(ARGS)
 
 chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every time (EVENTS=, SEED=)
 	@$(BIN)/python -m tests.chaos --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED))

@@ -58,7 +58,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--updates", type=int, default=80, help="updates of each job (default 80)")
     options = parser.parse_args()
-    shutil.rmtree(ROOT, ignore_errors=True)
+    shutil.rmtree(ROOT / "server", ignore_errors=True)
     print("The same compute-bound training on one slot and on four:", flush=True)
     traits, hidden = {"EdtApp.threads_per_slot": 1}, {"CUDA_VISIBLE_DEVICES": ""}
     with LocalServer(ROOT / "server", slots=4, traits=traits, environ=hidden) as server:

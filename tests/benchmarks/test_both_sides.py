@@ -1,0 +1,40 @@
+"""The benchmarks' measuring, once through with tiny numbers: a real server, real torchrun. No time is judged."""
+
+import pytest
+
+from benchmarks import first_step, rescale
+from benchmarks.our_jobs import server
+from benchmarks.torchrun_agents import BEST, TorchrunJob
+
+TINY = rescale.Size(0, ("--width", "64", "--rows", "8", "--samples", "4"), hold=5)
+
+
+@pytest.fixture(scope="module")
+def on(tmp_path_factory):
+    with server(tmp_path_factory.mktemp("server"), warm=False) as running:
+        yield running
+
+
+def test_our_changes_are_measured(on):
+    found = rescale.ours(on, TINY, cycles=1)
+    assert [(one.request.before, one.request.after) for one in found] == [(1, 2), (2, 4), (4, 3), (3, 1)]
+    assert all(one.delay > 0 and one.repeated == 0 for one in found)
+
+
+def test_our_first_step_is_measured(on):
+    assert first_step.ours(on) > 0
+
+
+def test_the_script_alone_is_measured(tmp_path):
+    assert first_step.alone(tmp_path / "plain", ()) > 0
+
+
+def test_torchruns_changes_are_measured_and_nothing_of_it_stays(tmp_path):
+    with TorchrunJob(tmp_path / "job", BEST, TINY.arguments) as job:
+        job.resize(1)
+        requests = rescale.walk(job, (1, 2), 1, TINY.hold)
+        assert len(job.pids()) == 2
+    assert job.pids() == []
+    found = rescale.changes(job.log.read(), requests)
+    assert [(one.request.before, one.request.after) for one in found] == [(1, 2)]
+    assert list(tmp_path.glob("job/*.pt")) == []
