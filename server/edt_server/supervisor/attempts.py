@@ -8,7 +8,6 @@ counted by slot: while others train, one that cannot come in is no reason to sto
 
 from __future__ import annotations
 
-from collections.abc import Set
 from enum import Enum
 
 OWN_LIMIT = 3
@@ -51,9 +50,9 @@ class Attempts:
         return self._committed
 
     @property
-    def given_up(self) -> Set[int]:
+    def given_up(self) -> frozenset[int]:
         """Slots in which no worker came as far as a generation, three times in a row."""
-        return {slot for slot, ends in self._in_slot.items() if sum(ends.values()) >= SLOT_LIMIT}
+        return frozenset(slot for slot, ends in self._in_slot.items() if sum(ends.values()) >= SLOT_LIMIT)
 
     def progress(self, update: int) -> None:
         """`update` updates are committed."""

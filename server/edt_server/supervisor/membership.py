@@ -107,6 +107,12 @@ class Membership:
         return {worker.number: worker.pid for worker in self._workers.values() if worker.pid is not None}
 
     @property
+    def given_up(self) -> frozenset[int]:
+        """Slots that stay empty although they are the job's: no worker in them gets as far as those that train."""
+        training = self._training
+        return self._attempts.given_up if training is not None and training.members else frozenset()
+
+    @property
     def committed(self) -> int:
         """Updates of the running training that are known to be committed."""
         return self._attempts.committed
@@ -343,7 +349,7 @@ class Membership:
             self._begin_end(what.state, what.message, silent=what.silent)
             return
         self._send(what)
-        if worker.slot.id in self._attempts.given_up and self._training is not None and self._training.members:
+        if worker.slot.id in self.given_up:
             self._note(
                 f"no worker of slot {worker.slot.id} gets as far as the training: it stays empty while others train"
             )
@@ -385,10 +391,8 @@ class Membership:
                 self._release(slot)
         if (training is None and self._done) or (training is not None and training.updates is not None):
             return
-        # Without members nobody else goes on, so that every slot has to be tried.
-        avoided = self._attempts.given_up if training is not None and training.members else frozenset[int]()
         for slot_granted in granted:
-            if slot_granted.id not in occupied | avoided:
+            if slot_granted.id not in occupied | self.given_up:
                 worker = Worker(self._next_worker, slot_granted)
                 self._next_worker += 1
                 self._workers[worker.number] = worker
