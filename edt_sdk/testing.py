@@ -32,7 +32,8 @@ class LocalServer:
     Args:
         root: folder for everything it writes (data, runtime, config); made when missing.
         slots: CPU slots it offers.
-        traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line.
+        traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line. Without
+            `"EdtApp.warm_workers"` in them every job starts cold.
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server" or "lab".
 
@@ -138,6 +139,8 @@ class LocalServer:
             "ServerApp.root_dir": self.root,
             "EdtApp.data_dir": self.data_dir,
             "EdtApp.local_slots": self.slots,
+            # Not a part of most tests, and as much work as a job.
+            "EdtApp.warm_workers": 0,
             **self.traits,
         }
         root_option = ["--allow-root"] if os.geteuid() == 0 else []

@@ -45,7 +45,8 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     @property
     def user(self) -> str:
-        """Who asks."""
+        """Who asks; with the first one the service gets ready for a job."""
+        self.service.wake()
         return user_of(self.current_user, self.identity_provider)
 
     # --- out ----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from edt_sdk.schemas.paths import JobPaths
 from edt_server.private_files import make_private_dir, write_private
 from edt_server.processes import identify, open_pidfd
 from edt_server.supervisor.environment import inherited
+from edt_server.warm import Spare
 
 _children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
 
@@ -32,8 +33,12 @@ def key_pair() -> tuple[str, str]:
     return public.decode("ascii"), secret.decode("ascii")
 
 
-def launch(orders: Launch) -> ProcessIdentity:
+def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
     """Write the orders and start the supervisor that follows them.
+
+    Args:
+        orders: what it is told.
+        spare: a supervisor that waits for such a job; without one, or when it has just ended, a new one is started.
 
     Raises:
         Unprocessable: the job's interpreter is not there. (Whether it has edt_sdk shows when the driver starts; the
@@ -41,12 +46,25 @@ def launch(orders: Launch) -> ProcessIdentity:
     """
     check_interpreter(orders.interpreter, orders.job_id)
     paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
-    make_private_dir(paths.job_dir)
-    make_private_dir(Path(orders.runtime_dir))
-    write_private(paths.launch_file, encode(orders))
+    try:
+        make_private_dir(paths.job_dir)
+        make_private_dir(Path(orders.runtime_dir))
+        write_private(paths.launch_file, encode(orders))
+    except OSError:
+        if spare is not None:
+            spare.end()
+        raise
+    process = spare.process if spare is not None and spare.hand_over(paths.launch_file) else _start(paths)
+    identity = identify(process.pid)
+    _children[identity] = process
+    threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
+    return identity
+
+
+def _start(paths: JobPaths) -> subprocess.Popen[bytes]:
     log = os.open(paths.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             # -P: what lies in the working directory must not be imported.
             [sys.executable, "-P", "-m", "edt_server.supervisor", str(paths.launch_file)],
             stdin=subprocess.DEVNULL,
@@ -59,10 +77,6 @@ def launch(orders: Launch) -> ProcessIdentity:
         )
     finally:
         os.close(log)
-    identity = identify(process.pid)
-    _children[identity] = process
-    threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
-    return identity
 
 
 def check_interpreter(interpreter: str, job_id: str) -> None:

@@ -33,6 +33,7 @@ from edt_server.settings import Settings
 from edt_server.slots import find_slots, threads_per_slot
 from edt_server.store import JobRow
 from edt_server.supervision import STOP_REQUESTED, Supervision
+from edt_server.warm import Warm
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class Service:
         self._living: set[str] = set()
         self._ledger: Ledger
         self._supervision: Supervision
+        self._warm: Warm
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
@@ -77,7 +79,9 @@ class Service:
             await asyncio.to_thread(self._make_folders)
             self._ledger = await self._in_writer(Ledger.open, self.settings.store_url, self.groups)
             await self._look_for_slots()
-            self._supervision = Supervision(self.settings, self.change, lambda job, _: self.hub.ring(job))
+            settings = self.settings
+            self._warm = Warm(settings.warm_workers, settings.runtime_dir, settings.interpreter, self.threads_per_slot)
+            self._supervision = Supervision(settings, self.change, lambda job, _: self.hub.ring(job), self._warm)
             await self._supervision.start()
             await self._adopt()
         except BaseException:
@@ -89,10 +93,15 @@ class Service:
         self.hub.close()
         if hasattr(self, "_supervision"):
             await self._supervision.stop()
+            await self._warm.stop()
         if hasattr(self, "_ledger"):
             await self._in_writer(self._ledger.close)
         self._writer.shutdown(wait=False)
         self._lock.release()
+
+    def wake(self) -> None:
+        """Somebody uses the service: have a spare supervisor ready for the first job."""
+        self._warm.wake()
 
     @property
     def busy(self) -> bool:

@@ -38,6 +38,7 @@ from edt_server.recovery import supervisor_lost
 from edt_server.settings import Settings
 from edt_server.store import JobRow
 from edt_server.supervisor.journal import read_journal
+from edt_server.warm import Warm
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,12 +65,20 @@ class Supervision:
         settings: of the service.
         change: commits.
         progressed: told the newest progress of a job.
+        warm: spare supervisors, None for none.
     """
 
-    def __init__(self, settings: Settings, change: Changes, progressed: Callable[[str, JobProgress], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        change: Changes,
+        progressed: Callable[[str, JobProgress], None],
+        warm: Warm | None = None,
+    ) -> None:
         self._settings = settings
         self._change = change
         self._progressed = progressed
+        self._warm = warm
         self._progress: dict[str, JobProgress] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._launches: set[asyncio.Task[None]] = set()
@@ -190,7 +199,8 @@ class Supervision:
             warm_start=submission.warm_start(JobPaths(self._settings.data_dir, row.owner, job), row.spec),
         )
         try:
-            identity = await asyncio.to_thread(launch, orders)
+            spare = self._warm.take(orders) if self._warm is not None else None
+            identity = await asyncio.to_thread(launch, orders, spare)
         except (EdtError, OSError) as error:
             message = f"It could not be started: {error}"
             await self._change(lambda change: reports.end(change, job, JobState.ERROR, message))

@@ -31,7 +31,13 @@ def jp_server_config(tmp_path, edt_config):
             "allow_unauthenticated_access": False,
             "reraise_server_extension_failures": True,
         },
-        "EdtApp": {"data_dir": str(tmp_path / "edt"), "local_slots": 2, "threads_per_slot": 1, **edt_config},
+        "EdtApp": {
+            "data_dir": str(tmp_path / "edt"),
+            "local_slots": 2,
+            "threads_per_slot": 1,
+            "warm_workers": 0,
+            **edt_config,
+        },
     }
 
 

@@ -9,7 +9,14 @@ import edt_sdk
 from edt_sdk.schemas.context import job_context, worker_context
 from edt_sdk.schemas.control import Launch, Slot
 from edt_sdk.schemas.job import JobSpec
-from edt_server.supervisor.environment import Surroundings, driver_environment, make_folders, worker_environment
+from edt_server.supervisor.environment import (
+    Surroundings,
+    driver_environment,
+    make_folders,
+    start_time_variables,
+    worker_environment,
+    zygote_environment,
+)
 
 SERVER = {
     "PATH": "/usr/bin",
@@ -132,7 +139,35 @@ def test_the_context_leads_to_the_jobs_files(surroundings):
     assert context.paths == job.paths
     assert context.paths.code_dir(context.code_dir) == job.code_dir
     assert (context.main, context.args, context.link) == ("train.py", ("--x",), "/run/edt/link.sock")
-    assert environment["PYTHONHASHSEED"] == str((2**40 + 3) % 2**32)
+    assert environment["PYTHONHASHSEED"] == "0", "the same for all, as the zygote that it is forked from"
+
+
+def test_a_zygote_has_what_every_job_has_and_nothing_of_one(surroundings):
+    zygote = zygote_environment(SERVER, 2)
+    driver, worker = driver_environment(surroundings()), worker_environment(surroundings(), 0, CPU)
+    assert "secret-" not in str(zygote)
+    assert zygote.pop("EDT_ROOM").isspace()
+    assert zygote.pop("PYTHONPATH") == "/shared/lib"
+    assert zygote.pop("USER") == "jupyter"
+    assert zygote.pop("CUDA_VISIBLE_DEVICES") == "0,1,2,3"
+    assert zygote.items() <= worker.items()
+    assert (zygote.pop("OMP_NUM_THREADS"), zygote.pop("MKL_NUM_THREADS")) == ("2", "2")
+    assert zygote.items() <= driver.items()
+
+
+def test_a_jobs_own_zygote_has_its_variables():
+    env = {"OMP_NUM_THREADS": "7", "PYTHONPATH": "/own", "CUDA_VISIBLE_DEVICES": "5", "EDT_JOB": "{}", "LR": "1"}
+    zygote = zygote_environment(SERVER, 2, env)
+    assert (zygote["OMP_NUM_THREADS"], zygote["MKL_NUM_THREADS"], zygote["LR"]) == ("7", "2", "1")
+    assert zygote["PYTHONPATH"] == "/own"
+    assert "EDT_JOB" not in zygote
+
+
+def test_which_variables_need_a_start():
+    env = {"LR": "1", "DATA_DIR": "/d", "OMP_NUM_THREADS": "2", "PYTHONPATH": "/p", "CUDA_VISIBLE_DEVICES": "0"}
+    assert start_time_variables(env) == ("OMP_NUM_THREADS", "PYTHONPATH")
+    assert start_time_variables({"TORCH_SHOW_CPP_STACKTRACES": "1"}) == ("TORCH_SHOW_CPP_STACKTRACES",)
+    assert start_time_variables({}) == ()
 
 
 def test_folders_that_scripts_expect(surroundings):
