@@ -55,9 +55,11 @@ def wait(job: Job) -> Job:
         JobFailed, ServerUnreachable, NotFound: as `Job.wait`.
     """
     stop = threading.Event()
+    cell = _Cell(job)
     try:
-        _Cell(job).follow(stop)
+        cell.follow(stop)
     except KeyboardInterrupt:
+        cell.show_line("as last seen when this cell stopped waiting.")
         raise StoppedWaiting(
             f"Stopped waiting. Job {job.id} ({job.name}) goes on. With the FabricModel as `fabric`: "
             "fabric.job.stop() ends it, fabric.job.wait() waits again, and once it has finished "
@@ -71,8 +73,14 @@ def wait(job: Job) -> Job:
     return job.wait(progress=False)
 
 
-def state_line(view: JobView, workers: int) -> tuple[str, str]:
-    """The line above the figure as HTML and as text; `workers` computed the last update."""
+def state_line(view: JobView, workers: int, remark: str = "") -> tuple[str, str]:
+    """The line above the figure as HTML and as text.
+
+    Args:
+        view: the job.
+        workers: how many computed the last update.
+        remark: what else explains the line, in place of what explains the job's state.
+    """
     words = [f"{view.state.value}"]
     if view.state is JobState.RUNNING and workers:
         words.append(f"on {workers} worker{'' if workers == 1 else 's'}")
@@ -81,6 +89,7 @@ def state_line(view: JobView, workers: int) -> tuple[str, str]:
     why = "" if view.state is JobState.RUNNING and view.slots else why_words(view)
     if view.state is JobState.SUSPENDED:
         why = f"{why} job.resume() lets it go on.".strip()
+    why = remark or why
     rest = " · ".join(filter(None, facts))
     text = f"{' '.join(words)} · {rest}" + (f" — {why}" if why else "")
     html = f"{state_html(view)} {escape(' '.join(words[1:]))} · {escape(rest)}"
@@ -146,7 +155,7 @@ class _Cell:
 
         _start(views)
         metrics = _start(points)
-        self._show_line()
+        self.show_line()
         while not job.view.state.final:
             self._take(news, REDRAW_EVERY / 2)
             self._draw_if_due()
@@ -155,7 +164,7 @@ class _Cell:
             self._take(news, 0.1)
         while not news.empty():
             self._take(news, 0.0)
-        self._show_line()
+        self.show_line()
         self._draw()
 
     def _take(self, news: queue.SimpleQueue[_News], seconds: float) -> None:
@@ -173,15 +182,16 @@ class _Cell:
         except queue.Empty:
             return
 
-    def _show_line(self) -> None:
+    def show_line(self, remark: str = "") -> None:
+        """Show the job as last seen."""
         self._told, self._told_at = self._job.view.state, time.monotonic()
-        html, text = state_line(self._job.view, self._curves.workers)
+        html, text = state_line(self._job.view, self._curves.workers, remark)
         self._line.show({"text/html": html, "text/plain": text})
 
     def _draw_if_due(self) -> None:
         now = time.monotonic()
         if self._job.view.state is not self._told or now - self._told_at >= REDRAW_EVERY:
-            self._show_line()
+            self.show_line()
         steps, tests, workers = self._drawn
         other = (len(self._curves.test), self._curves.workers) != (tests, workers)
         if due(now - self._drawn_at, self._cost, abs(self._curves.steps - steps), other=other):

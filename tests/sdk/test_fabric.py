@@ -38,7 +38,7 @@ def test_the_union_of_both_keyword_families_is_accepted(capfd: pytest.CaptureFix
         driver_logger=LoggerCallback(), worker_logger=None, user_callback=[Callback()], enable_onnx=True,
         fn_step_train=print, fn_test=print, scaleup_function=print, metrics=[nn.functional.l1_loss],
         worker_logger_callback=None, driver_logger_callback=object(), save_to_onnx=False, keras_custom_objects=None,
-        fn_batch_collate=torch.utils.data.default_collate, clip_grad_norm=0.5,
+        fn_batch_collate=torch.utils.data.default_collate, clip_grad_norm=0.5, lr_scheduler=None,
     )  # fmt: skip
     said = capfd.readouterr()
     assert said.out == ""
@@ -57,9 +57,38 @@ def test_an_optimizer_over_some_of_the_parameters_is_fine() -> None:
     FabricModel(**parts(model=model, optimizer=torch.optim.Adam(model[1].parameters())))
 
 
+def frozen() -> nn.Module:
+    model = nn.Linear(2, 2)
+    return model.requires_grad_(False)
+
+
+def other_optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+
+
+def test_a_schedule_over_this_optimizer_is_fine() -> None:
+    given = parts()
+    for schedule in (
+        torch.optim.lr_scheduler.StepLR(given["optimizer"], 2),
+        torch.optim.lr_scheduler.ReduceLROnPlateau(given["optimizer"]),
+        torch.optim.lr_scheduler.SequentialLR(
+            given["optimizer"], [torch.optim.lr_scheduler.ConstantLR(given["optimizer"])] * 2, [3]
+        ),
+    ):
+        FabricModel(**given, lr_scheduler=schedule)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"model": nn.ReLU()}, "model has no parameters: there is nothing to train. Layers count when"),
+        ({"model": frozen()}, "All parameters of the model are frozen.* Set requires_grad"),
+        (
+            {"lr_scheduler": torch.optim.lr_scheduler.StepLR(other_optimizer(), 2)},
+            "lr_scheduler is built over another optimizer than the one given. Build it over this",
+        ),
+        ({"lr_scheduler": 0.1}, "lr_scheduler must be one of torch.optim.lr_scheduler, not a float"),
+        ({"optimizer": other_optimizer()}, "optimizer holds parameters that are not the model's. Build it over"),
         ({"model": nn.Linear}, "model must be a torch.nn.Module, not a type. Give an instance"),
         ({"model": None}, "model must be a torch.nn.Module, not a NoneType"),
         ({"optimizer": torch.optim.SGD}, "optimizer must be an instance of torch.optim.Optimizer"),
@@ -87,6 +116,11 @@ def test_wrong_parts_are_refused_at_once(changes: dict[str, Any], said: str) -> 
         ((1, 4, 2), {"effective_batch_size": 8}, "exclude each other"),
         ((1, 4), {"num_dataloader_threads": -1}, "num_dataloader_threads must be at least 0"),
         ((1, 4), {"validation_freq": "1"}, "validation_freq must be a whole number"),
+        ((1, 4.0), {}, "batch_size must be a whole number, not 4.0"),
+        ((1, "4"), {}, "batch_size must be a whole number, not '4'"),
+        ((1, 4), {"lr_step": "batch"}, "lr_step is 'epoch' or 'update', not 'batch'"),
+        ((1, 4), {"on_nan": None}, "on_nan is 'warn' or 'stop', not None"),
+        ((1, 4), {"mode": "quick"}, "mode is 'exact' or 'fast', not 'quick'"),
         ((1, 4), {"checkpoint_freq": -2}, "checkpoint_freq must be at least 0"),
     ],
 )

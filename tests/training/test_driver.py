@@ -69,6 +69,20 @@ if __name__ == "__main__":
 """
 
 
+SCHEDULED = """
+import torch
+from torch import nn
+from fabric_model import FabricModel
+
+if __name__ == "__main__":
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+    fabric = FabricModel(model, dict, nn.functional.mse_loss, optimizer, lr_scheduler=schedule)
+    fabric.train(1, 4, lr_step="update", on_nan="stop", mode="fast")
+"""
+
+
 @pytest.fixture
 def job() -> Any:
     with StandIn(main="train.py", args=["own"]) as stand_in:
@@ -157,6 +171,55 @@ def test_without_loggers_the_lines_of_old_are_printed_and_a_second_training_is_a
     assert job.exit_code("driver") == 0, child.text
     assert "Iteration 2: tag train_accuracy, simple_value 0.50000" in child.text
     assert "Iteration 0: tag train_loss, simple_value 0.50000" in child.text
+
+
+def test_a_driver_that_died_attaches_to_the_trainings_there_are(job: StandIn) -> None:
+    """Its script runs again: the same requests, no payload written anew, and each training's own weights."""
+    job.job = msgspec.structs.replace(job.job, args=("twice",))
+    first = start(job)
+    request = job.expect("driver", wire.TrainRequest)
+    payload_file = job.paths.payload(0)
+    before = payload_file.read_bytes(), payload_file.stat().st_mtime_ns
+    first.process.kill()
+    assert job.exit_code("driver") == -signal.SIGKILL
+    assert first.connection is not None
+    first.connection.close()
+
+    (job.code / "neighbour.py").write_text("def double(x):\n    return 3 * x\n")
+    again = start(job)
+    assert job.expect("driver", wire.TrainRequest) == request
+    final = nn.Module()
+    final.layer = nn.Linear(2, 2)
+    nn.init.constant_(final.layer.weight, 7)
+    torch.save(final.state_dict(), job.paths.final(0))
+    finish(job)
+    assert job.expect("driver", wire.TrainRequest).training == 1
+    assert (payload_file.read_bytes(), payload_file.stat().st_mtime_ns) == before
+    finish(job, 1)
+    assert job.exit_code("driver") == 0, again.text
+    assert "trained 7.0" in again.text, "a later training may have replaced model_epoch_final.pth"
+
+
+def test_a_schedule_and_its_options_reach_the_workers(job: StandIn) -> None:
+    (job.code / "train.py").write_text(SCHEDULED)
+    child = start(job)
+    read = payload.read(Path(job.expect("driver", wire.TrainRequest).payload))
+    assert isinstance(read.lr_scheduler, torch.optim.lr_scheduler.StepLR)
+    assert read.lr_scheduler.optimizer is read.optimizer
+    assert (read.options.lr_step, read.options.nan_loss) == ("update", "stop")
+    assert "mode='fast' has no effect here: this job was submitted with mode 'exact'." in child.text
+
+
+@pytest.mark.parametrize(("script", "final"), [("train(1.5, 4)", True), ("train(1, 4), 1 / 0", False)])
+def test_input_that_cannot_be_is_not_tried_again(job: StandIn, script: str, final: bool) -> None:
+    (job.code / "train.py").write_text(SCHEDULED.replace("train(1, 4", f"{script}; fabric.train(1, 4"))
+    start(job)
+    if not final:
+        job.expect("driver", wire.TrainRequest)
+        nn_model = nn.Linear(2, 2)
+        torch.save(nn_model.state_dict(), job.paths.final(0))
+        job.send("driver", wire.TrainingDone(training=0, updates=0))
+    assert job.expect("driver", wire.Failed).final is final
 
 
 def test_a_failed_training_raises_in_the_script(job: StandIn) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -56,6 +57,29 @@ def test_the_optimizer_holds_the_models_own_parameters(tmp_path: Path) -> None:
     assert read.model.tied is read.model[0].weight
     assert read.callbacks[0].optimizer is read.optimizer
     assert [g["lr"] for g in read.optimizer.param_groups] == [0.1, 0.001]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2),
+        lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch)),
+        lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10),
+        lambda optimizer: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer),
+        lambda optimizer: torch.optim.lr_scheduler.SequentialLR(
+            optimizer,
+            [torch.optim.lr_scheduler.ConstantLR(optimizer), torch.optim.lr_scheduler.StepLR(optimizer, 1)],
+            [2],
+        ),
+    ],
+)
+def test_a_schedule_arrives_over_the_optimizer_that_arrives_with_it(tmp_path: Path, make: Any) -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    schedule = make(optimizer)
+    read = through(training(model, optimizer=optimizer, lr_scheduler=schedule), tmp_path / "p")
+    assert read.lr_scheduler.optimizer is read.optimizer
+    assert read.lr_scheduler.get_last_lr() == schedule.get_last_lr()
 
 
 def test_the_file_is_private_and_says_what_wrote_it(tmp_path: Path) -> None:
