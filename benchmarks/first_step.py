@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.commit_log import CommitLog
 from benchmarks.our_jobs import OurJob, server
 from benchmarks.report import ROOT, finish, table
-from benchmarks.spare_processes import Spares
+from benchmarks.server_processes import Spares
 from benchmarks.summary import Check, duration, summarize
 from benchmarks.torchrun_agents import SCRIPT, environment
 from edt_sdk.testing import LocalServer

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.commit_log import CommitLog
+from benchmarks.server_processes import wait_for, zygotes
 from edt_sdk import Client, Job
 from edt_sdk.schemas import events
 from edt_sdk.testing import LocalServer
 
 FOLDER = Path(__file__).parent / "linear_stack"
 SLOTS = 4
-POLL = 0.005
 LIMIT = 180.0
 
 
@@ -34,6 +37,8 @@ class OurJob:
         name: of the job.
         arguments: of the script.
         max_workers: to begin with.
+        cold: kill what workers are forked from before each change, so that joiners start Python and import torch. On a
+            server that has no other job and keeps nothing warm.
 
     Attributes:
         job: as the SDK sees it.
@@ -41,7 +46,9 @@ class OurJob:
         log: its commit log.
     """
 
-    def __init__(self, on: LocalServer, name: str, arguments: Sequence[str], max_workers: int) -> None:
+    def __init__(
+        self, on: LocalServer, name: str, arguments: Sequence[str], max_workers: int, *, cold: bool = False
+    ) -> None:
         client: Client = on.client()
         self.submitted = time.time()
         self.job: Job = client.submit(
@@ -50,6 +57,7 @@ class OurJob:
         self._folder = on.data_dir / "jobs" / self.job.id
         self.log = CommitLog(self._folder / "training-0.commits.jsonl")
         self._asked = 0.0
+        self._server = on.pid if cold else None
 
     def __enter__(self) -> OurJob:
         return self
@@ -61,7 +69,8 @@ class OurJob:
 
     def ended(self) -> str:
         """Wait until it has ended; its last state."""
-        wait_for(lambda: self.job.refresh().view.state.final, f"the end of job {self.job.id}")
+        # Seldom: each look is work for the server, which shares the cores with what is measured next.
+        wait_for(lambda: self.job.refresh().view.state.final, f"the end of job {self.job.id}", LIMIT, poll=0.1)
         return str(self.job.view.state)
 
     def trouble(self) -> str:
@@ -75,16 +84,27 @@ class OurJob:
 
     def resize(self, workers: int) -> float:
         """Ask for that many workers; when that was begun, seconds since the epoch. Returns before they are there."""
+        for zygote in () if self._server is None else zygotes(self._server):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(zygote, signal.SIGKILL)
         begun = time.time()
         self.job.update(max_workers=workers)
         return begun
 
     def granted(self, since: Sequence[float]) -> list[float]:
-        """When the scheduler granted or revoked the first slot after each of these times, up to the next of them."""
+        """When the scheduler granted or revoked the first slot after each of these times, up to the next of them.
+
+        ValueError when there was nothing of the kind in between.
+        """
         kinds = (events.SLOT_GRANTED, events.SLOT_REVOKED)
         times = [event.time for event in self.job.story() if event.kind in kinds]
-        ends = [*since[1:], float("inf")]
-        return [next(t for t in times if begin <= t < end) for begin, end in zip(since, ends, strict=True)]
+        found = []
+        for begin, end in zip(since, [*since[1:], float("inf")], strict=True):
+            first = next((when for when in times if begin <= when < end), None)
+            if first is None:
+                raise ValueError(f"job {self.job.id}: no slot was granted or revoked behind a change of max_workers")
+            found.append(first)
+        return found
 
     def workers(self) -> list[dict[str, Any]]:
         """Those that run now, see `Job.workers`."""
@@ -105,12 +125,3 @@ class OurJob:
         for name, tensor in tensors.items():
             digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
-
-
-def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT, poll: float = POLL) -> None:
-    """Return when `condition` is true; SystemExit by name when it stays false for `limit` seconds."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"waited in vain for {what} ({limit:.0f} s)")
-        time.sleep(poll)

@@ -6,10 +6,12 @@ longer. Four workers, a server and this program share the machine's cores, which
 alternate: a round is some cycles of ours, warm and cold, then one of torchrun's.
 
 Ours: a job on a real server; its `max_workers` is changed; the request is the scheduler's grant (or revocation) in the
-event list; stall and delay are from the commit log (`changes.py` has the formula). Warm and cold: with and without
-`EdtApp.warm_workers`. torchrun: an agent a worker; growing starts agents, shrinking sends SIGTERM to them; its script
-loads the newest checkpoint (in memory, at most 10 updates old) and writes the same log. Its first commit at the new
-size ends the stall although it repeats an update. Its defaults need half a minute a change: one each, 1 → 2 → 1.
+event list; stall and delay are from the commit log (`changes.py` has the formula). Warm: joiners are forked from a
+process of the job that has torch imported. Cold: that process is killed before each request, so that a joiner costs a
+start of Python and the import of torch. torchrun: an agent a worker; growing starts agents, shrinking sends SIGTERM to
+them; its script loads the newest checkpoint (in memory, at most 10 updates old) and writes the same log. Its first
+commit at the new size ends the stall although it repeats an update. Its defaults need more than half a minute a change:
+one in each direction, 1 → 2 → 1.
 
 Takes about ten minutes (`--quick`: two to three, without the defaults). Prints a table, writes `.bench/rescale.json`;
 exit code 1 when a target is missed.
@@ -89,9 +91,9 @@ def hold_size(job: Resizable, workers: int, hold: int, since: float) -> None:
     job.log.wait(lambda commits: behind(commits, workers, since) >= hold, f"{workers} workers", job.trouble)
 
 
-def ours(on: LocalServer, size: Size, cycles: int) -> list[Change]:
+def ours(on: LocalServer, size: Size, cycles: int, *, cold: bool = False) -> list[Change]:
     """One job of ours."""
-    with OurJob(on, f"rescale-{size.megabytes}", size.arguments, max_workers=PATH[0]) as job:
+    with OurJob(on, f"rescale-{size.megabytes}", size.arguments, max_workers=PATH[0], cold=cold) as job:
         asked = walk(job, PATH, cycles, size.hold)
         granted = job.granted([request.time for request in asked])
     requests = [Request(when, one.before, one.after) for when, one in zip(granted, asked, strict=True)]
@@ -114,7 +116,7 @@ def parts(options: argparse.Namespace, number: int, warm: LocalServer, cold: Loc
     for size, cold_cycles in ((SMALL, options.repeat // 2), (LARGE, options.repeat // 4)):
         for key, on, total in (("warm", warm, options.repeat), ("cold", cold, max(1, cold_cycles))):
             if cycles := share(total, options.rounds, number):
-                yield Part(key, size, partial(ours, on, size, cycles))
+                yield Part(key, size, partial(ours, on, size, cycles, cold=key == "cold"))
         folder = ROOT / "rescale" / f"torchrun-{size.megabytes}-{number}"
         if options.torchrun and (size is SMALL or share((options.rounds + 1) // 2, options.rounds, number)):
             yield Part("best", size, partial(torchrun, folder / "best", BEST, size, PATH))

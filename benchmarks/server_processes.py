@@ -1,20 +1,22 @@
-"""Which processes below a server wait for a job with torch imported, seen from outside: through /proc.
+"""Processes below a server, seen from outside: those that wait for a job, and those that workers are forked from.
 
-Nothing is asked of the server, so that what is measured is not changed by measuring it. A process waits when it has
-torch's library mapped and neither it nor another of them has used any processor time for a while.
+Nothing is asked of the server, only /proc, so that what is measured is not changed by measuring it. A process waits
+when it has torch's library mapped and neither it nor another of them has used any processor time for a while.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-
-from benchmarks.our_jobs import wait_for
+from typing import Any
 
 QUIET = 0.5
 LIMIT = 60.0
+POLL = 0.05
 _LIBRARY = b"libtorch_cpu"
+_ZYGOTE = b"edt_sdk.training.zygote"
 
 
 class Spares:
@@ -40,8 +42,22 @@ class Spares:
                 last, since = now, time.monotonic()
             return time.monotonic() - since >= QUIET
 
-        wait_for(quiet, "a process below the server with torch imported (EdtApp.warm_workers=1)", LIMIT, poll=0.05)
+        wait_for(quiet, "a process below the server with torch imported (EdtApp.warm_workers=1)", LIMIT, POLL)
         self._used |= last.keys()
+
+
+def zygotes(server: int) -> set[int]:
+    """Pids of the processes below a server that others are forked from with torch imported."""
+    return {pid for pid in _below(server) if _ZYGOTE in _read(pid, "cmdline").split(b"\0")}
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit: float, poll: float) -> None:
+    """Return when `condition`, looked at every `poll` seconds, is true; SystemExit by name after `limit` seconds."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited in vain for {what} ({limit:.0f} s)")
+        time.sleep(poll)
 
 
 def _with_torch(server: int) -> set[int]:
