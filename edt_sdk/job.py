@@ -267,7 +267,7 @@ class Job:
         return answer
 
     def checkpoints(self) -> list[dict[str, Any]]:
-        """`{"name", "epoch", "bytes", "time"}` of each checkpoint."""
+        """`{"name", "epoch", "bytes", "time", "kind", "update", "training"}` of each; kind is "weights" or "exact"."""
         answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"]
         return answer
 

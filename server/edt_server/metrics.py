@@ -4,14 +4,20 @@
 given out carries `"training": k`; the per-shard figures stay in the file, since they grow with V and no picture draws
 them.
 
+A file may be cut and grow again, when updates were lost with all who knew them (see docs/decisions/010-recovery.md). A
+cursor therefore holds, beside each offset, the checksum of the line before it and how far the points went: who reads
+on gets no update and no validation twice.
+
 `thin` is pure; `MetricsReader` only opens files. It blocks: call it in a thread.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,11 +25,12 @@ import msgspec
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.cursor import from_cursor, to_cursor
-from edt_server.tail import read_tail
+from edt_server.tail import holds, read_tail
 
 DEFAULT_POINTS = 500
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
-_KEY = re.compile(r"\d+\Z")
+# By training: the offset, and behind a letter: length and checksum of the line before it, updates and epochs given out.
+_KEY = re.compile(r"\d+[ncue]?\Z")
 _LINES = 100_000
 Point = dict[str, Any]
 
@@ -57,13 +64,13 @@ class MetricsReader:
         cursors: list[str] = []
         more = False
         for training in self._trainings():
-            key = str(training)
-            tail = read_tail(self._paths.metrics(training), self._offsets.get(key, 0), max_lines=_LINES, final=final)
+            path = self._paths.metrics(training)
+            tail = read_tail(path, self._start(path, training), max_lines=_LINES, final=final)
             more = more or tail.more
             for line, end in tail.lines:
-                self._offsets[key] = end
+                self._step(training, line, end)
                 point = _parse(line, training)
-                if point is not None:
+                if point is not None and self._is_new(point):
                     points.append(point)
                     cursors.append(to_cursor(self._offsets))
         return MetricsBatch(tuple(points), tuple(cursors), to_cursor(self._offsets), final and not more)
@@ -77,6 +84,27 @@ class MetricsReader:
             points += batch.points
             cursors += batch.cursors
         return MetricsBatch(tuple(points), tuple(cursors), batch.next, batch.done)
+
+    def _start(self, path: Path, training: int) -> int:
+        """Where to go on: behind the last line read, or at the beginning when that line is another one now."""
+        offset = self._offsets.get(f"{training}", 0)
+        length = self._offsets.get(f"{training}n", 0)
+        crc = self._offsets.get(f"{training}c", 0)
+        return offset if holds(path, offset, length, crc) else 0
+
+    def _step(self, training: int, line: bytes, end: int) -> None:
+        self._offsets.update({f"{training}": end, f"{training}n": len(line), f"{training}c": zlib.crc32(line)})
+
+    def _is_new(self, point: Point) -> bool:
+        """Whether a point is beyond what was given out; if so, it counts as given out."""
+        is_test = point.get("kind") == "test"
+        number, key = point.get("epoch" if is_test else "update"), f"{point['training']}{'e' if is_test else 'u'}"
+        if not isinstance(number, int):
+            return True
+        if number < self._offsets.get(key, 0):
+            return False
+        self._offsets[key] = number + 1
+        return True
 
     def _trainings(self) -> list[int]:
         matches = (_FILE.match(path.name) for path in self._paths.job_dir.glob("training-*.metrics.jsonl"))

@@ -7,6 +7,7 @@ links out of them are not followed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from zipstream import ZipStream  # type: ignore[import-untyped]  # it ships no a
 
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.saved import SIZE, SUFFIX, Damaged, read_header
 
 PARTS = ("all", "model", "checkpoint", "log")
 _CHUNK = 1 << 18
@@ -25,12 +27,25 @@ _CHECKPOINT = re.compile(r"model_epoch_(\d+|final)\.pth\Z")
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint: file name, epoch it was written after (None for the final one), size in bytes, time written."""
+    """One checkpoint.
+
+    Attributes:
+        name: of the file for "weights", such as "model_epoch_3.pth"; "epoch-3" or "update-1200" for "exact".
+        epoch: it was written after, from 1; None for the final one and for one between epochs.
+        bytes: size of the file.
+        time: written, in seconds since the epoch (UTC).
+        kind: "weights", a state dict for anybody, or "exact", what the job itself resumes from bit for bit.
+        update: how many updates were committed; None for "weights".
+        training: number of the training within the job, from 0; None for "weights".
+    """
 
     name: str
     epoch: int | None
     bytes: int
     time: float
+    kind: str = "weights"
+    update: int | None = None
+    training: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ def plan(paths: JobPaths, part: str = "all") -> ResultZip:
 
 
 def checkpoints(paths: JobPaths) -> list[Checkpoint]:
-    """The checkpoints on disk, in order of their epochs, the final one last."""
+    """The checkpoints on disk: weights in order of their epochs, the final ones last, then exact ones by update."""
     found: list[Checkpoint] = []
     for path in paths.train_dir.glob("model_epoch_*.pth"):
         match = _CHECKPOINT.match(path.name)
@@ -93,7 +108,25 @@ def checkpoints(paths: JobPaths) -> list[Checkpoint]:
             info = path.stat()
             epoch = None if match[1] == "final" else int(match[1])
             found.append(Checkpoint(name=path.name, epoch=epoch, bytes=info.st_size, time=info.st_mtime))
-    return sorted(found, key=lambda c: (c.epoch is None, c.epoch or 0))
+    return sorted(found, key=lambda c: (c.epoch is None, c.epoch or 0)) + sorted(
+        _exact(paths), key=lambda c: (c.training, c.update, c.name)
+    )
+
+
+def _exact(paths: JobPaths) -> Iterator[Checkpoint]:
+    for path in paths.checkpoint_dir.glob(f"training-*/*{SUFFIX}"):
+        # One that is torn, or was removed meanwhile, is nothing to resume from.
+        with contextlib.suppress(Damaged, OSError):
+            header = read_header(path)
+            yield Checkpoint(
+                name=path.stem,
+                epoch=header.epoch,
+                bytes=SIZE + header.length,
+                time=header.time,
+                kind="exact",
+                update=header.updates,
+                training=header.training,
+            )
 
 
 def _members(paths: JobPaths, part: str) -> Iterator[Member]:

@@ -8,6 +8,7 @@ writer is known to be gone.
 from __future__ import annotations
 
 import os
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,25 @@ def read_tail(path: Path, offset: int, *, max_lines: int, final: bool) -> Tail:
         offset += length
         placed.append((line, offset))
     return Tail(tuple(placed), len(lines) > len(kept) or (not at_end and rest < len(data)), changed)
+
+
+def holds(path: Path, offset: int, length: int, crc: int) -> bool:
+    """Whether a file still has the line of `length` bytes (without its end) and checksum `crc` that ended at `offset`.
+
+    Files that can be cut and grow again need this: their offset alone says nothing. A reader that never read a line
+    (`length` 0) is told whether the file is that long.
+    """
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < offset:
+                return False
+            # What ends a line is not part of it, and need not be there.
+            start = max(0, offset - length - 2)
+            file.seek(start)
+            data = file.read(offset - start)
+    except (FileNotFoundError, NotADirectoryError):
+        return offset == 0
+    return not length or zlib.crc32(data.rstrip(b"\r\n")[-length:]) == crc
 
 
 def split_lines(data: bytes, *, final: bool) -> tuple[list[tuple[bytes, int]], int]:
