@@ -204,13 +204,15 @@ def _path(zygote: Sequence[str], before: str, now: str) -> list[str]:
 def _forget_the_zygote() -> None:
     """Give up what all forked processes would otherwise share: secrets, random states, cached folders.
 
-    `random` does so by itself, and torch's default generator starts from a constant in every process.
+    `random` sees to itself.
     """
     import multiprocessing
     import tempfile
 
     import numpy as np
+    import torch
 
+    torch.default_generator.seed()
     np.random.seed()
     multiprocessing.current_process().authkey = os.urandom(32)
     tempfile.tempdir = None
@@ -222,7 +224,8 @@ def _set_threads(environ: Mapping[str, str]) -> None:
 
     named = (environ.get("OMP_NUM_THREADS") or environ.get("MKL_NUM_THREADS") or "").split(",")[0].strip()
     threads = int(named) if named.isdecimal() and int(named) > 0 else _cores(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
-    torch.set_num_threads(threads)
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)  # starts some
 
 
 def _cores(physical: bool) -> int:
