@@ -53,13 +53,22 @@ class Entry:
 class Flat:
     """One vector of a layout: a 1-D tensor per section and a view per entry. `a += b` adds whole sections."""
 
-    __slots__ = ("sections", "views")
+    __slots__ = ("_users", "sections", "views")
 
     def __init__(self, sections: tuple[Tensor, ...], entries: tuple[Entry, ...]) -> None:
         self.sections = sections
         self.views = tuple(
             sections[e.section].as_strided(e.shape, e.strides, e.offset) for e in entries
         )  # as_strided and not view: a gradient has the memory format of its parameter
+        self._users = self._count_users()
+
+    @property
+    def alone(self) -> bool:
+        """False while somebody else holds a tensor over this memory, such as an optimizer that keeps a gradient."""
+        return self._count_users() == self._users
+
+    def _count_users(self) -> list[int]:
+        return [torch._C._storage_Use_Count(s.untyped_storage()._cdata) for s in self.sections]  # type: ignore[attr-defined]
 
     def __iadd__(self, other: Flat) -> Flat:
         for mine, theirs in zip(self.sections, other.sections, strict=True):
@@ -97,20 +106,26 @@ class Layout:
         values: list[Tensor] = [*self.parameters, *(t for _, t in buffers if t.is_floating_point() or t.is_complex())]
         self._kinds: list[tuple[torch.dtype, torch.device]] = []
         lengths: list[int] = []
-        entries: list[Entry] = []
         for value in values:
             kind = _kind(value)
             if kind not in self._kinds:
                 self._kinds.append(kind)
                 lengths.append(0)
+        entries: dict[int, Entry] = {}
+        # Buffers lie in front: vectors are sent from the end to the start, and a buffer is not final before the end of
+        # the backward pass.
+        numbers = range(len(values))
+        for number in (*numbers[len(self.parameters) :], *numbers[: len(self.parameters)]):
+            kind = _kind(values[number])
             section = self._kinds.index(kind)
-            shape, strides = _shape_and_strides(value)
-            entries.append(Entry(section, lengths[section], shape, strides, shape.numel()))
+            shape, strides = _shape_and_strides(values[number])
+            entries[number] = Entry(section, lengths[section], shape, strides, shape.numel())
             step = ALIGNMENT // kind[0].itemsize
             lengths[section] += -(-shape.numel() // step) * step
-        self.entries = tuple(entries)
+        self.entries = tuple(entries[number] for number in numbers)
         self.lengths = tuple(lengths)
         self._shards = shards
+        self._spans: dict[tuple[int, int], list[tuple[int, slice]]] = {}
 
     def vector(self) -> Flat:
         """A new vector, not initialised, with room for as many equal slices as there are shards."""
@@ -139,6 +154,34 @@ class Layout:
         for start in range(0, self.lengths[section], most * world):
             left = self.lengths[section] - start
             yield start, min(most, -(-left // (step * world)) * step)
+
+    def spans(self, world: int, limit: int) -> list[tuple[int, slice]]:
+        """The pieces of all sections as (section, elements), last ones first: the order in which they are sent."""
+        found = self._spans.get((world, limit))
+        if found is None:
+            found = self._spans[world, limit] = [
+                (section, slice(start, start + length * world))
+                for section in range(len(self.lengths))
+                for start, length in self.pieces(section, world, limit)
+            ][::-1]
+        return found
+
+    def pieces_of_entries(self, world: int, limit: int) -> tuple[list[list[int]], list[int]]:
+        """The pieces (numbers in `spans`) that each entry touches, and how many entries touch each piece."""
+        spans = self.spans(world, limit)
+        of_entries = [
+            [
+                number
+                for number, (section, span) in enumerate(spans)
+                if section == e.section and e.offset < span.stop and span.start < e.offset + e.numel
+            ]
+            for e in self.entries
+        ]
+        counts = [0] * len(spans)
+        for pieces in of_entries:
+            for number in pieces:
+                counts[number] += 1
+        return of_entries, counts
 
 
 def real(tensor: Tensor) -> Tensor:

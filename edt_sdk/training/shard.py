@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,24 @@ class Outcome:
     present: tuple[bool, ...] = ()
     changed: Tensor | None = None
     others: tuple[Tensor, ...] = ()
+
+
+@dataclass(slots=True)
+class Contribution:
+    """Where a shard's gradients and buffers go.
+
+    Attributes:
+        vector: takes them.
+        weight: what they are multiplied with.
+        add: add to what the vector holds instead of overwriting it.
+        settled: called with the number of each entry of the layout, when its value in the vector is final; that is
+            during the backward pass where possible.
+    """
+
+    vector: Flat
+    weight: float
+    add: bool = False
+    settled: Callable[[int], None] | None = None
 
 
 class ModelFacade:
@@ -125,14 +144,19 @@ class ShardRunner:
         moving = {id(p) for m in model.modules() if isinstance(m, nn.RNNBase) for p in m.parameters()}
         self._watched = [p for p in self._parameters if id(p) not in moving]
         self._densified: set[int] = set()
+        self.single_arrivals: bool | None = None  # whether a backward pass finishes each gradient once; None: unknown
 
-    def train(self, shard: int, batch: Batch, *, seed: int, vector: Flat) -> Outcome:
-        """Forward and backward; overwrites `vector` with this shard's contribution."""
+    def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> Outcome:
+        """Forward and backward; what comes out goes into the contribution's vector."""
         self._buffers.restore()
         self.clear_gradients()
         versions = self._versions()
         set_states(seed)
-        outputs, labels, correct, loss = self._custom(batch) if self._fn_step_train else self._default(batch)
+        arrivals = _Arrivals(self, contribution)
+        if self._fn_step_train:
+            outputs, labels, correct, loss = self._custom(batch)
+        else:
+            outputs, labels, correct, loss = self._default(batch, arrivals)
         if versions != self._versions():
             raise Unprocessable(
                 "A parameter was changed in place during a training step.",
@@ -140,11 +164,9 @@ class ShardRunner:
                 "nn.Embedding.",
                 field="fn_step_train",
             )
-        present = self._gradients(vector)
+        present = arrivals.rest()
         changed = self._buffers.changed()
-        self._add_buffers(vector)
-        for section in vector.sections:
-            section.mul_(float(len(batch.indices)))
+        self._add_buffers(contribution)
         return Outcome(
             shard=shard,
             samples=len(batch.indices),
@@ -177,9 +199,10 @@ class ShardRunner:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _default(self, batch: Batch) -> tuple[Any, Any, Any, Tensor]:
+    def _default(self, batch: Batch, arrivals: _Arrivals) -> tuple[Any, Any, Any, Tensor]:
         outputs, labels, loss = self._forward(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        with arrivals.watched(self._layout.parameters):
+            loss.backward()  # type: ignore[no-untyped-call]
         return outputs, labels, count_correct(outputs, labels), loss
 
     def _forward(self, batch: Batch) -> tuple[Any, Any, Tensor]:
@@ -216,27 +239,31 @@ class ShardRunner:
         return self._facade.__dict__["_outputs"], labels, correct, loss
 
     @torch.no_grad()
-    def _gradients(self, vector: Flat) -> tuple[bool, ...]:
-        count = len(self._layout.parameters)
-        present = []
-        for number, (parameter, view) in enumerate(zip(self._layout.parameters, vector.views[:count], strict=True)):
-            gradient = parameter.grad
-            present.append(gradient is not None)
+    def take(self, numbers: Sequence[int], contribution: Contribution) -> None:
+        """The gradients of these parameters go into the vector; one that is not there counts as zero."""
+        views, gradients = [], []
+        for number in numbers:
+            view, gradient = contribution.vector.views[number], self._layout.parameters[number].grad
             if gradient is None:
-                view.zero_()
+                # Adding zero is not the same as leaving it: it turns −0.0 into 0.0, wherever the other summand is.
+                view.add_(0.0) if contribution.add else view.zero_()
                 continue
             if gradient.layout is not torch.strided:
                 self._say_densified(number)
                 gradient = gradient.to_dense()
-            view.copy_(real(gradient))
-        return tuple(present)
+            views.append(view)
+            gradients.append(real(gradient))
+        _give(views, gradients, contribution)
 
     @torch.no_grad()
-    def _add_buffers(self, vector: Flat) -> None:
+    def _add_buffers(self, contribution: Contribution) -> None:
         floats = range(len(self._layout.floats))
-        views = vector.views[len(self._layout.parameters) :]
-        for view, value in zip(views, self._buffers.values(floats), strict=True):
-            view.copy_(real(value))
+        first = len(self._layout.parameters)
+        values = [real(value) for value in self._buffers.values(floats)]
+        _give(contribution.vector.views[first:], values, contribution)
+        if contribution.settled is not None:
+            for number in floats:
+                contribution.settled(first + number)
 
     def _others(self, changed: Tensor) -> tuple[Tensor, ...]:
         first = len(self._layout.floats)
@@ -261,6 +288,86 @@ class ShardRunner:
                 "The gradient of %s is sparse; it is made dense, so that it can be added in a fixed order.",
                 self._layout.names[number],
             )
+
+
+class _Arrivals:
+    """Which gradients of one shard have come.
+
+    With `settled`, each is taken when the backward pass has finished it. Some models finish one several times
+    (re-entrant checkpoints): the first shard of a process only looks whether that is so, and then it is left to the end.
+    """
+
+    def __init__(self, runner: ShardRunner, contribution: Contribution) -> None:
+        self._runner = runner
+        self._contribution = contribution
+        self._count = len(runner._layout.parameters)
+        self._taken: set[int] = set()
+        self._present: set[int] = set()
+
+    @contextmanager
+    def watched(self, parameters: Sequence[Tensor]) -> Iterator[None]:
+        """Look on during a backward pass."""
+        runner = self._runner
+        trial = runner.single_arrivals is None
+        if not trial and (self._contribution.settled is None or not runner.single_arrivals):
+            yield
+            return
+        seen: list[int] = []
+        arrived = seen.append if trial else self._arrived
+        handles = [
+            parameter.register_post_accumulate_grad_hook(lambda _, number=number: arrived(number))
+            for number, parameter in enumerate(parameters)
+            if parameter.requires_grad
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+        if trial:
+            runner.single_arrivals = len(seen) == len(set(seen))
+
+    def rest(self) -> tuple[bool, ...]:
+        """Take what has not been taken; which parameters have a gradient."""
+        missing = [number for number in range(self._count) if number not in self._taken]
+        parameters = self._runner._layout.parameters
+        present = tuple(number in self._taken or parameters[number].grad is not None for number in range(self._count))
+        self._runner.take(missing, self._contribution)
+        if self._contribution.settled is not None:
+            for number in missing:
+                self._contribution.settled(number)
+        return present
+
+    def _arrived(self, number: int) -> None:
+        if number in self._taken:
+            raise Unprocessable(
+                f"The gradient of {self._runner._layout.names[number]} was finished twice in one backward pass.",
+                hint="Use torch.utils.checkpoint with use_reentrant=False.",
+                field="model",
+            )
+        self._taken.add(number)
+        self._runner.take((number,), self._contribution)
+        assert self._contribution.settled is not None
+        self._contribution.settled(number)
+
+
+def _give(views: Sequence[Tensor], values: list[Tensor], contribution: Contribution) -> None:
+    """Into the views, times the weight; computed in the views' kind of number."""
+    if not values:
+        return
+    if contribution.weight != 1:
+        values = [
+            torch.mul(value.to(view.dtype), contribution.weight) if contribution.add else value
+            for view, value in zip(views, values, strict=True)
+        ]
+        if not contribution.add:
+            for view, value in zip(views, values, strict=True):
+                torch.mul(value.to(view.dtype), contribution.weight, out=view)
+            return
+    if contribution.add:
+        torch._foreach_add_(list(views), values)
+    else:
+        torch._foreach_copy_(list(views), values)
 
 
 def metric_names(metrics: Sequence[Metric]) -> tuple[str, ...]:

@@ -1,19 +1,22 @@
 """One update, start to end: the facade of the numeric heart, used by the loop.
 
-`compute` runs this rank's shards and folds their gradients; it leaves model and random states as they were. `commit`
-exchanges, and only when everything has arrived does it touch the model: combined gradients, clipping,
-`optimizer.step()`, buffers. So an update that fails in between has changed nothing and is simply computed again.
-`evaluate` is a step of the validation. Every rank that calls `commit` ends with the same bits, and they do not depend
-on how many ranks there are. Never decides who the members are; never writes a file.
+`compute` runs this rank's shards and adds up their gradients, and may begin to exchange them; it leaves model and random
+states as they were. `commit` waits until everything has arrived, and only then does it touch the model: combined
+gradients, clipping, `optimizer.step()`, buffers. So an update that fails in between has changed nothing and is simply
+computed again. `evaluate` is a step of the validation. Every rank that calls `commit` ends with the same bits; in mode
+`exact` they do not depend on how many ranks there are. Mode `fast` differs in two places only: a rank adds its shards
+to one vector, and the library's all-reduce adds the vectors. Samples, random states, buffers and records are the same.
+Never decides who the members are; never writes a file.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,16 +24,20 @@ import torch
 from torch import Tensor, nn
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training import exchange
+from edt_sdk.training import moves
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.buffers import Buffers
+from edt_sdk.training.exchange import Exchange, Overlap, Scratch
 from edt_sdk.training.group import Group
 from edt_sdk.training.header import Bits, Header, Report, ShardStats, Summary, summarize
 from edt_sdk.training.layout import Flat, Layout
 from edt_sdk.training.loader import Batch
+from edt_sdk.training.moves import Plan
+from edt_sdk.training.not_a_number import LossGuard
 from edt_sdk.training.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.seeds import derive, preserved, set_states
 from edt_sdk.training.shard import (
+    Contribution,
     LossFunction,
     Metric,
     Outcome,
@@ -40,7 +47,6 @@ from edt_sdk.training.shard import (
     number_or_none,
     plain,
 )
-from edt_sdk.training.tree import Fold, Node
 
 __all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "UpdateEngine"]
 
@@ -75,7 +81,10 @@ class _Computed:
     step: TrainStep
     block: range
     outcomes: tuple[Outcome, ...]
-    parts: dict[Node, Flat | None]
+    plan: Plan
+    vectors: list[Flat]
+    group: Group | None
+    exchange: Exchange | None
 
 
 class UpdateEngine:
@@ -94,6 +103,8 @@ class UpdateEngine:
         clip_grad_norm: largest norm of the combined gradient, None for no limit.
         worker: this worker's number, told to all.
         test_order: of the validation samples; needed by `evaluate`.
+        mode: "exact" or "fast".
+        nan_loss: what to do about a loss that is no finite number: "warn" or "stop".
 
     Raises:
         Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
@@ -113,6 +124,8 @@ class UpdateEngine:
         clip_grad_norm: float | None = None,
         worker: int = 0,
         test_order: TestOrder | None = None,
+        mode: str = "exact",
+        nan_loss: str = "warn",
     ) -> None:
         self._device = torch.device(device)
         self._model = model
@@ -153,29 +166,56 @@ class UpdateEngine:
             small=sum(self._tensors_of_others()[n].nbytes for n in self._small),
         )
         self._test_header = Header(self._metrics)
+        self._fast = mode == "fast"
+        self._guard = LossGuard(stop=nan_loss == "stop")
+        self._scratch = Scratch()
+        self._world = 0
         self._free: list[Flat] = []
         self._computed: _Computed | None = None
 
-    def compute(self, step: TrainStep, block: range, loader: Loader) -> None:
-        """Forward and backward of the shards in `block`, gradients folded; model and random states stay as they were.
+    def compute(self, step: TrainStep, block: range, loader: Loader, group: Group | None = None) -> None:
+        """Forward and backward of the shards in `block`, gradients added up; model and random states stay as they were.
 
-        A second call forgets the first: that is how an update whose commit failed is redone.
+        With the group that `commit` will get, gradients leave while the backward pass of the last shard is under way.
+        A second call forgets the first, whatever of it is under way: that is how an update whose commit failed is redone,
+        in another group.
+
+        Raises:
+            RuntimeError: a member is gone.
         """
-        self._computed = None
+        self._forget()
+        if group is not None:
+            self._check_block(block, group)
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        # A power of two that divides all counts is taken out: multiplying by it would change no digit, only the exponent.
+        unit = _common_power_of_two(counts)
+        filled = tuple(count > 0 for count in counts)
+        plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
+        vectors = [self._vector() for _ in range(max(1, plan.vectors))]
+        if not plan.moves and self._fast:  # this rank has nothing to add, but takes part
+            for section in vectors[0].sections:
+                section.zero_()
+        computed = _Computed(step, block, (), plan, vectors, group, None)
+        if group is not None:
+            computed = replace(computed, exchange=self._exchange(computed, group))
         outcomes: list[Outcome] = []
-        fold: Fold[Flat] = Fold(self._shards, block, self._free.append)
         with preserved(), self._same_buffers():
             keys = {key.shard: key for key in self._order.keys(step, block)}
-            for shard in block:
-                vector = None
-                if counts[shard]:
-                    vector = self._free.pop() if self._free else self._layout.zeros()
-                    seed = derive(self._seed, "train-shard", step.update, shard)
-                    batch = loader.take(keys[shard])
-                    outcomes.append(self._runner.train(shard, batch, seed=seed, vector=vector))
-                fold.push(shard, vector)
-        self._computed = _Computed(step, block, tuple(outcomes), fold.nodes())
+            for move in plan.moves:
+                contribution = Contribution(vectors[move.into], counts[move.shard] / unit, move.add)
+                last = move is plan.moves[-1]
+                if last and computed.exchange is not None and group is not None:
+                    overlap = Overlap(computed.exchange, self._layout, group.world, move)
+                    contribution.settled = overlap.settled
+                seed = derive(self._seed, "train-shard", step.update, move.shard)
+                batch = loader.take(keys[move.shard])
+                outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
+                if not last or group is None:
+                    for target, other in move.merges:
+                        vectors[target] += vectors[other]
+        if computed.exchange is not None:
+            computed.exchange.start_all(plan.moves[-1] if plan.moves else None)
+        self._computed = replace(computed, outcomes=tuple(outcomes))
 
     def commit(self, group: Group, *, pending: int) -> Committed:
         """Exchange, combine, step the optimizer; the computed update becomes part of the model on every rank.
@@ -186,6 +226,7 @@ class UpdateEngine:
 
         Raises:
             RuntimeError: a member is gone. The model is unchanged; compute again, in another group.
+            Unprocessable: a loss is no finite number, and that is to stop the training. The model is unchanged.
         """
         computed, self._computed = self._computed, None
         if computed is None:
@@ -193,15 +234,45 @@ class UpdateEngine:
         self._check_block(computed.block, group)
         step = computed.step
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        exchange = computed.exchange
+        if exchange is None:
+            exchange = self._exchange(computed, group)
+            exchange.start_all(None)
+        elif computed.group is not group:
+            raise ValueError("commit with another group than compute")
         told = _Told(group, self._train_header, self._train_report(computed.outcomes, pending), counts)
-        # A fresh vector: an optimizer may keep the gradient it was given, and would find the next one in it.
-        combined = self._layout.vector()
-        exchange.mean(group, self._layout, computed.parts, counts, combined)
-        self._free.extend(part for part in computed.parts.values() if part is not None)
+        combined = exchange.finish()
         summary = told.summary()
         others = self._receive_others(group, summary, computed.outcomes)
+        self._guard.check(step, summary.shards, speaker=group.rank == 0)
         self._apply(step, summary, combined, others)
+        self._free.extend(computed.vectors)
         return Committed(summary.shards, summary.pending)
+
+    def _exchange(self, computed: _Computed, group: Group) -> Exchange:
+        step = computed.step
+        counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        if group.world != self._world:
+            self._world = group.world
+            self._scratch.clear()
+        divisor = float(sum(counts) // _common_power_of_two(counts))
+        return Exchange(
+            group, self._layout, counts, divisor, computed.vectors, computed.plan.sums,
+            fast=self._fast, scratch=self._scratch,
+        )  # fmt: skip
+
+    def _forget(self) -> None:
+        """Drop a computed update; its vectors too, since transfers may still be reading and writing them."""
+        self._computed = None
+        self._runner.clear_gradients()
+
+    def _vector(self) -> Flat:
+        while self._free:
+            vector = self._free.pop()
+            # An optimizer or a hook may have kept a gradient, and would find the next one in it.
+            if vector.alone:
+                return vector
+        return self._layout.zeros()
 
     def evaluate(self, step: TestStep, block: range, loader: Loader, group: Group, *, pending: int) -> Committed:
         """One step of the validation: no gradients; the model, its mode, and random states stay as they were."""
@@ -298,7 +369,7 @@ class UpdateEngine:
             self._layout.parameters, combined.views[:count], summary.present, strict=True
         ):
             if present:
-                parameter.grad = _like(view, parameter)
+                parameter.grad = _like(view.detach(), parameter)
         with preserved():
             set_states(derive(self._seed, "optimizer", step.update))  # for optimizers that draw noise
             if self._clip is not None:
@@ -345,6 +416,11 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def _common_power_of_two(counts: Sequence[int]) -> int:
+    common = math.gcd(*counts)
+    return common & -common
 
 
 def _bits_of(outcome: Outcome) -> Bits:

@@ -1,0 +1,205 @@
+"""Samples per second of the engine, modes `exact` and `fast`, against torch's DistributedDataParallel.
+
+All of them live in the same N processes and take turns, a few updates at a time, so that whatever else the machine does
+meets all alike. V = 4 shards an update; DDP takes the same micro-batches, V / N of them under `no_sync()`, from torch's
+own DataLoader; one thread each, deterministic algorithms, gloo. `large` is DDP with all V / N micro-batches at once: for
+information, it is not the same computation. Prints a table and writes `.bench/throughput.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+from models import TASKS
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from edt_sdk.training.blocks import blocks
+from edt_sdk.training.group import Group
+from edt_sdk.training.loader import ShardLoader
+from edt_sdk.training.order import Order
+from edt_sdk.training.update import UpdateEngine
+
+ROOT = Path(__file__).resolve().parents[1] / ".bench"
+SHARDS = 4
+TARGETS = {"exact": 0.90, "fast": 0.98}
+SIDES = ("exact", "fast", "ddp", "large")
+TURN = 0.15  # seconds of one turn, about
+LONG = 1 << 20  # updates; more than any run takes
+
+
+class Engine:
+    """Our side: the calls that the loop makes for an update."""
+
+    def __init__(self, task, mode, rank, world, store):
+        torch.manual_seed(0)
+        model = task.model()
+        dataset = task.dataset(SHARDS * task.micro_batch * 16)
+        sizes = (task.micro_batch,) * SHARDS
+        self.order = Order(len(dataset), sizes, task.micro_batch, 0, LONG)
+        self.engine = UpdateEngine(
+            model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), F.cross_entropy,
+            order=self.order, seed=0, device="cpu", worker=rank, mode=mode,
+        )  # fmt: skip
+        self.loader = ShardLoader(dataset)
+        self.block = blocks(SHARDS, world)[rank]
+        self.group = Group(
+            dist.PrefixStore(mode, store), rank, world, device=torch.device("cpu"), interface="127.0.0.1", generation=1
+        )
+        self.done = 0
+
+    def update(self):
+        step = self.order.step(self.done)
+        self.engine.compute(step, self.block, self.loader, self.group)
+        self.engine.commit(self.group, pending=1)
+        self.done += 1
+
+
+class Ddp:
+    """The other side. `steps` micro-batches of `batch` samples an update."""
+
+    def __init__(self, task, steps, batch, rank, world):
+        torch.manual_seed(0)
+        self.steps = steps
+        model = task.model()
+        dataset = task.dataset(SHARDS * task.micro_batch * 16)
+        sampler = torch.utils.data.DistributedSampler(dataset, world, rank, seed=0)
+        self.loader = DataLoader(dataset, batch, sampler=sampler)
+        self.batches = iter(self.loader)
+        self.model = DistributedDataParallel(model)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def update(self):
+        self.optimizer.zero_grad()
+        for step in range(self.steps):
+            x, y = self.next()
+            last = step == self.steps - 1
+            with contextlib.nullcontext() if last else self.model.no_sync():
+                outputs = self.model(x)
+                (F.cross_entropy(outputs, y) / self.steps).backward()
+        self.optimizer.step()
+
+    def next(self):
+        try:
+            return next(self.batches)
+        except StopIteration:
+            self.batches = iter(self.loader)
+            return next(self.batches)
+
+
+def turns(rank, world, name, rounds, path, sides, results):
+    """One process: all sides take turns; seconds of an update, per side and round."""
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", store=dist.FileStore(path, world), rank=rank, world_size=world)
+    store = dist.FileStore(path + ".ours", world)
+    task, per_rank = TASKS[name], SHARDS // world
+    made = {}
+    for side in sides:
+        if side == "ddp":
+            made[side] = Ddp(task, per_rank, task.micro_batch, rank, world)
+        elif side == "large":
+            made[side] = Ddp(task, 1, task.micro_batch * per_rank, rank, world)
+        else:
+            made[side] = Engine(task, side, rank, world, store)
+    counts = {}
+    for side, what in made.items():
+        for _ in range(3):  # DDP rebuilds its buckets after the first
+            what.update()
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(3):
+            what.update()
+        count = torch.tensor([max(1, round(TURN / ((time.perf_counter() - start) / 3)))])
+        dist.broadcast(count, 0)
+        counts[side] = int(count)
+    times = {side: [] for side in made}
+    for turn in range(rounds):
+        # Each turn begins with another side: what one leaves in the caches meets all alike.
+        for side in [*made][turn % len(made) :] + [*made][: turn % len(made)]:
+            dist.barrier()
+            start = time.perf_counter()
+            for _ in range(counts[side]):
+                made[side].update()
+            times[side].append((time.perf_counter() - start) / counts[side])
+    if rank == 0:
+        Path(results).write_text(json.dumps(times))
+    dist.barrier()
+    os._exit(0)  # gloo's threads of two groups need no farewell
+
+
+def measure(name, world, rounds, sides):
+    """Seconds per update of each side, `rounds` of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = f"{folder}/results.json"
+        mp.spawn(turns, (world, name, rounds, f"{folder}/store", sides, results), nprocs=world)
+        return json.loads(Path(results).read_text())
+
+
+def line(name, world, times):
+    """One row: samples per second, ratio of medians to DDP, and the worst round of all."""
+    samples = SHARDS * TASKS[name].micro_batch
+    row = {"model": name, "workers": world, "samples_per_second": {}, "worst": {}, "ratio": {}}
+    for side, seconds in times.items():
+        row["samples_per_second"][side] = samples / median(seconds)
+        row["worst"][side] = samples / max(seconds)
+        row["ratio"][side] = median(times["ddp"]) / median(seconds)
+    row["seconds"] = times
+    return row
+
+
+def text(row):
+    cells = [
+        f"{row['samples_per_second'][s]:7.0f} ({row['worst'][s]:6.0f}) {row['ratio'][s]:5.2f}" if s in row["ratio"] else "-"
+        for s in SIDES
+    ]
+    return f"{row['model']:<12}{row['workers']:>2}  " + "  ".join(f"{cell:>22}" for cell in cells)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="5 rounds instead of 20")
+    parser.add_argument("--models", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=SIDES)
+    options = parser.parse_args()
+    rounds = 5 if options.quick else 20
+    print("samples/s: median (worst round), ratio to DDP at the same number of workers; V = 4, one thread each")
+    print(f"{'model':<12}{'N':>2}  " + "  ".join(f"{side:>22}" for side in SIDES))
+    rows = []
+    for name in options.models:
+        for world in options.workers:
+            rows.append(line(name, world, measure(name, world, rounds, options.sides)))
+            print(text(rows[-1]), flush=True)
+    ROOT.mkdir(exist_ok=True)
+    cores = len(os.sched_getaffinity(0))
+    report = {"torch": torch.__version__, "machine": platform.machine(), "cores": cores, "rounds": rounds, "rows": rows}
+    (ROOT / "throughput.json").write_text(json.dumps(report, indent=1) + "\n")
+    missed = [
+        f"{mode} {row['model']} N={row['workers']}: {row['ratio'][mode]:.2f} < {target}"
+        for row in rows
+        for mode, target in TARGETS.items()
+        if mode in row["ratio"] and row["ratio"][mode] < target
+    ]
+    print("all targets met" if not missed else "below target: " + "; ".join(missed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
