@@ -15,6 +15,8 @@ from edt_sdk import schemas
 from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
 from edt_sdk.schemas.control import Launch, Slot
 from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.zygote import ROOM, ROOM_VARIABLE
+from edt_server.supervisor.vital_signs import pulse_file
 
 # Tokens and addresses of the server and the Hub, and what tells a process that it is one of theirs.
 _SERVER_PREFIXES = ("JPY_", "JUPYTERHUB_", "EDT_")
@@ -22,18 +24,26 @@ _SERVER_NAMES = frozenset({"JUPYTER_TOKEN", "JUPYTER_PASSWORD", "CONFIGPROXY_AUT
 # WMLA's names that change what helpers like `emetrics` do; they must come from the job or from nobody.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
+# Read when an interpreter or a library is loaded; later a new value of theirs comes too late.
+_AT_START = (
+    "PYTHON", "LD_", "GLIBC_", "MALLOC_", "LANG", "LC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_",
+    "VECLIB_", "DNNL_", "ONEDNN_", "NPY_", "NUMPY_", "TORCH", "PYTORCH_", "ATEN_", "C10_", "KINETO_", "GLOO_", "NCCL_",
+    "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_",
+)  # fmt: skip
+HASH_SEED = "0"
 SDK_DIR = Path(schemas.__file__).parents[1]
 COMPAT_DIR = SDK_DIR / "compat" / "job"
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is the same for all processes of one job."""
+    """What is the same for all processes of one job; `memory_dir` is its folder in memory, "" for none."""
 
     orders: Launch
     host: str
     link: Path
     base: Mapping[str, str]
+    memory_dir: str = ""
 
     @property
     def paths(self) -> JobPaths:
@@ -71,8 +81,38 @@ def worker_environment(job: Surroundings, worker: int, slot: Slot) -> dict[str, 
     if index:
         # Slots are numbered like the driver tools number them; CUDA's own default puts the fastest first.
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    own = WorkerContext(worker=worker, slot=slot.id, device="cuda:0" if index else "cpu")
+    pulse = str(pulse_file(Path(job.orders.runtime_dir), worker))
+    own = WorkerContext(worker=worker, slot=slot.id, device="cuda:0" if index else "cpu", pulse=pulse)
     return environment | to_environ(_context(job), own)
+
+
+def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All variables of a zygote.
+
+    Args:
+        base: what the server was started with.
+        threads: of a slot.
+        env: the job's own variables; without them, the zygote fits all jobs without `start_time_variables`.
+    """
+    env = env or {}
+    environment = {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}
+    environment |= {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONHASHSEED": HASH_SEED,
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        **_own(env),
+    }
+    # Not the job's code folder: nothing in it may stand in for what every process imports.
+    path = env.get("PYTHONPATH", base.get("PYTHONPATH", ""))
+    if path:
+        environment["PYTHONPATH"] = path
+    return {**environment, ROOM_VARIABLE: " " * ROOM}
+
+
+def start_time_variables(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of the job's variables that a process must have when it starts, sorted."""
+    return tuple(sorted(name for name in env if name.startswith(_AT_START) and name not in _OURS - {"PYTHONPATH"}))
 
 
 def make_folders(job: Surroundings) -> None:
@@ -80,6 +120,10 @@ def make_folders(job: Surroundings) -> None:
     paths = job.paths
     for folder in (paths.train_dir, paths.checkpoint_dir, paths.log_root):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+def _own(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if not name.startswith("EDT_") and name not in _OURS}
 
 
 def _environment(job: Surroundings, log_dir: Path, threads: Mapping[str, str]) -> dict[str, str]:
@@ -103,13 +147,13 @@ def _environment(job: Surroundings, log_dir: Path, threads: Mapping[str, str]) -
         "FRAME_WORK": "edtPyTorch",
         "PYTHONUNBUFFERED": "1",
         # The order of a set of strings depends on it, and with it perhaps a model's or a data set's order: all workers
-        # must agree, on every run.
-        "PYTHONHASHSEED": str(spec.seed % 2**32),
+        # must agree, on every run. A constant, so that one zygote fits all jobs.
+        "PYTHONHASHSEED": HASH_SEED,
         **threads,
     }
     if job.orders.data_fs:
         platform |= {"DATA_DIR": job.orders.data_fs, "DLI_DATA_FS": job.orders.data_fs}
-    own = {name: value for name, value in spec.env.items() if not name.startswith("EDT_") and name not in _OURS}
+    own = _own(spec.env)
     path = [str(job.code_dir), spec.env.get("PYTHONPATH", base.get("PYTHONPATH", "")), str(COMPAT_DIR)]
     return {**base, **platform, **own, "PYTHONPATH": os.pathsep.join(entry for entry in path if entry)}
 
@@ -128,4 +172,7 @@ def _context(job: Surroundings) -> JobContext:
         mode=spec.mode,
         threads_per_slot=orders.threads_per_slot,
         max_workers=spec.max_workers,
+        checkpoint_interval=orders.checkpoint_interval,
+        warm_start=orders.warm_start,
+        memory_dir=job.memory_dir,
     )

@@ -7,6 +7,7 @@ order. No rule about the job is written here. However this process ends by itsel
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -17,11 +18,18 @@ from pathlib import Path
 
 import msgspec
 
+from edt_sdk.schemas import pulse
 from edt_sdk.schemas.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.errors import EdtError
 from edt_server.processes import identify
 from edt_server.supervisor.children import Children, Program
-from edt_server.supervisor.environment import Surroundings, driver_environment, make_folders, worker_environment
+from edt_server.supervisor.environment import (
+    Surroundings,
+    driver_environment,
+    make_folders,
+    worker_environment,
+    zygote_environment,
+)
 from edt_server.supervisor.events import (
     DRIVER,
     Acknowledged,
@@ -30,8 +38,12 @@ from edt_server.supervisor.events import (
     Event,
     Exited,
     Finish,
+    Hung,
     Instruction,
+    Kill,
     LinkLost,
+    LookAgain,
+    LookedAgain,
     Note,
     NotStarted,
     Publish,
@@ -44,17 +56,29 @@ from edt_server.supervisor.events import (
     Stop,
     Tell,
 )
+from edt_server.supervisor.history import history_of
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.membership import Membership
+from edt_server.supervisor.memory import memory_folder, remove_memory_folder
 from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
+from edt_server.supervisor.predecessors import Predecessors
 from edt_server.supervisor.reporter import Reporter
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.supervisor.tails import last_words
+from edt_server.supervisor.vital_signs import pulse_file, sights
+from edt_server.supervisor.waiting import await_orders
+from edt_server.supervisor.watchdog import Watchdog
+from edt_server.supervisor.zygote import Forker, ZygoteProcess
 
 log = logging.getLogger(__name__)
 
 SAMPLE_INTERVAL = 0.1
+WATCH_INTERVAL = 0.5
+# A closed link lies unread for less; see `LookAgain`.
+LOOK_AGAIN_AFTER = 0.05
+# A process of an earlier attempt finishes its update and writes a checkpoint, for which a minute is much.
+PREDECESSOR_PATIENCE = 60.0
 # Without a server the last reports stay in the journal, where the next one reads them: no need to wait for it for ever.
 DELIVERY_PATIENCE = 60.0
 ORPHAN_PATIENCE = 3.0
@@ -66,14 +90,17 @@ class Supervisor:
     Args:
         orders: what to supervise.
         umask: for the job's processes; the supervisor's own files are for this account alone.
+        zygote: one that fits the job and was started already.
     """
 
-    def __init__(self, orders: Launch, *, umask: int) -> None:
+    def __init__(self, orders: Launch, *, umask: int, zygote: ZygoteProcess | None = None) -> None:
         self._orders = orders
         self._umask = umask
         identity = identify(os.getpid())
         link = Path(orders.runtime_dir) / "link.sock"
-        self._job = Surroundings(orders, identity.host, link, dict(os.environ))
+        self._runtime_dir = Path(orders.runtime_dir)
+        memory_dir = memory_folder(orders.job_id)
+        self._job = Surroundings(orders, identity.host, link, dict(os.environ), memory_dir)
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         elog = paths.driver_log_dir(identity.host) / "stdout"
@@ -81,8 +108,14 @@ class Supervisor:
         others = {f"log/{elog.parent.name}/stdout": elog}
         self._index = StreamIndex(paths.stream_index, paths.streams_dir, others)
         self._journal = Journal(paths.journal)
-        self._machine = Membership(interpreter=orders.interpreter, reports=self._journal.last)
-        self._children = Children(self._exited, self._before_reap)
+        history = history_of(self._journal.reports, lambda training: str(paths.payload(training)))
+        self._machine = Membership(interpreter=orders.interpreter, history=history)
+        self._watchdog = Watchdog(orders.hang_timeout)
+        self._predecessors = Predecessors(
+            self._runtime_dir / "alive.lock", max(orders.hang_timeout, PREDECESSOR_PATIENCE)
+        )
+        forker = Forker(orders.interpreter, _zygote_environment(orders), paths.streams_dir, zygote)
+        self._children = Children(forker, self._exited, self._before_reap)
         self._link = LinkServer(
             link,
             leader=self._children.leader,
@@ -97,7 +130,8 @@ class Supervisor:
             on_message=self._server_said,
         )
         self._events: deque[Event] = deque()
-        self._feeding = False
+        # Nothing begins before nothing of an earlier attempt is left; what happens until then is kept.
+        self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refused = asyncio.Event()
 
@@ -109,6 +143,7 @@ class Supervisor:
         tasks = [
             asyncio.create_task(self._reporter.run(), name="reporter"),
             asyncio.create_task(self._sample(), name="sampler"),
+            asyncio.create_task(self._watch(), name="watch"),
             asyncio.create_task(self._finish(), name="finish"),
         ]
         try:
@@ -125,13 +160,17 @@ class Supervisor:
             await self._link.stop()
             self._index.close()
             self._journal.close()
+            self._predecessors.close()
 
     async def _prepare(self) -> None:
         try:
             make_folders(self._job)
-            await self._link.start()
+            if await self._predecessors.gone():
+                await self._link.start()
         except (EdtError, OSError) as wrong:
             self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
+        self._feeding = False
+        self._pump()
 
     async def _finish(self) -> None:
         await self._over
@@ -148,8 +187,17 @@ class Supervisor:
             await asyncio.sleep(SAMPLE_INTERVAL)
         # Somebody removed the job: no server will ever ask for it, and its results have no place.
         log.error("the job's folder is gone")
+        remove_memory_folder(self._job.memory_dir)
         self._refuse("The job's folder is gone.")
         await asyncio.Event().wait()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            now = time.monotonic()
+            seen = sights(self._machine.processes, self._machine.taking_part, self._runtime_dir, now)
+            for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
+                self._feed(Hung(hang.worker, hang.why))
 
     async def _end_orphans(self) -> None:
         deadline = time.monotonic() + ORPHAN_PATIENCE
@@ -161,8 +209,14 @@ class Supervisor:
 
     def _feed(self, event: Event) -> None:
         self._events.append(event)
-        if self._feeding:
-            return
+        if isinstance(event, Stop):
+            self._predecessors.hurry()
+        elif isinstance(event, Refuse):
+            self._predecessors.give_up()
+        if not self._feeding:
+            self._pump()
+
+    def _pump(self) -> None:
         self._feeding = True
         try:
             while self._events:
@@ -202,9 +256,15 @@ class Supervisor:
         self._index.sample(time.time())
 
     def _exited(self, key: int, code: int, signals: tuple[int, ...]) -> None:
-        reap_orphans(self._children.pids, kill=not self._children.pids)
+        self._children.reap_orphans()
         words = last_words(self._paths.streams_dir, _stream_name(key))
-        self._feed(Exited(key, code, signals, words))
+        self._link.forget(key)
+        beat = None
+        if key != DRIVER:
+            signs = pulse_file(self._runtime_dir, key)
+            beat = pulse.read(signs)
+            signs.unlink(missing_ok=True)
+        self._feed(Exited(key, code, signals, words, None if beat is None else beat.updates))
 
     # --- instructions out ---------------------------------------------------------------------------------------------
 
@@ -216,6 +276,11 @@ class Supervisor:
                 self._start(worker, slot)
             case End(process=process, patience=patience):
                 self._children.end(process, patience)
+            case Kill(process=process, patience=patience):
+                self._children.kill(process, patience)
+            case LookAgain(generation=generation):
+                loop = asyncio.get_running_loop()
+                loop.call_later(LOOK_AGAIN_AFTER, self._feed, LookedAgain(generation))
             case Tell(process=process, message=message):
                 if not self._link.send(process, message):
                     log.warning("%s not sent, process=%d has no link", type(message).__name__, process)
@@ -226,7 +291,9 @@ class Supervisor:
                 self._reporter.progress(progress)
             case Note(text=text):
                 log.warning("%s", text)
-            case Finish():
+            case Finish(over=over):
+                if over:
+                    remove_memory_folder(self._job.memory_dir)
                 if not self._over.done():
                     self._over.set_result(None)
 
@@ -238,37 +305,66 @@ class Supervisor:
             module, environment = "worker", worker_environment(job, key, slot)
             log_dir = self._paths.worker_log_dir(key, host)
         program = Program(
-            arguments=(self._orders.interpreter, "-u", "-m", f"edt_sdk.training.{module}"),
+            module=f"edt_sdk.training.{module}",
             directory=job.code_dir,
             environment=environment,
             streams=self._paths.streams_dir / _stream_name(key),
             umask=self._umask,
+            inherit=(self._predecessors.descriptor,),
         )
+
+        def started(pid: int) -> None:
+            log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
+            self._feed(Started(key, pid))
+
         try:
             log_dir.mkdir(parents=True, exist_ok=True)
-            pid = self._children.start(key, program)
-        except (EdtError, OSError) as wrong:
+        except OSError as wrong:
             self._feed(NotStarted(key, str(wrong)))
             return
-        log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
-        self._feed(Started(key, pid))
+        self._children.start(key, program, started, lambda why: self._feed(NotStarted(key, why)))
 
 
 def main(argv: list[str]) -> int:
-    """Run a supervisor from its orders; the exit code is 0 when the job is over, however it ended."""
-    if len(argv) != 2:
-        print("usage: python -m edt_server.supervisor <launch.json>", file=sys.stderr)
-        return 2
+    """Run a supervisor from its orders; the exit code is 0 when the job is over, however it ended.
+
+    With `--wait <interpreter> <threads>` it first makes everything ready for a job of that interpreter with that many
+    threads a slot, and waits for the path of the orders on stdin, a socket. When that closes before, it ends.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    orders = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Launch)
     umask = os.umask(0o077)
     adopt_orphans()
-    asyncio.run(_run(orders, umask))
+    zygote: ZygoteProcess | None = None
+    match argv[1:]:
+        case ["--wait", interpreter, threads]:
+            zygote = ZygoteProcess(interpreter, zygote_environment(os.environ, int(threads)))
+            path = await_orders(zygote)
+            if path is None:
+                zygote.end()
+                return 0
+            orders = _read(path)
+        case [path]:
+            orders = _read(path)
+            # Everything else is ready long before it is.
+            with contextlib.suppress(OSError):  # said when it is asked for
+                zygote = ZygoteProcess(orders.interpreter, _zygote_environment(orders))
+        case _:
+            print("usage: python -m edt_server.supervisor <launch.json>", file=sys.stderr)
+            return 2
+    asyncio.run(_run(orders, umask, zygote))
     return 0
 
 
-async def _run(orders: Launch, umask: int) -> None:
-    await Supervisor(orders, umask=umask).run()
+def _read(path: str) -> Launch:
+    return msgspec.json.decode(Path(path).read_bytes(), type=Launch)
+
+
+def _zygote_environment(orders: Launch) -> dict[str, str]:
+    return zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)
+
+
+async def _run(orders: Launch, umask: int, zygote: ZygoteProcess | None) -> None:
+    await Supervisor(orders, umask=umask, zygote=zygote).run()
 
 
 def _stream_name(key: int) -> str:
