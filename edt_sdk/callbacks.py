@@ -14,11 +14,13 @@ class Callback:
     """Hooks around the epochs of a training; one instance runs, on rank 0.
 
     Attributes:
-        params: `{"optimizer": the optimizer, "epochs": how many}`, set before the first hook. A hook that changes
+        params: `{"optimizer": the optimizer, "epochs": how many, "loss": mean loss of the last update, "test_loss": of
+            the last validation}`, set before each hook; losses are None before the first. A hook that changes
             `params["optimizer"].param_groups[i]["lr"]`, or another number there, changes it for all workers.
         model: the module that is trained, set before the first hook.
 
-    The object moves between processes when rank 0 leaves the job, so what it keeps in its attributes must pickle.
+    The object moves between processes when rank 0 leaves the job or is lost, so what it keeps in its attributes should
+    pickle. Where it does not, a line in the log says so, and the next rank 0 goes on with the object as it was given.
     """
 
     params: dict[str, Any]

@@ -14,9 +14,9 @@ from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import state
-from edt_sdk.training.loader import ShardLoader
 from edt_sdk.training.order import BatchKey
 from edt_sdk.training.seeds import derive, preserved, set_states
+from edt_sdk.training.update import Loader
 
 
 class TestBatches:
@@ -24,7 +24,7 @@ class TestBatches:
 
     __test__ = False  # not a test of pytest's
 
-    def __init__(self, loader: ShardLoader, keys: Sequence[BatchKey]) -> None:
+    def __init__(self, loader: Loader, keys: Sequence[BatchKey]) -> None:
         self._loader = loader
         self._keys = keys
 

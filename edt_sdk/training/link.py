@@ -1,7 +1,9 @@
 """One process's end of the link to its supervisor (`edt_sdk.schemas.link`).
 
 A thread reads; everybody else sends and waits on a condition, nobody polls. The supervisor is the parent of all: once
-its end of the socket is closed this process has no purpose and ends at once, wherever its other threads are.
+its end of the socket is closed this process has no purpose and ends at once, wherever its other threads are. Only a
+worker that is a member of a generation goes on: the others wait for it, and what they computed is worth a checkpoint.
+To it a supervisor that is gone is the announcement of a generation above all others.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from edt_sdk.schemas import link as wire
 
 T = TypeVar("T", bound=wire.Downward)
 
+SUPERVISOR_GONE = 1 << 62
+"""What `Link.pending` is for a member whose supervisor is gone: above every generation there will ever be."""
+
 
 class Link:
     """The socket, a reader thread, and what it has heard so far.
@@ -36,6 +41,7 @@ class Link:
         self._generations: dict[int, wire.Generation] = {}
         self._pending = 0
         self._finished = False
+        self._member = False
         # A forked child (a loader process) must not keep the socket open when this process is gone.
         os.register_at_fork(after_in_child=connection.close)
         threading.Thread(target=self._read, name="edt-link", daemon=True).start()
@@ -49,21 +55,26 @@ class Link:
 
     @property
     def pending(self) -> int:
-        """The highest generation number heard, 0 before the first."""
+        """The highest generation number heard, 0 before the first; `SUPERVISOR_GONE` to a member without one."""
         return self._pending
 
     def send(self, message: wire.Upward) -> None:
-        """Hand a message to the kernel; from any thread."""
+        """Hand a message to the kernel; from any thread. A member's is dropped when there is nobody to hear it."""
         try:
             with self._send_lock:
                 self._connection.sendall(wire.encode(message))
         except OSError as error:
             self._lost(f"{type(error).__name__}: {error}")
 
-    def generation(self, number: int) -> wire.Generation:
-        """Generation `number`, which has been heard (`number` ≤ `pending`); KeyError otherwise."""
+    def become_member(self) -> None:
+        """From now on a lost supervisor shows as `pending`, and does not end this process."""
         with self._heard:
-            return self._generations[number]
+            self._member = True
+
+    def generation(self, number: int) -> wire.Generation | None:
+        """Generation `number` ≤ `pending`; None when it was lost with the supervisor that announced it to others."""
+        with self._heard:
+            return self._generations.get(number)
 
     def wait_generation(self, worker: int) -> wire.Generation:
         """The newest generation that this worker is a member of, as soon as there is one."""
@@ -74,6 +85,12 @@ class Link:
                     if any(member.worker == worker for member in generation.members):
                         return generation
                 self._heard.wait()
+
+    def wait_newer(self, number: int) -> wire.Generation | None:
+        """The newest generation above `number`, whoever is in it, as soon as there is one; None without supervisor."""
+        with self._heard:
+            self._heard.wait_for(lambda: self._pending > number)
+            return self._generations.get(self._pending)
 
     def take(self, *kinds: type[T], timeout: float | None = None) -> T | None:
         """The first message of these kinds, removed from the inbox.
@@ -105,8 +122,7 @@ class Link:
             why = "it closed the link"
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             why = f"{type(error).__name__}: {error}"
-        if not self._finished:
-            self._lost(why)
+        self._lost(why)
 
     def _hear(self, message: wire.Downward) -> None:
         with self._heard:
@@ -117,9 +133,18 @@ class Link:
                 self._inbox.append(message)
             self._heard.notify_all()
 
-    def _lost(self, why: str) -> NoReturn:
-        print(f"edt: the supervisor is gone ({why}); process {os.getpid()} ends.", file=sys.stderr, flush=True)
-        end_process(1)
+    def _lost(self, why: str) -> None:
+        with self._heard:
+            goes_on, told = self._member or self._finished, self._pending == SUPERVISOR_GONE
+            if goes_on:
+                self._pending = SUPERVISOR_GONE
+                self._heard.notify_all()
+        if self._finished or told:
+            return
+        after = "after a checkpoint" if goes_on else "now"
+        print(f"edt: the supervisor is gone ({why}); process {os.getpid()} ends {after}.", file=sys.stderr, flush=True)
+        if not goes_on:
+            end_process(1)
 
 
 def end_process(code: int) -> NoReturn:

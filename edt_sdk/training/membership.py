@@ -1,18 +1,17 @@
 """Which generation this worker is a member of, and the group that goes with it.
 
-A change goes from one generation to the next, at a boundary that all members of the old one know. What happens to
-each worker follows from the two member lists alone, so nobody has to ask anybody. The supervisor decides who the
-members are; this file never does.
+The supervisor decides who the members are, and nothing else. Who gives the state to whom follows from the positions
+that the members tell each other when they meet, the same way for growth, for a death and for a start from a checkpoint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch._C._distributed_c10d import Store
 
-from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.link import Generation, Member
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.group import Group, connect_store
@@ -24,7 +23,7 @@ class Place:
 
     Attributes:
         worker: its number within the job.
-        store: its own store; used by all when it is rank 0.
+        store: its own store; used by all when it is rank 0, as long as this object lives.
         device: where its tensors live.
         interface: address that process groups bind to.
     """
@@ -35,12 +34,23 @@ class Place:
     interface: str
 
 
+NO_STATE = -1
+"""The position of a worker that has nothing, or only a part of something."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Who gives the state to whom when a generation begins, by rank: joiner j gets it from survivor j mod S."""
+    """Who gives the state to whom, by rank.
+
+    Attributes:
+        gives: giver → takers; no key where a rank gives nothing.
+        takes: taker → giver.
+        nobody: no member has a state: rank 0 gets one from elsewhere before it gives.
+    """
 
     gives: dict[int, tuple[int, ...]]
     takes: dict[int, int]
+    nobody: bool
 
 
 class Membership:
@@ -50,26 +60,34 @@ class Membership:
         generation: its members; this worker is one.
         place: how to reach them.
         shards: V.
+        waiting: called again and again until all are there; raise in it to give up.
+
+    Raises:
+        RuntimeError: another member is gone.
     """
 
-    def __init__(self, generation: Generation, place: Place, shards: int) -> None:
+    def __init__(self, generation: Generation, place: Place, shards: int, waiting: Callable[[], None]) -> None:
         self.generation = generation
         self.rank = rank_of(generation, place.worker)
         self.block = blocks(shards, len(generation.members))[self.rank]
         self._shards = shards
         leader = generation.members[0]
-        if self.rank == 0 or len(generation.members) == 1:
-            store = place.store
-        else:
-            store = connect_store(leader.host, leader.store_port)
         self.group = Group(
-            store,
+            # Always a new connection: an attempt that was given up may still hold the one before.
+            lambda: connect_store(leader.host, leader.store_port),
             self.rank,
             len(generation.members),
             device=place.device,
             interface=place.interface,
             generation=generation.number,
+            waiting=waiting,
         )
+
+    def positions(self, own: int) -> list[int]:
+        """Everybody's position, in rank order; `own` is this member's."""
+        found = torch.empty(self.world, dtype=torch.int64)
+        self.group.all_gather(found, torch.tensor([own])).wait()
+        return [int(position) for position in found]
 
     @property
     def number(self) -> int:
@@ -103,23 +121,18 @@ def is_member(generation: Generation, worker: int) -> bool:
     return any(member.worker == worker for member in generation.members)
 
 
-def survivors(generation: Generation) -> tuple[Member, ...]:
-    """The members that were in the generation before."""
-    return tuple(member for member in generation.members if not member.fresh)
+def handover(positions: Sequence[int]) -> Handover:
+    """Who gives the state to whom: everybody below the highest position takes it, taker j from giver j mod G.
 
-
-def handover(generation: Generation) -> Handover:
-    """Who gives the state to whom; empty where all begin with the payload, or nobody joins."""
-    stay = [rank for rank, member in enumerate(generation.members) if not member.fresh]
-    join = [rank for rank, member in enumerate(generation.members) if member.fresh]
-    if not stay:
-        return Handover({}, {})
-    takes = {rank: stay[j % len(stay)] for j, rank in enumerate(join)}
-    gives = {giver: tuple(rank for rank in join if takes[rank] == giver) for giver in stay}
-    return Handover(gives, takes)
-
-
-def check_succession(before: Generation, after: Generation) -> None:
-    """Conflict when nobody stays: the state of the training would be lost."""
-    if not survivors(after):
-        raise Conflict(f"Generation {after.number} keeps no worker of generation {before.number}.")
+    Args:
+        positions: of the members in rank order, `NO_STATE` for one that has none.
+    """
+    best = max(positions)
+    nobody = best == NO_STATE
+    givers = [0] if nobody else [rank for rank, position in enumerate(positions) if position == best]
+    takers = [rank for rank in range(len(positions)) if rank not in givers]
+    takes = {taker: givers[j % len(givers)] for j, taker in enumerate(takers)}
+    gives: dict[int, tuple[int, ...]] = {}
+    for taker, giver in takes.items():
+        gives[giver] = (*gives.get(giver, ()), taker)
+    return Handover(gives, takes, nobody)

@@ -36,11 +36,16 @@ class EpochEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainEnd:
+    """Callbacks' `on_train_end`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
-    """Callbacks' `on_train_end` and the final files."""
+    """The final files."""
 
 
-Step = TrainBegin | EpochBegin | TrainStep | TestStep | EpochEnd | Final
+Step = TrainBegin | EpochBegin | TrainStep | TestStep | EpochEnd | TrainEnd | Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class Schedule:
     checkpoint_freq: int = 1
 
     def __len__(self) -> int:
-        return self._epoch_start(self.epochs) + 1
+        return self._epoch_start(self.epochs) + 2
 
     def __iter__(self) -> Iterator[Step]:
         return (self[position] for position in range(len(self)))
@@ -75,6 +80,8 @@ class Schedule:
             return TrainBegin()
         if position == len(self) - 1:
             return Final()
+        if position == len(self) - 2:
+            return TrainEnd()
         epoch = bisect_right(range(self.epochs), position, key=self._epoch_start) - 1
         within = position - self._epoch_start(epoch)
         if within == 0:
@@ -130,7 +137,7 @@ class Cursor:
                 return step.epoch * self.schedule.updates_per_epoch
             case TestStep() | EpochEnd():
                 return (step.epoch + 1) * self.schedule.updates_per_epoch
-            case Final():
+            case TrainEnd() | Final():
                 return self.schedule.total_updates
 
     @property

@@ -8,7 +8,7 @@ from seed and step. Never decides who sends to whom or when; see `loop.py`.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,10 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training import nested
 from edt_sdk.training.twins import freeze, thaw
 
-# One transfer; gloo counts bytes in 32 bits in places.
-_CHUNK = 1 << 28
+# One transfer: small enough that reading from one socket and writing to another overlap.
+_CHUNK = 8 << 20
+# Tensors up to this size travel within the head: each transfer costs a round trip.
+_SMALL = 1 << 15
 _SCALARS = (bool, int, float, str, type(None))
 Flags = tuple[list[bool], list[bool]]
 _OPTIMIZERS_OWN = frozenset({"state", "param_groups", "defaults"})
@@ -90,7 +93,10 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
 
 
 def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
-    """Put a captured state into this process's model and optimizer; `extra` of `capture` is returned."""
+    """Put a captured state into this process's model and optimizer; `extra` of `capture` is returned.
+
+    Tensors of the optimizer's become its own, without a copy; the state must not be used any more.
+    """
     put_tensors(model, state.own)
     rest = thaw(state.rest, model, optimizer, state.tensors)
     put_group_scalars(optimizer, rest["groups"])
@@ -99,41 +105,69 @@ def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) ->
     parameters = _parameters(optimizer)
     optimizer.state.clear()
     for key, value in rest["state"]:
-        optimizer.state[parameters[key] if isinstance(key, int) else key] = value
+        if isinstance(key, int):
+            optimizer.state[parameters[key]] = _beside(parameters[key], value)
+        else:
+            optimizer.state[key] = value
     return rest["extra"]
 
 
-def send(peers: Peers, dst: int, state: State) -> None:
-    """Give a captured state to one member, which must be receiving."""
+def _beside(parameter: Tensor, value: Any) -> Any:
+    """State of a parameter where the parameter is: what was read from a file is on the CPU. Counters stay there."""
+    if parameter.device.type == "cpu":
+        return value
+    return nested.convert(value, lambda t: t.to(parameter.device) if t.shape == parameter.shape else t)
+
+
+def send(peers: Peers, takers: Sequence[int], state: State) -> None:
+    """Give a captured state to some members at once; they must be receiving."""
     own = {name: _dense(tensor) for name, tensor in state.own.items()}
-    tensors = [_dense(tensor) for tensor in state.tensors]
-    head = pickle.dumps(
-        ({name: _spec(tensor) for name, tensor in own.items()}, [_spec(tensor) for tensor in tensors], state.rest)
-    )
-    _send_memory(peers, torch.tensor([len(head)]), dst)
-    _send_memory(peers, torch.frombuffer(bytearray(head), dtype=torch.uint8), dst)
-    for tensor in (*own.values(), *tensors):
-        _send_memory(peers, tensor, dst)
+    tensors = [*own.values(), *(_dense(tensor) for tensor in state.tensors)]
+    small = [tensor for tensor in tensors if tensor.nbytes <= _SMALL]
+    specs = [_spec(tensor) for tensor in tensors]
+    content = b"".join(_memory(tensor).cpu().numpy().tobytes() for tensor in small)
+    head = pickle.dumps((list(own), specs, state.rest, content))
+    parts = [torch.tensor([len(head)]).view(torch.uint8), torch.frombuffer(bytearray(head), dtype=torch.uint8)]
+    for tensor in tensors:
+        if tensor.nbytes > _SMALL:
+            parts += torch.split(_memory(tensor), _CHUNK)
+    for handle in [peers.send(part, taker) for part in parts for taker in takers]:
+        handle.wait()
 
 
-def receive(peers: Peers, src: int, model: nn.Module, device: torch.device) -> State:
-    """The state that member `src` sends; parameters and buffers arrive in the model's own memory where they fit."""
-    length = torch.zeros(1, dtype=torch.int64)
-    _receive_memory(peers, length, src)
-    head = torch.empty(int(length), dtype=torch.uint8)
-    _receive_memory(peers, head, src)
-    own_specs, specs, rest = pickle.loads(head.numpy().tobytes())
-    there = dict(_own_tensors(model))
-    own: dict[str, Tensor] = {}
-    for name, spec in own_specs.items():
-        fits = name in there and _is_dense(there[name]) and _spec(there[name]) == spec
-        own[name] = there[name] if fits else _allocate(spec, device)
-        _receive_memory(peers, own[name], src)
-    tensors = []
-    for spec in specs:
-        tensors.append(_allocate(spec, device))
-        _receive_memory(peers, tensors[-1], src)
-    return State(own, rest, tensors)
+def receive(peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool) -> State:
+    """The state that member `src` sends.
+
+    Args:
+        peers: the group.
+        src: a rank.
+        model: the module that the state is for.
+        device: where tensors that are not on the CPU there belong here.
+        staged: everything arrives in new memory, and the model stays as it is until `restore`. Else parameters and
+            buffers arrive in the model's own memory where they fit, and it is of no use if this fails halfway.
+    """
+    length = torch.zeros(8, dtype=torch.uint8)
+    peers.recv(length, src).wait()
+    head = torch.empty(int(length.view(torch.int64)), dtype=torch.uint8)
+    peers.recv(head, src).wait()
+    names, specs, rest, content = pickle.loads(head.numpy().tobytes())
+    there = {} if staged else dict(_own_tensors(model))
+    small = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else None
+    tensors, handles, start = [], [], 0
+    for number, spec in enumerate(specs):
+        own = there.get(names[number]) if number < len(names) else None
+        fits = own is not None and _is_dense(own) and _spec(own) == spec
+        tensor = own if own is not None and fits else _allocate(spec, device)
+        tensors.append(tensor)
+        memory = _memory(tensor)
+        if len(memory) > _SMALL:
+            handles += [peers.recv(part, src) for part in torch.split(memory, _CHUNK)]
+        elif len(memory) and small is not None:
+            memory.copy_(small[start : start + len(memory)])
+            start += len(memory)
+    for handle in handles:
+        handle.wait()
+    return State(dict(zip(names, tensors, strict=False)), rest, tensors[len(names) :])
 
 
 def group_scalars(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
@@ -157,7 +191,9 @@ def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
         own = there.get(name)
         if own is not None and _alike(own, tensor):
             # Only what differs is written: a buffer may be an expanded view, which nothing can be copied into.
-            if own.data_ptr() != tensor.data_ptr() and not _equal(own, tensor):
+            if own.data_ptr() == tensor.data_ptr():
+                continue
+            if own.device != tensor.device or not _equal(own, tensor):
                 own.copy_(tensor)
             continue
         path, _, leaf = name.rpartition(".")
@@ -241,15 +277,3 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 def _equal(one: Tensor, other: Tensor) -> bool:
     """Equal in shape, type and every bit; NaN equals itself, 0.0 differs from −0.0."""
     return _alike(one, other) and torch.equal(_memory(one.contiguous()), _memory(other.contiguous()))
-
-
-def _send_memory(peers: Peers, tensor: Tensor, dst: int) -> None:
-    for part in torch.split(_memory(tensor), _CHUNK):
-        if part.numel():
-            peers.send(part, dst).wait()
-
-
-def _receive_memory(peers: Peers, tensor: Tensor, src: int) -> None:
-    for part in torch.split(_memory(tensor), _CHUNK):
-        if part.numel():
-            peers.recv(part, src).wait()

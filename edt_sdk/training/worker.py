@@ -23,22 +23,21 @@ import torch
 from edt_sdk.schemas.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.link import Begin, Failed, WorkerHello, WorkerReady
+from edt_sdk.schemas.pulse import Phase, Pulse
 from edt_sdk.training import payload
 from edt_sdk.training.datasets import open_datasets
 from edt_sdk.training.group import open_store
+from edt_sdk.training.heartbeat import Heartbeat
 from edt_sdk.training.link import Link, end_process
 from edt_sdk.training.loader import ShardLoader
 from edt_sdk.training.logging_hooks import WorkerLoggers
 from edt_sdk.training.loop import Data, Loop, Outside
-from edt_sdk.training.lost import PeerLost
 from edt_sdk.training.membership import Place
 from edt_sdk.training.order import Order, TestOrder
 from edt_sdk.training.payload import Training
 from edt_sdk.training.recorder import Recorder
+from edt_sdk.training.rolling import Keeper
 from edt_sdk.training.update import UpdateEngine
-
-# How long a worker that lost a peer waits to be ended by the supervisor, which knows the cause, before it speaks up.
-_PATIENCE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +55,10 @@ def main() -> int:
         return 2
     configure(job)
     worker = _Worker(job, own, Link.connect(job.link))
-    lost = ""
     try:
-        work(worker)
-    except PeerLost as error:
-        lost = str(error)
+        return work(worker)
     except (Exception, SystemExit) as error:
         fail(worker, error)
-    if lost:
-        give_up(worker, lost)
-    return 0
 
 
 def configure(job: JobContext) -> None:
@@ -84,9 +77,11 @@ def configure(job: JobContext) -> None:
     log.addHandler(handler)
 
 
-def work(worker: _Worker) -> None:
-    """Prepare, join, train."""
+def work(worker: _Worker) -> int:
+    """Prepare, join, train; the exit code."""
     job, own, link = worker.job, worker.own, worker.link
+    pulse = Pulse(own.pulse)
+    pulse.beat(Phase.OUTSIDE, 0)
     store, port = open_store(own.interface)
     link.send(WorkerHello(worker=own.worker, pid=os.getpid(), host=own.interface, store_port=port))
     begin = link.take(Begin)
@@ -101,16 +96,31 @@ def work(worker: _Worker) -> None:
             data,
             engine,
             Place(worker=own.worker, store=store, device=device, interface=own.interface),
-            Outside(
-                number=begin.training,
-                link=link,
-                recorder=Recorder(job.paths.commits(begin.training), job.paths.metrics(begin.training)),
-                loggers=WorkerLoggers(own.worker, training.worker_logger, training.worker_logger_callback),
-                train_dir=job.paths.train_dir,
-            ),
+            outside(job, training, begin, link, own.worker),
+            Heartbeat(pulse, data.loader),
         )
         link.send(WorkerReady(worker=own.worker, training=begin.training))
-        loop.run(link.wait_generation(own.worker))
+        return loop.run(link.wait_generation(own.worker))
+
+
+def outside(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Outside:
+    """The files and the link of this training."""
+    number, paths = begin.training, job.paths
+    return Outside(
+        number=number,
+        link=link,
+        recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),
+        keeper=Keeper(
+            paths,
+            number,
+            memory=Path(job.memory_dir) if job.memory_dir else None,
+            interval=job.checkpoint_interval,
+        ),
+        loggers=WorkerLoggers(worker, training.worker_logger, training.worker_logger_callback),
+        payload=Path(begin.payload),
+        # Only the first training begins with them: the next one goes on with what its script has.
+        warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
+    )
 
 
 @contextlib.contextmanager
@@ -153,18 +163,11 @@ def fail(worker: _Worker, error: BaseException) -> NoReturn:
     """Tell everybody why, and end: the traceback on stderr, the message to the supervisor."""
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, end="", flush=True)
-    message = str(error) if isinstance(error, EdtError) else f"{type(error).__name__}: {error}"
-    worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text))
+    # Our own errors say what cannot be; no other attempt could do better.
+    final = isinstance(error, EdtError)
+    message = str(error) if final else f"{type(error).__name__}: {error}"
+    worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text, final=final))
     # Not sys.exit: threads of a group whose peers are gone, or of the user's, could keep the process.
-    end_process(1)
-
-
-def give_up(worker: _Worker, why: str) -> NoReturn:
-    """Wait for the supervisor to end this process: a lost peer is a consequence, the cause is for others to tell."""
-    message = f"Worker {worker.own.worker} lost the connection to another worker."
-    print(f"edt: {message} ({why})", file=sys.stderr, flush=True)
-    worker.link.take(Begin, timeout=_PATIENCE)
-    worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=why))
     end_process(1)
 
 

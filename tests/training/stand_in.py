@@ -88,13 +88,14 @@ class StandIn:
         return self._start("driver", "edt_sdk.training.driver", to_environ(self.job), environ)
 
     def start_worker(self, worker: int, **environ: str) -> Child:
-        own = WorkerContext(worker=worker, slot=worker, device="cpu")
+        own = WorkerContext(worker=worker, slot=worker, device="cpu", pulse=str(self.root / f"pulse-{worker}"))
         child = self._start(f"w{worker}", "edt_sdk.training.worker", to_environ(self.job, own), environ)
         child.worker = worker
         return child
 
     def _start(self, name: str, module: str, *environs: dict[str, str]) -> Child:
-        environ = dict(os.environ, PYTHONPATH=f"{self.code}{os.pathsep}{COMPAT / 'job'}", PYTHONWARNINGS="default")
+        path = os.pathsep.join([str(self.code), str(COMPAT / "job"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        environ = dict(os.environ, PYTHONPATH=path, PYTHONWARNINGS="default")
         for more in environs:
             environ.update(more)
         said = self.root / f"{name}.log"
@@ -134,6 +135,13 @@ class StandIn:
         assert connection is not None
         connection.sendall(wire.encode(message))
 
+    def kill(self, *workers: int) -> None:
+        """SIGKILL them, and wait until they are gone, as a supervisor does."""
+        for worker in workers:
+            self.children[f"w{worker}"].process.kill()
+        for worker in workers:
+            self.children[f"w{worker}"].process.wait()
+
     def hang_up(self, name: str) -> None:
         connection = self.children[name].connection
         assert connection is not None
@@ -158,8 +166,8 @@ class StandIn:
 
     def generation(self, number: int, *workers: int) -> None:
         """Announce a generation of these workers, survivors first."""
-        before = self.generations.get(number - 1)
-        old = [member.worker for member in before.members] if before else []
+        before = max(self.generations, default=None)
+        old = [member.worker for member in self.generations[before].members] if before else []
         members = []
         for worker in sorted(workers, key=lambda w: (w not in old, old.index(w) if w in old else w)):
             hello = next(m for m in self.children[f"w{worker}"].inbox if isinstance(m, wire.WorkerHello))
@@ -175,7 +183,8 @@ class StandIn:
             )
         self.generations[number] = wire.Generation(training=0, number=number, members=tuple(members))
         for worker in {*old, *workers}:
-            self.send(f"w{worker}", self.generations[number])
+            if self.children[f"w{worker}"].process.poll() is None:
+                self.send(f"w{worker}", self.generations[number])
 
     def joined(self, number: int) -> None:
         """Wait until all of a generation are in."""

@@ -6,8 +6,11 @@ import time
 
 import pytest
 import torch
+from torch import nn
 
+from edt_sdk.training import state
 from edt_sdk.training.group import Group, connect_store, open_store
+from edt_sdk.training.lost import is_lost_peer
 
 CPU = torch.device("cpu")
 
@@ -167,6 +170,69 @@ def test_waiting_for_the_others_can_be_given_up():
     with pytest.raises(GiveUpError):
         Group(store, 0, 2, device=CPU, interface="127.0.0.1", generation=1, waiting=waiting)
     assert len(calls) == 3
+
+
+def dies_before_the_links(rank, port):
+    if rank == 1:
+        connect_store("127.0.0.1", port).set("generation-1/here/1", "")
+        os._exit(0)
+    start = time.monotonic()
+    calls = []
+
+    def waiting():
+        calls.append(time.monotonic())
+        if len(calls) == 20:
+            raise GiveUpError
+
+    with pytest.raises(GiveUpError):
+        group_of(0, port, 2, waiting=waiting)
+    # The same store serves the next generation, although the attempt before still waits inside the library.
+    group = group_of(0, port, 1, generation=2)
+    return time.monotonic() - start, group.world
+
+
+def test_who_dies_between_arrival_and_links_holds_nobody_up(processes):
+    (seconds, world), _ = processes(2, dies_before_the_links, may_die=True)
+    assert world == 1
+    assert seconds < 30  # the library's own timeout is a minute
+
+
+def test_a_store_whose_worker_is_gone_is_a_lost_member():
+    store, port = open_store("127.0.0.1")
+    del store
+    with pytest.raises(RuntimeError, match="gone") as caught:
+        Group(lambda: connect_store("127.0.0.1", port), 1, 2, device=CPU, interface="127.0.0.1", generation=1)
+    assert is_lost_peer(caught.value)
+
+
+def gives_a_part(rank, port):
+    model = nn.Linear(3000, 3000)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    group = group_of(rank, port, 2)
+    if rank == 0:
+        captured = state.capture(model, optimizer, None)
+        sent = []
+
+        class Dying:
+            def send(self, tensor, dst):
+                if len(sent) == 3:
+                    sent[-1].wait()
+                    os._exit(0)
+                sent.append(group.send(tensor, dst))
+                return sent[-1]
+
+        state.send(Dying(), [1], captured)
+    before = model.weight.detach().clone()
+    lost = False
+    try:
+        state.receive(group, 0, model, CPU, staged=True)
+    except RuntimeError as error:
+        lost = is_lost_peer(error)
+    return lost, torch.equal(model.weight, before)
+
+
+def test_who_dies_while_giving_its_state_is_a_lost_member(processes):
+    assert processes(2, gives_a_part, may_die=True)[1] == (True, True)
 
 
 def test_a_group_of_several_needs_a_store():

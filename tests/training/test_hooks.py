@@ -24,6 +24,10 @@ class Member:
         self.hooks = Hooks(callbacks, self.model, self.optimizer, 3, 9)
 
 
+def nothing() -> None:
+    pass
+
+
 def together(job: Callable[[Group], object]) -> None:
     """Run `job(group)` as both ranks of a group, each in a thread."""
     store, port = open_store("127.0.0.1")
@@ -64,7 +68,7 @@ class Busy(Callback):
 def test_everything_a_hook_changes_is_changed_everywhere() -> None:
     callbacks = Busy(), Busy()
     members = Member(callbacks[0]), Member(callbacks[1])
-    together(lambda group: members[group.rank].hooks.run(group, 4, "on_epoch_begin", 2))
+    together(lambda group: members[group.rank].hooks.run(group, 4, "on_epoch_begin", 2, done=nothing))
     assert callbacks[0].seen == (2, 3)
     assert not hasattr(callbacks[1], "seen")
     for member in members:
@@ -91,7 +95,7 @@ class Other:
 
 def test_a_model_left_in_evaluation_trains_on_and_objects_need_not_have_every_hook() -> None:
     members = Member(Forgetful(), Other()), Member(Forgetful(), Other())
-    together(lambda group: members[group.rank].hooks.run(group, 4, "on_epoch_end", 0))
+    together(lambda group: members[group.rank].hooks.run(group, 4, "on_epoch_end", 0, done=nothing))
     assert all(module.training for member in members for module in member.model.modules())
 
 
@@ -103,7 +107,7 @@ def test_random_numbers_follow_from_seed_and_place_and_disturb_nothing() -> None
         member = Member(other)
         torch.manual_seed(position)
         before = torch.get_rng_state()
-        member.hooks.run(alone, position, "on_train_begin")
+        member.hooks.run(alone, position, "on_train_begin", done=nothing)
         assert torch.equal(torch.get_rng_state(), before)
         drawn.append(other.drawn)
     assert drawn[0] == drawn[1] != drawn[2]
@@ -119,23 +123,78 @@ class Counting(Callback):
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
 
-def test_callbacks_move_with_what_they_know() -> None:
+def test_after_a_hook_everybody_has_the_objects_and_the_next_rank_0_goes_on_with_them() -> None:
     members = Member(), Member()
     for member in members:
         member.hooks = Hooks([Counting(member.model)], member.model, member.optimizer, 3, 9)
-
-    def job(group: Group) -> None:
-        hooks = members[group.rank].hooks
-        hooks.run(group, 1, "on_epoch_end", 0)
-        hooks.hand_over(group, to_me=group.rank == 1)
-
-    together(job)
+    together(lambda group: members[group.rank].hooks.run(group, 1, "on_epoch_end", 0, done=nothing))
+    assert members[0].hooks.frozen == members[1].hooks.frozen is not None
+    alone = Group(None, 0, 1, device=torch.device("cpu"), interface="127.0.0.1", generation=2)
+    members[1].hooks.run(alone, 2, "on_epoch_end", 1, done=nothing)
     moved = members[1].hooks._callbacks[0]
-    assert moved.count == 1
+    assert moved.count == 2
     assert moved.head is members[1].model[2]
     assert moved.model is members[1].model
     assert moved.params["optimizer"] is members[1].optimizer
-    assert torch.equal(moved.average["0.weight"], members[0].model[0].weight)
+    joiner = Member(Counting(members[0].model))
+    joiner.hooks.adopt(members[1].hooks.frozen)
+    joiner.hooks.run(alone, 3, "on_epoch_end", 2, done=nothing)
+    assert joiner.hooks._callbacks[0].count == 3
+
+
+class Odd(Callback):
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def on_epoch_end(self, epoch: int) -> None:
+        self.calls += 1
+        self.lock = threading.Lock()
+
+
+def test_objects_that_cannot_be_pickled_stay_where_they_are_and_one_line_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    members = Member(Odd()), Member(Odd())
+
+    def job(group: Group) -> None:
+        for position in (1, 2):
+            members[group.rank].hooks.run(group, position, "on_epoch_end", 0, done=nothing)
+
+    with caplog.at_level("INFO"):
+        together(job)
+    assert [member.hooks._callbacks[0].calls for member in members] == [2, 0]
+    assert members[0].hooks.frozen is None
+    assert len([record for record in caplog.records if "cannot be pickled" in record.message]) == 1
+
+
+class Curious(Callback):
+    def on_epoch_end(self, epoch: int) -> None:
+        self.heard = (*getattr(self, "heard", ()), (self.params["loss"], self.params["test_loss"]))
+
+
+def test_the_last_losses_are_told() -> None:
+    alone = Group(None, 0, 1, device=torch.device("cpu"), interface="127.0.0.1", generation=1)
+    curious = Curious()
+    member = Member(curious)
+    member.hooks.run(alone, 1, "on_epoch_end", 0, done=nothing)
+    member.hooks.tell(loss=0.5, test_loss=0.25)
+    member.hooks.run(alone, 2, "on_epoch_end", 1, done=nothing)
+    assert curious.heard == ((None, None), (0.5, 0.25))
+
+
+def test_a_hook_is_done_on_rank_0_before_the_others_are_told() -> None:
+    members = Member(Busy()), Member(Busy())
+    done: list[int] = []
+
+    def job(group: Group) -> None:
+        if group.rank == 1:
+            group.close()  # gone
+            return
+        with pytest.raises(RuntimeError):
+            members[0].hooks.run(group, 4, "on_epoch_begin", 2, done=lambda: done.append(0))
+
+    together(job)
+    assert done == [0]
 
 
 class Adding(Callback):
@@ -155,4 +214,4 @@ def test_other_parameters_than_at_the_start_are_refused(callback: Callback) -> N
     member.model[0].weight.requires_grad_(False)
     hooks = Hooks([callback], member.model, member.optimizer, 3, 9)
     with pytest.raises(Unprocessable, match="other parameters, or thawed"):
-        hooks.run(alone, 1, "on_epoch_begin", 0)
+        hooks.run(alone, 1, "on_epoch_begin", 0, done=nothing)

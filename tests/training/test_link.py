@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from edt_sdk.schemas import link as wire
-from edt_sdk.training.link import Link
+from edt_sdk.training.link import SUPERVISOR_GONE, Link
 
 
 def member(worker: int) -> wire.Member:
@@ -46,8 +46,30 @@ def test_generations_are_kept_and_awaited(pair: tuple[Link, socket.socket]) -> N
     assert found == [generation(3, 0, 2)]
     assert link.pending == 3
     assert link.generation(2) == generation(2, 0, 1)
-    with pytest.raises(KeyError):
-        link.generation(4)
+    assert link.generation(4) is None
+
+
+def test_the_newest_generation_is_awaited_whoever_is_in_it(pair: tuple[Link, socket.socket]) -> None:
+    link, supervisor = pair
+    found: list[wire.Generation | None] = []
+    supervisor.sendall(wire.encode(generation(1, 0)))
+    waiting = threading.Thread(target=lambda: found.append(link.wait_newer(1)))
+    waiting.start()
+    supervisor.sendall(wire.encode(generation(2)))
+    waiting.join(20)
+    assert found == [generation(2)]
+
+
+def test_to_a_member_a_lost_supervisor_is_the_highest_generation(pair: tuple[Link, socket.socket]) -> None:
+    link, supervisor = pair
+    supervisor.sendall(wire.encode(generation(1, 0)))
+    assert link.wait_generation(0) == generation(1, 0)
+    link.become_member()
+    supervisor.close()
+    assert link.wait_newer(1) is None
+    assert link.pending == SUPERVISOR_GONE
+    assert link.generation(1) == generation(1, 0)
+    link.send(wire.Left(worker=0, generation=2, update=1))  # nobody hears it
 
 
 def test_messages_are_taken_once_by_kind_and_in_order(pair: tuple[Link, socket.socket]) -> None:

@@ -368,34 +368,7 @@ def test_an_error_of_the_users_code_is_told_and_ends_the_worker(job: StandIn, pa
     failed = job.expect("w0", wire.Failed)
     assert said in failed.message
     assert failed.worker == 0
+    assert failed.final == (parts.get("datasets_function") in (raises, broken_sample))
     assert said.split(": ")[-1].split(", not")[0] in failed.traceback
     assert job.exit_code("w0") == 1
     assert failed.traceback in child.text
-
-
-def test_a_worker_without_supervisor_ends_itself(job: StandIn) -> None:
-    job.pack(training(job.root, loaders=1), HERE)
-    (job.root / "hold-1").touch()
-    job.prepare(0)
-    job.generation(1, 0)
-    job.joined(1)
-    job.hang_up("w0")
-    assert job.exit_code("w0") == 1
-    assert "the supervisor is gone" in job.children["w0"].text
-
-
-def test_who_loses_a_peer_does_not_speak_first(job: StandIn) -> None:
-    job.pack(training(job.root), HERE)
-    (job.root / "hold-1").touch()
-    (job.root / "hold-2").touch()
-    job.prepare(0, 1)
-    job.generation(1, 0, 1)
-    job.joined(1)
-    job.children["w1"].process.kill()
-    (job.root / "hold-1").unlink()
-    deadline = time.monotonic() + DEADLINE
-    while "lost the connection" not in job.children["w0"].text and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert "lost the connection to another worker" in job.children["w0"].text
-    assert not [m for m in job.children["w0"].inbox if isinstance(m, wire.Failed)]
-    assert job.children["w0"].process.poll() is None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.training.order import TestStep, TrainStep
-from edt_sdk.training.schedule import Cursor, EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin
+from edt_sdk.training.schedule import Cursor, EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
 
 schedules = st.builds(
     Schedule,
@@ -30,7 +30,7 @@ def written_down(s: Schedule) -> list[Step]:
         if s.validation_freq and (epoch + 1) % s.validation_freq == 0:
             steps += [TestStep(epoch, i) for i in range(s.validation_steps)]
         steps.append(EpochEnd(epoch, bool(s.checkpoint_freq) and (epoch + 1) % s.checkpoint_freq == 0))
-    return [*steps, Final()]
+    return [*steps, TrainEnd(), Final()]
 
 
 @given(schedules)
@@ -58,4 +58,4 @@ def test_validation_every_tenth_of_two_epochs_never_happens() -> None:
 
 def test_a_hundred_thousand_epochs_cost_nothing() -> None:
     schedule = Schedule(epochs=10**9, updates_per_epoch=4, validation_steps=3)
-    assert schedule[len(schedule) - 2] == EpochEnd(10**9 - 1, checkpoint=True)
+    assert schedule[len(schedule) - 3] == EpochEnd(10**9 - 1, checkpoint=True)

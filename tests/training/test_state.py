@@ -101,8 +101,9 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_joiner_gets_every_bit_and_continues_alike(name: str) -> None:
+def test_a_joiner_gets_every_bit_and_continues_alike(name: str, staged: bool) -> None:
     survivor, optimizer = trained(OPTIMIZERS[name])
     torch.manual_seed(99)
     joiner = Net()
@@ -114,9 +115,9 @@ def test_a_joiner_gets_every_bit_and_continues_alike(name: str) -> None:
 
     channel = Channel()
     captured = state.capture(survivor, optimizer, {"position": 17})
-    sender = threading.Thread(target=state.send, args=(channel, 1, captured))
+    sender = threading.Thread(target=state.send, args=(channel, [1], captured))
     sender.start()
-    extra = state.restore(state.receive(channel, 0, joiner, DEVICE), joiner, joiners)
+    extra = state.restore(state.receive(channel, 0, joiner, DEVICE, staged=staged), joiner, joiners)
     sender.join(20)
 
     assert extra == {"position": 17}
@@ -131,11 +132,48 @@ def test_nothing_is_shared_between_sender_and_receiver() -> None:
     survivor, optimizer = trained(OPTIMIZERS["adam"])
     joiner, joiners = trained(OPTIMIZERS["adam"])
     channel = Channel()
-    state.send(channel, 1, state.capture(survivor, optimizer, None))
-    state.restore(state.receive(channel, 0, joiner, DEVICE), joiner, joiners)
+    state.send(channel, [1], state.capture(survivor, optimizer, None))
+    state.restore(state.receive(channel, 0, joiner, DEVICE, staged=False), joiner, joiners)
     before = bits(joiner, joiners)
     steps(survivor, optimizer, 1)
     assert bits(joiner, joiners) == before
+
+
+class Torn(Channel):
+    """Breaks after some transfers."""
+
+    def recv(self, tensor: Tensor, src: int) -> Channel:
+        if self.queues[1].qsize() <= 1:
+            raise RuntimeError("the sender is gone")
+        return super().recv(tensor, src)
+
+
+def large() -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 300))
+    return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def test_a_staged_state_that_is_torn_leaves_everything_as_it_was() -> None:
+    (survivor, optimizer), (other, others) = large(), large()
+    before = bits(other, others)
+    for staged in (True, False):
+        channel = Torn()
+        state.send(channel, [1], state.capture(survivor, optimizer, None))
+        with pytest.raises(RuntimeError, match="gone"):
+            state.receive(channel, 0, other, DEVICE, staged=staged)
+        assert (bits(other, others) == before) == staged
+
+
+def test_large_tensors_go_in_pieces_to_several_at_once() -> None:
+    model = nn.Linear(2000, 1500)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    twin = nn.Linear(2000, 1500)
+    twins = torch.optim.SGD(twin.parameters(), lr=0.1)
+    channel = Channel()
+    state.send(channel, [1, 2], state.capture(model, optimizer, None))
+    assert channel.queues[1].qsize() == channel.queues[2].qsize() == 4
+    state.restore(state.receive(channel, 0, twin, DEVICE, staged=False), twin, twins)
+    assert bits(model, optimizer) == bits(twin, twins)
 
 
 def test_buffers_that_changed_shape_or_came_later_arrive() -> None:
