@@ -1,0 +1,181 @@
+"""Spare supervisors: real ones, with real zygotes."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import msgspec
+import psutil
+import pytest
+import pytest_asyncio
+
+from edt_sdk.schemas.control import Launch
+from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.paths import JobPaths
+from edt_server import warm as module
+from edt_server.launcher import key_pair, launch, wait_gone
+from edt_server.warm import Kind, Warm, start_spare
+
+pytestmark = pytest.mark.asyncio
+KIND = Kind(sys.executable, 1)
+
+
+@pytest.fixture
+def orders(tmp_path):
+    public, secret = key_pair()
+    return Launch(
+        job_id="job-1",
+        owner="ann",
+        attempt=1,
+        spec=JobSpec(name="n", main="train.py", max_workers=1),
+        data_dir=str(tmp_path / "data"),
+        runtime_dir=str(tmp_path / "run"),
+        control_file=str(tmp_path / "nowhere.json"),
+        public_key=public,
+        secret_key=secret,
+        interpreter=sys.executable,
+        threads_per_slot=1,
+    )
+
+
+@pytest_asyncio.fixture
+async def warm(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "REFILL_DELAY", 0.0)
+    warm = Warm(1, tmp_path, sys.executable, 1)
+    yield warm
+    await warm.stop()
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not (value := condition()):
+            await asyncio.sleep(0.02)
+    return value
+
+
+async def ready(spare):
+    await until(lambda: spare.fits(spare.kind) and spare.files is not None)
+
+
+async def has_zygote(process):
+    return await until(lambda: [child for child in process.children() if "edt_sdk.training.zygote" in child.cmdline()])
+
+
+async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(orders, tmp_path, monkeypatch):
+    monkeypatch.setenv("JPY_API_TOKEN", "secret")
+    spare = start_spare(KIND, tmp_path)
+    process = psutil.Process(spare.process.pid)
+    await ready(spare)
+    (zygote,) = await has_zygote(process)
+    assert os.getsid(process.pid) == process.pid
+    assert "JPY_API_TOKEN" not in process.environ()
+    identity = launch(orders, spare)
+    try:
+        assert identity.pid == process.pid
+        paths = JobPaths(tmp_path / "data", "ann", "job-1")
+        # Our end of its stdin is closed now, as it would be with our death.
+        await until(lambda: paths.journal.exists() or paths.streams_dir.exists())
+        streams = [os.readlink(f"/proc/{identity.pid}/fd/{number}") for number in (0, 1, 2)]
+        assert streams == ["/dev/null", str(paths.supervisor_log), str(paths.supervisor_log)]
+        assert process.cwd() == str(paths.job_dir)
+        assert process.children() == [zygote]
+        assert process.is_running()
+    finally:
+        os.kill(identity.pid, signal.SIGKILL)
+    await asyncio.wait_for(wait_gone(identity), 20)
+    # Without its supervisor a zygote is of no use.
+    await until(lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE)
+    assert not spare.fits(KIND)
+
+
+async def test_a_spare_ends_with_its_server_whatever_it_is_doing(tmp_path):
+    importing, waiting = start_spare(KIND, tmp_path), start_spare(KIND, tmp_path)
+    await ready(waiting)
+    for spare in (importing, waiting):
+        process = psutil.Process(spare.process.pid)
+        zygotes = await has_zygote(process) if spare is waiting else process.children()
+        spare.connection.close()
+        assert await asyncio.to_thread(spare.process.wait, 20) == 0
+        await until(lambda zygotes=zygotes: not any(zygote.is_running() for zygote in zygotes))
+
+
+async def test_a_spare_that_has_ended_is_replaced_by_a_cold_start(orders, tmp_path):
+    spare = start_spare(KIND, tmp_path)
+    await ready(spare)
+    spare.process.kill()
+    await asyncio.to_thread(spare.process.wait)
+    identity = launch(orders, spare)
+    try:
+        assert identity.pid != spare.process.pid
+    finally:
+        os.kill(identity.pid, signal.SIGKILL)
+    await asyncio.wait_for(wait_gone(identity), 20)
+
+
+async def test_a_spare_whose_python_cannot_import_ends_and_says_why(tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    bare.chmod(0o755)
+    spare = start_spare(Kind(str(bare), 1), tmp_path)
+    await asyncio.to_thread(spare.process.wait, 20)
+    assert not spare.fits(spare.kind)
+    spare.end()
+    assert "No module named 'edt_sdk" in (tmp_path / "warm.log").read_text()
+
+
+async def test_a_pool_begins_when_it_is_woken_and_fills_again(warm, orders):
+    assert warm.spares == ()
+    warm.wake()
+    warm.wake()
+    await until(lambda: warm.spares)
+    (first,) = warm.spares
+    await ready(first)
+    taken = warm.take(orders)
+    assert taken is first
+    try:
+        (second,) = await until(lambda: warm.spares)
+        assert second is not first
+        await warm.stop()
+        assert second.process.poll() is not None
+        warm.wake()
+        assert warm.spares == ()
+        assert first.process.poll() is None, "what was taken is no spare any more"
+    finally:
+        await asyncio.to_thread(taken.end)
+
+
+async def test_what_no_spare_fits_starts_cold_and_the_pool_follows(warm, orders):
+    warm.wake()
+    await until(lambda: warm.spares)
+    (one,) = warm.spares
+    own_environment = msgspec.structs.replace(orders.spec, env={"OMP_NUM_THREADS": "3"})
+    assert warm.take(msgspec.structs.replace(orders, spec=own_environment)) is None
+    assert warm.spares == (one,)
+    assert warm.take(msgspec.structs.replace(orders, threads_per_slot=2)) is None
+    await until(lambda: [spare.kind.threads for spare in warm.spares] == [2])
+    assert one.process.poll() is not None
+
+
+async def test_a_spare_that_has_imported_what_is_not_installed_any_more_is_not_used(warm, orders, tmp_path):
+    warm.wake()
+    await until(lambda: warm.spares)
+    (spare,) = warm.spares
+    await ready(spare)
+    installed = tmp_path / "module.py"
+    installed.write_text("old")
+    spare.files[str(installed)] = (installed.stat().st_mtime_ns, installed.stat().st_size)
+    assert spare.fits(KIND)
+    installed.write_text("newer")
+    assert warm.take(orders) is None
+    await until(lambda: spare not in warm.spares and warm.spares)
+
+
+async def test_without_any_nothing_is_started(tmp_path, orders):
+    warm = Warm(0, tmp_path, sys.executable, 1)
+    warm.wake()
+    assert warm.take(orders) is None
+    await asyncio.sleep(0)
+    assert warm.spares == ()
+    await warm.stop()
+    assert os.listdir(tmp_path) == []
