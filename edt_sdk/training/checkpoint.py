@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from edt_sdk.training import durable
+from edt_sdk.training.dump import Dump
 
 FINAL = "final"
 Key = tuple[Any, ...]
@@ -43,7 +44,7 @@ def pair(model: nn.Module, optimizer: torch.optim.Optimizer, copies: Memo | None
 def write(folder: Path, tag: int | str, states: Pair) -> None:
     """Write both files of `tag` from what `pair` gave."""
     for name, content in zip((f"model_epoch_{tag}", f"model_epoch_{tag}_optimizer_state"), states, strict=True):
-        durable.write(folder / f"{name}.pth", partial(torch.save, content))
+        durable.write(folder / f"{name}.pth", partial(Dump, content))
 
 
 def key(tensor: torch.Tensor) -> Key:

@@ -17,6 +17,7 @@ import torch
 
 from edt_sdk.schemas.saved import SIZE, Damaged, Saved, decode, read_header
 from edt_sdk.training import durable
+from edt_sdk.training.dump import Dump
 from edt_sdk.training.snapshot import Snapshot
 from edt_sdk.training.state import State
 
@@ -32,24 +33,17 @@ def write(path: Path, snapshot: Snapshot, *, training: int, position: int, updat
 
     def fill(file: BinaryIO) -> None:
         file.write(b" " * SIZE)
-        target = _Body(file)
-        try:
-            torch.save(body, target)  # type: ignore[arg-type]  # all it needs is write and flush
-        except Exception:
-            # torch reports some failed writes as an error of its own; what the disk said is the better story.
-            if target.error is not None:
-                raise target.error from None
-            raise
+        dumped = Dump(body, file)
         header = Saved(
             training=training,
             position=position,
             updates=updates,
             epoch=epoch,
             time=time.time(),
-            length=target.length,
+            length=dumped.length,
         )
         file.seek(0)
-        file.write(header.sealed(target.hash.digest()).encoded())
+        file.write(header.sealed(dumped.sha256).encoded())
 
     durable.write(path, fill)
 
@@ -73,26 +67,3 @@ def read(path: Path, training: int) -> tuple[Saved, State]:
         file.seek(SIZE)
         body = torch.load(file, map_location="cpu", weights_only=True)
     return header, State(body["own"], body["rest"].numpy().tobytes(), body["tensors"])
-
-
-class _Body:
-    """The part of a file object that torch writes to: counts, hashes, and remembers what went wrong first."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.hash = hashlib.sha256()
-        self.length = 0
-        self.error: OSError | None = None
-
-    def write(self, data: bytes) -> int:
-        try:
-            self._file.write(data)
-        except OSError as error:
-            self.error = self.error or error
-            raise
-        self.hash.update(data)
-        self.length += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        self._file.flush()
