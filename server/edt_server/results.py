@@ -24,6 +24,8 @@ from edt_sdk.schemas.saved import SIZE, SUFFIX, Damaged, read_header
 PARTS = ("all", "model", "checkpoint", "log")
 _CHUNK = 1 << 18
 _CHECKPOINT = re.compile(r"model_epoch_(\d+|final)\.pth\Z")
+# Rolling checkpoints and files that are being written: they come and go while a zip is sent.
+_PASSING = re.compile(r"\A/checkpoint/training-\d+/update-\d+\.ckpt\Z|/\.[^/]+\.tmp\Z")
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,12 +145,14 @@ def _members(paths: JobPaths, part: str) -> Iterator[Member]:
 
 
 def _walk(root: Path, folder: Path, prefix: str) -> Iterator[Member]:
-    """Regular files below `folder`, sorted, whose real place is below `root`."""
+    """Regular files below `folder`, sorted, whose real place is below `root`; none that may be gone the next moment."""
     inside = root.resolve()
     for place, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted(files):
             path = Path(place, name)
+            if _PASSING.search(f"/{path.relative_to(root).as_posix()}"):
+                continue
             real = path.resolve()
             if real.is_relative_to(inside) and real.is_file():
                 yield Member(prefix + path.relative_to(folder).as_posix(), real, real.stat().st_size)

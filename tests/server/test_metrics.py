@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.paths import JobPaths
+from edt_server.cursor import to_cursor
 from edt_server.metrics import MetricsReader, thin
 
 
@@ -61,6 +62,51 @@ def test_a_line_torn_by_the_death_of_its_writer_is_passed_over(paths):
     assert MetricsReader(paths).read(final=True).done
     write(paths, 0, train(1))
     assert [point["update"] for point in MetricsReader(paths).read_all(final=True).points] == [0]
+
+
+def cut(paths, training, lines):
+    kept = paths.metrics(training).read_bytes().splitlines(keepends=True)[:lines]
+    paths.metrics(training).write_bytes(b"".join(kept))
+
+
+def numbers(batch):
+    return [point["epoch" if point["kind"] == "test" else "update"] for point in batch.points]
+
+
+@pytest.mark.parametrize("kept", range(8))
+@pytest.mark.parametrize("again", range(8))
+def test_what_is_computed_again_is_given_once(paths, kept, again):
+    test = {"kind": "test", "epoch": 0, "update": 5, "loss": 0.5}
+    write(paths, 0, *map(train, range(6)), test)
+    write(paths, 1, train(0))
+    reader = MetricsReader(paths)
+    first = reader.read()
+    assert numbers(first) == [0, 1, 2, 3, 4, 5, 0, 0]
+    resumed = [MetricsReader(paths, after=cursor) for cursor in first.cursors[:7]]
+    cut(paths, 0, kept)
+    assert reader.read().points == ()
+    # Other figures, and so other lengths; perhaps not as far as before.
+    everything = [*(train(update, loss=1 / (update + 3)) for update in range(6)), test, train(6), train(7)]
+    new = everything[kept : kept + again]
+    if new:
+        write(paths, 0, *new)
+    beyond = [point["update"] for point in new if point["kind"] == "train" and point["update"] > 5]
+    assert numbers(reader.read()) == beyond
+    assert numbers(reader.read()) == []
+    whole = [(point["kind"], point["update"]) for point in everything[: kept + again]]
+    for number, other in enumerate(resumed):
+        batch = other.read()
+        found = [(point["kind"], point["update"]) for point in batch.points if point["training"] == 0]
+        assert found == whole[number + 1 :]
+        assert other.read().points == ()
+        assert MetricsReader(paths, after=batch.next).read().points == ()
+
+
+def test_a_cursor_of_an_older_server_goes_on(paths):
+    write(paths, 0, train(0), train(1))
+    first = len(paths.metrics(0).read_bytes().splitlines(keepends=True)[0])
+    assert numbers(MetricsReader(paths, after=to_cursor({"0": first})).read()) == [1]
+    assert numbers(MetricsReader(paths, after=to_cursor({"0": 10_000})).read()) == [0, 1]
 
 
 @pytest.mark.parametrize("cursor", ["x", "eyJhIjoxfQ", "eyIwIjotMX0"])

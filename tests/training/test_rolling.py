@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import random
 import resource
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -243,6 +246,43 @@ def test_what_a_dead_writer_left_is_removed_before_the_next_begins(paths: JobPat
     saved = keeper(paths).newest()
     assert saved is not None
     assert names(paths) == ["update-1.ckpt"]
+
+
+def write_forever(paths: JobPaths) -> None:
+    torch.set_num_threads(1)
+    model, own = trained()
+    keep = keeper(paths, interval=0)
+    number = 1
+    while True:
+        keep.save(capture(model, own, number), number, number)
+        keep.epoch(number, capture(model, own, number), number, number, model, own)
+        number += 1
+
+
+def test_a_writer_may_be_killed_at_any_instant(paths: JobPaths, caplog: pytest.LogCaptureFixture) -> None:
+    model, own = trained()
+    expected = bits(model, own)
+    keeper(paths).save(capture(model, own, 0), 0, 0)
+    chance = random.Random(5)
+    for _ in range(8):
+        before = names(paths)
+        writer = multiprocessing.get_context("fork").Process(target=write_forever, args=(paths,))
+        writer.start()
+        while names(paths) == before:
+            threading.Event().wait(1e-3)
+        threading.Event().wait(chance.random() * 0.03)
+        assert writer.pid is not None
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.join()
+        saved = keeper(paths).newest()
+        assert saved is not None
+        assert restored(saved, "momentum") == expected
+        assert state.restore(saved.state, *trained(steps=1)) == saved.position
+        assert not [name for name in names(paths) if not name.endswith(".ckpt")]
+        for path in paths.train_dir.iterdir():
+            assert path.suffix == ".pth"
+            torch.load(path, weights_only=True)
+    assert caplog.messages == []
 
 
 # --- a person's choice ------------------------------------------------------------------------------------------------
