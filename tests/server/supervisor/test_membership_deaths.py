@@ -390,3 +390,24 @@ def test_a_driver_that_dies_twice_without_progress_fails_the_job(story):
         message="The main script was killed by SIGKILL. It was tried 2 times without progress in between.\n"
         "Last lines of driver.stderr:\nlast",
     )
+
+
+def test_a_training_that_ends_while_it_is_being_suspended_has_ended(story):
+    story.running(0, 1)
+    story.allocate(2)
+    story.say(0, link.Trained(worker=0, training=0, updates=9))
+    story.exit(1, 0)
+    story.exit(0, 0)
+    assert story.told(link.TrainingDone)
+    released = [report.slot for report in story.reports if isinstance(report, control.SlotReleased)]
+    assert released == [1, 0]
+    story.exit(DRIVER, 0)
+    assert story.reports[-1].state is JobState.FINISHED
+
+
+def test_what_a_dead_member_says_of_a_training_without_progress_counts_once_a_generation(story):
+    story.running(0, 1, 2)
+    story.kill(0)
+    story.kill(1)
+    assert [type(report) for report in story.reports[-2:]] == [control.WorkerLost] * 2
+    assert told_of(story)[1] == [(2, False)]
