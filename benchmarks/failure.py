@@ -38,8 +38,8 @@ from edt_sdk.testing import LocalServer
 TARGET = 0.5
 WORLDS = (4, 2)
 MODEL = ("--width", "256", "--rows", "16", "--samples", "8")
-UPDATES = 1500
-# No kill when fewer updates than these are left: the training would end before the worker is replaced.
+# Updates of a job: enough for its kills, and no kill when so few are left that it might end before the worker is back.
+FOR_EACH_KILL = 60
 RESERVE = 300
 HOLD = 8
 # Seconds; a kill comes at a random moment of about two updates.
@@ -82,18 +82,18 @@ def full(job: Killable, world: int) -> None:
     job.log.wait(lambda commits: behind(commits, world, 0.0) >= HOLD, f"{world} workers", job.trouble)
 
 
-def ours(on: LocalServer, world: int, kills: int, chance: random.Random) -> Ending:
+def ours(on: LocalServer, world: int, kills: int, updates: int, chance: random.Random) -> Ending:
     """One job to its end, killed at up to `kills` times."""
-    with OurJob(on, f"failure-{world}", (*MODEL, "--updates", str(UPDATES)), max_workers=world) as job:
+    with OurJob(on, f"failure-{world}", (*MODEL, "--updates", str(updates)), max_workers=world) as job:
         full(job, world)
         times: list[float] = []
-        while len(times) < kills and job.log.read()[-1].update < UPDATES - RESERVE:
+        while len(times) < kills and job.log.read()[-1].update < updates - RESERVE:
             times.append(kill_and_wait(job, world, lambda: _members(job, world), chance))
         state = job.ended()
         return Ending(
             recoveries=tuple(recovery(job.log.read(), world, when) for when in times),
             state=state,
-            wrong_numbers=wrong_numbers(job.log.read(), UPDATES),
+            wrong_numbers=wrong_numbers(job.log.read(), updates),
             discarded=job.discarded(),
             final_hash=job.final_hash() if state == "FINISHED" else "",
         )
@@ -106,9 +106,9 @@ def _members(job: OurJob, world: int) -> list[int]:
     return pids
 
 
-def undisturbed(on: LocalServer) -> str:
+def undisturbed(on: LocalServer, updates: int) -> str:
     """The hash a job must end with: one worker, nobody killed."""
-    with OurJob(on, "failure-reference", (*MODEL, "--updates", str(UPDATES)), max_workers=1) as job:
+    with OurJob(on, "failure-reference", (*MODEL, "--updates", str(updates)), max_workers=1) as job:
         state = job.ended()
         if state != "FINISHED":
             raise SystemExit(f"the undisturbed job ended as {state}: {job.job.view.message}")
@@ -144,14 +144,16 @@ def main() -> int:
     chance = random.Random(options.seed)
     folder = ROOT / "failure"
     shutil.rmtree(folder, ignore_errors=True)
+    updates = RESERVE + FOR_EACH_KILL * options.repeat
     endings: list[Ending] = []
     theirs: list[Recovery] = []
-    with server(folder / "server", warm=True) as on:
-        reference = undisturbed(on)
+    # No spare process for jobs to come: it would be imported while a kill is measured.
+    with server(folder / "server", warm=False) as on:
+        reference = undisturbed(on, updates)
         for world in WORLDS:
             left = options.repeat
             while left > 0:
-                endings.append(ours(on, world, left, chance))
+                endings.append(ours(on, world, left, updates, chance))
                 made = endings[-1].recoveries
                 left -= len(made)
                 print(f"  ours, {world} workers: " + ", ".join(duration(one.next_update) for one in made), flush=True)
@@ -166,6 +168,7 @@ def main() -> int:
     results = {
         "seconds": seconds,
         "seed": options.seed,
+        "updates": updates,
         "reference": reference,
         "ours": [asdict(ending) for ending in endings],
         "torchrun": [asdict(one) for one in theirs],

@@ -2,7 +2,7 @@
 
 A tiny model, so that nothing but getting there is measured: packing and sending the source, the scheduler's decision,
 supervisor, driver, worker, the payload, the first update. Warm: a process with torch imported waits for the job
-(`EdtApp.warm_workers=1`; each job uses it up, and the next is measured when its successor has finished importing).
+(`EdtApp.warm_workers=1`; each job uses it up, and nothing else is measured until its successor has finished importing).
 Cold: none (`=0`). From the call of `Client.submit` to the time in the commit log's first line.
 
 Beside it, as information: the same training as a plain Python program, and under `torchrun --standalone` with one

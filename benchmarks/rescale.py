@@ -108,13 +108,13 @@ def torchrun(folder: Path, setting: Setting, size: Size, path: Sequence[int]) ->
     return changes(job.log.read(), requests)
 
 
-def parts(options: argparse.Namespace, number: int, warm: LocalServer, cold: LocalServer) -> Iterator[Part]:
+def parts(options: argparse.Namespace, number: int, on: LocalServer) -> Iterator[Part]:
     """What is measured in round `number`.
 
     Cold joiners and torchrun need longer, and longer still with the large state: they get fewer cycles.
     """
     for size, cold_cycles in ((SMALL, options.repeat // 2), (LARGE, options.repeat // 4)):
-        for key, on, total in (("warm", warm, options.repeat), ("cold", cold, max(1, cold_cycles))):
+        for key, total in (("warm", options.repeat), ("cold", max(1, cold_cycles))):
             if cycles := share(total, options.rounds, number):
                 yield Part(key, size, partial(ours, on, size, cycles, cold=key == "cold"))
         folder = ROOT / "rescale" / f"torchrun-{size.megabytes}-{number}"
@@ -150,9 +150,10 @@ def main() -> int:
     measured: list[Measured] = []
     folder = ROOT / "rescale"
     shutil.rmtree(folder, ignore_errors=True)
-    with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
+    # No spare process for jobs to come: it would be imported while a change is measured.
+    with server(folder / "server", warm=False) as on:
         for number in range(options.rounds):
-            for part in parts(options, number, warm, cold):
+            for part in parts(options, number, on):
                 found = part.run()
                 measured.append(Measured(part.key, part.size.megabytes, tuple(found)))
                 stalls = ", ".join(f"{c.request.before}→{c.request.after} {duration(c.stall)}" for c in found[:4])

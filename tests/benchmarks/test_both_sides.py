@@ -1,8 +1,10 @@
 """The benchmarks' measuring, once through with tiny numbers: a real server, real torchrun. No time is judged."""
 
+import random
+
 import pytest
 
-from benchmarks import first_step, rescale
+from benchmarks import failure, first_step, rescale
 from benchmarks.our_jobs import server
 from benchmarks.torchrun_agents import BEST, TorchrunJob
 
@@ -16,7 +18,7 @@ def on(tmp_path_factory):
 
 
 def test_our_changes_are_measured(on):
-    found = rescale.ours(on, TINY, cycles=1)
+    found = rescale.ours(on, TINY, cycles=1, cold=True)
     assert [(one.request.before, one.request.after) for one in found] == [(1, 2), (2, 4), (4, 3), (3, 1)]
     assert all(one.delay > 0 and one.repeated == 0 for one in found)
 
@@ -38,3 +40,12 @@ def test_torchruns_changes_are_measured_and_nothing_of_it_stays(tmp_path):
     found = rescale.changes(job.log.read(), requests)
     assert [(one.request.before, one.request.after) for one in found] == [(1, 2)]
     assert list(tmp_path.glob("job/*.pt")) == []
+
+
+def test_our_recoveries_are_measured_and_the_end_is_right(on, monkeypatch):
+    monkeypatch.setattr(failure, "RESERVE", 100)
+    reference = failure.undisturbed(on, updates=260)
+    ending = failure.ours(on, 2, 1, 260, random.Random(0))
+    assert [one.world for one in ending.recoveries] == [2]
+    assert (ending.state, ending.wrong_numbers, ending.discarded) == ("FINISHED", 0, 0)
+    assert ending.final_hash == reference
