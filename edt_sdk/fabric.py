@@ -300,6 +300,8 @@ class FabricModel:
         paths = own.job.paths
         # What was delivered is kept on disk: a driver that is run again goes on behind it.
         reader = MetricsReader(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
+        for line in reader.delivered_before():
+            loggers.recall(line)
         loggers.begin()
         verdict = None
         while verdict is None:

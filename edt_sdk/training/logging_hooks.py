@@ -110,6 +110,13 @@ class DriverLoggers:
         call(self._old, "log_test_metrics", loss, line.accuracy or 0.0, self._running.batches)
         call(self._new, "log_test_metrics", _numbers(line.loss, line.accuracy, line.metrics), 0, line.epoch)
 
+    def recall(self, line: MetricLine) -> None:
+        """Take into the sums what a driver that died delivered: no logger hears of it again."""
+        loggers = self._old, self._new
+        self._old = self._new = None
+        self.deliver(line)
+        self._old, self._new = loggers
+
     def end(self, epochs: int) -> None:
         """After the last metric."""
         call(self._old, "on_train_end")

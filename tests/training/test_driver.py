@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from torch import nn
 from edt_sdk.schemas import link as wire
 from edt_sdk.training import checkpoint, payload
 from edt_sdk.training.recorder import Recorder, TestLine, TrainLine
-from tests.training.stand_in import COMPAT, StandIn
+from tests.training.stand_in import COMPAT, DEADLINE, StandIn
 
 SCRIPT = """
 import sys
@@ -95,11 +97,11 @@ def start(job: StandIn) -> Any:
     return job.start_driver(PYTHONPATH=f"{COMPAT / 'kernel'}{os.pathsep}{COMPAT / 'job'}", DATA_DIR="/data", LOG_DIR="")
 
 
-def finish(job: StandIn, number: int = 0) -> None:
-    """What workers do at the end: metrics and final files are there before the driver is told."""
+def record(job: StandIn, number: int, updates: range) -> None:
+    """The metrics of these updates, two an epoch."""
     recorder = Recorder(job.paths.commits(number), job.paths.metrics(number))
     shards = ((1.0, 0.5, 4), (3.0, 0.75, 4), (None, None, 0))
-    for update in range(4):
+    for update in updates:
         recorder.metric(
             TrainLine(
                 update=update,
@@ -117,6 +119,12 @@ def finish(job: StandIn, number: int = 0) -> None:
         )
         if update % 2:
             recorder.metric(TestLine(epoch=update // 2, update=update, loss=0.5, accuracy=0.9, time=1.0))
+    recorder.close()
+
+
+def finish(job: StandIn, number: int = 0, updates: range = range(4)) -> None:
+    """What workers do at the end: metrics and final files are there before the driver is told."""
+    record(job, number, updates)
     model = nn.Module()
     model.layer = nn.Linear(2, 2)
     nn.init.constant_(model.layer.weight, 42)
@@ -198,6 +206,34 @@ def test_a_driver_that_died_attaches_to_the_trainings_there_are(job: StandIn) ->
     finish(job, 1)
     assert job.exit_code("driver") == 0, again.text
     assert "trained 7.0" in again.text, "a later training may have replaced model_epoch_final.pth"
+
+
+def test_loggers_of_a_driver_that_is_run_again_go_on_where_they_stopped(job: StandIn) -> None:
+    first = start(job)
+    job.expect("driver", wire.TrainRequest)
+    record(job, 0, range(1))
+    until((job.paths.job_dir / "training-0.delivered").exists)
+    first.process.kill()
+    job.exit_code("driver")
+    heard = [line for line in first.text.splitlines() if line.startswith(("train ", "test "))]
+    assert first.connection is not None
+    first.connection.close()
+
+    again = start(job)
+    job.expect("driver", wire.TrainRequest)
+    finish(job, 0, range(1, 4))
+    assert job.exit_code("driver") == 0, again.text
+    heard += [line for line in again.text.splitlines() if line.startswith(("train ", "test "))]
+    epoch = ["train 0.25 0.5 2 7", "train 0.5 0.625 3 8", "train 0.4167 0.5833 4 7", "train 0.5 0.625 0 8"]
+    assert heard == [*epoch, "test 0.5 0.9 4 0"] * 2
+    assert "new train [('accuracy', 0.625), ('f1', 0.25), ('loss', 2.0)] 4 0 2" in again.text
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_schedule_and_its_options_reach_the_workers(job: StandIn) -> None:
