@@ -99,9 +99,11 @@ class Mirror:
         state = capture()
         size = size_of(state)
         self._pace.expect(size / _BYTES_PER_SECOND)
-        if not self._pace.due or not self._has_room(size):
+        if not self._pace.due:
             return False
         try:
+            if not self._has_room(size):
+                return False
             self.put(state, position, updates)
         except OSError as error:
             self._off(f"{error.strerror or error}")

@@ -96,9 +96,8 @@ class Keeper:
         now = time.monotonic()
         if now - self._last >= self._interval and not self._writing:
             self._last = now
-            snapshot = self._free.get()
             state = capture()
-            snapshot.take(state)
+            snapshot = self._taken(state)
             capture = partial(_given, state)
             self._start(f"update-{updates}", snapshot, partial(self._write_update, snapshot, position, updates))
         self._mirror.offer(capture, position, updates)
@@ -113,9 +112,12 @@ class Keeper:
         optimizer: Optimizer,
     ) -> None:
         """Epoch `number` (from 1) ended with a checkpoint: its `.pth` pair and `epoch-<number>.ckpt`, from one copy."""
-        snapshot = self._free.get()
-        snapshot.take(capture())
-        pair = checkpoint.pair(model, optimizer, snapshot.copies)
+        snapshot = self._taken(capture())
+        try:
+            pair = checkpoint.pair(model, optimizer, snapshot.copies)
+        except BaseException:
+            self._free.put(snapshot)
+            raise
         self._last = time.monotonic()
 
         def write() -> None:
@@ -127,9 +129,8 @@ class Keeper:
     def save(self, capture: Callable[[], State], position: int, updates: int) -> None:
         """Write `update-<updates>.ckpt` now; it is on disk afterwards. OSError when that is impossible."""
         self._wait()
-        snapshot = self._free.get()
+        snapshot = self._taken(capture())
         try:
-            snapshot.take(capture())
             self._write_update(snapshot, position, updates)
         finally:
             self._free.put(snapshot)
@@ -251,6 +252,16 @@ class Keeper:
         return [path for _, path in sorted(found)]
 
     # --- one thread ---------------------------------------------------------------------------------------------------
+
+    def _taken(self, state: State) -> Snapshot:
+        """A copy of `state`; waits for memory where two copies are still being written."""
+        snapshot = self._free.get()
+        try:
+            snapshot.take(state)
+        except BaseException:
+            self._free.put(snapshot)
+            raise
+        return snapshot
 
     @property
     def _writing(self) -> bool:

@@ -180,3 +180,13 @@ def test_the_cost_stays_below_its_share_of_the_time(steps: list[tuple[float, flo
     assert spent - last <= share * now + 1e-9
     now += last / share + 1e-6
     assert pace.due
+
+
+def test_a_folder_that_goes_away_switches_it_off_with_one_line(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    mirror = Mirror(gone, 0, Pace(clock=iter(range(10_000)).__next__))
+    gone.rmdir()
+    state = made_of(1, 10)
+    assert not any(mirror.offer(lambda: state, n, n) for n in range(50))
+    assert len(caplog.messages) == 1

@@ -279,7 +279,7 @@ def test_a_writer_may_be_killed_at_any_instant(paths: JobPaths, caplog: pytest.L
         assert restored(saved, "momentum") == expected
         assert state.restore(saved.state, *trained(steps=1)) == saved.position
         assert not [name for name in names(paths) if not name.endswith(".ckpt")]
-        for path in paths.train_dir.iterdir():
+        for path in paths.train_dir.glob("*"):
             assert path.suffix == ".pth"
             torch.load(path, weights_only=True)
     assert caplog.messages == []
