@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -76,7 +77,7 @@ class Transformer(nn.Module):
 def mlp() -> nn.Module:
     """Three hidden layers of 1,024; 3.2 M parameters."""
     sizes = (1024, 1024, 1024, 1024)
-    layers = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (nn.Linear(a, b), nn.ReLU())]
+    layers = [m for a, b in pairwise(sizes) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(1024, 10))
 
 

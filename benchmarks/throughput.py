@@ -1,9 +1,9 @@
 """Samples per second of the engine, modes `exact` and `fast`, against torch's DistributedDataParallel.
 
-All of them live in the same N processes and take turns, a few updates at a time, so that whatever else the machine does
-meets all alike. V = 4 shards an update; DDP takes the same micro-batches, V / N of them under `no_sync()`, from torch's
-own DataLoader; one thread each, deterministic algorithms, gloo. `large` is DDP with all V / N micro-batches at once: for
-information, it is not the same computation. Prints a table and writes `.bench/throughput.json`.
+All of them live in the same N processes and take turns, a few updates at a time, so that whatever else the machine
+does meets all alike. V = 4 shards an update; DDP takes the same micro-batches, V / N of them under `no_sync()`, from
+torch's own DataLoader; one thread each, deterministic algorithms, gloo. `large` is DDP with all V / N micro-batches at once:
+for information, it is not the same computation. Prints a table and writes `.bench/throughput.json`.
 """
 
 from __future__ import annotations
@@ -165,10 +165,8 @@ def line(name, world, times):
 
 
 def text(row):
-    cells = [
-        f"{row['samples_per_second'][s]:7.0f} ({row['worst'][s]:6.0f}) {row['ratio'][s]:5.2f}" if s in row["ratio"] else "-"
-        for s in SIDES
-    ]
+    rate, worst, ratio = row["samples_per_second"], row["worst"], row["ratio"]
+    cells = [f"{rate[s]:7.0f} ({worst[s]:6.0f}) {ratio[s]:5.2f}" if s in ratio else "-" for s in SIDES]
     return f"{row['model']:<12}{row['workers']:>2}  " + "  ".join(f"{cell:>22}" for cell in cells)
 
 

@@ -426,7 +426,7 @@ class Loop:
 
     def _update(self, step: TrainStep) -> int:
         now, outside = self._now, self._outside
-        self._engine.compute(step, now.block, self._heartbeat)
+        self._engine.compute(step, now.block, self._heartbeat, now.group)
         self._heartbeat.waiting()
         committed = self._engine.commit(now.group, pending=outside.link.pending)
         self._train = Totals().add(committed.stats)

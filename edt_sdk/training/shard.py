@@ -238,7 +238,6 @@ class ShardRunner:
         labels = data[1] if isinstance(data, (tuple, list)) and len(data) > 1 else None
         return self._facade.__dict__["_outputs"], labels, correct, loss
 
-    @torch.no_grad()
     def take(self, numbers: Sequence[int], contribution: Contribution) -> None:
         """The gradients of these parameters go into the vector; one that is not there counts as zero."""
         views, gradients = [], []
@@ -293,8 +292,10 @@ class ShardRunner:
 class _Arrivals:
     """Which gradients of one shard have come.
 
-    With `settled`, each is taken when the backward pass has finished it. Some models finish one several times
-    (re-entrant checkpoints): the first shard of a process only looks whether that is so, and then it is left to the end.
+    Each is taken, and its memory given back, when the backward pass has finished it: it is still in the caches then,
+    and the next gradient finds memory that needs no clearing by the system. Some models finish one several times
+    (re-entrant checkpoints): the first shard of a process only looks whether that is so, and then all are left to the
+    end.
     """
 
     def __init__(self, runner: ShardRunner, contribution: Contribution) -> None:
@@ -309,7 +310,7 @@ class _Arrivals:
         """Look on during a backward pass."""
         runner = self._runner
         trial = runner.single_arrivals is None
-        if not trial and (self._contribution.settled is None or not runner.single_arrivals):
+        if runner.single_arrivals is False:
             yield
             return
         seen: list[int] = []
@@ -332,7 +333,8 @@ class _Arrivals:
         missing = [number for number in range(self._count) if number not in self._taken]
         parameters = self._runner._layout.parameters
         present = tuple(number in self._taken or parameters[number].grad is not None for number in range(self._count))
-        self._runner.take(missing, self._contribution)
+        with torch.no_grad():
+            self._runner.take(missing, self._contribution)
         if self._contribution.settled is not None:
             for number in missing:
                 self._contribution.settled(number)
@@ -346,14 +348,18 @@ class _Arrivals:
                 field="model",
             )
         self._taken.add(number)
-        self._runner.take((number,), self._contribution)
-        assert self._contribution.settled is not None
-        self._contribution.settled(number)
+        self._runner.take((number,), self._contribution)  # a backward pass has switched gradients off
+        self._runner._layout.parameters[number].grad = None
+        if self._contribution.settled is not None:
+            self._contribution.settled(number)
 
 
 def _give(views: Sequence[Tensor], values: list[Tensor], contribution: Contribution) -> None:
     """Into the views, times the weight; computed in the views' kind of number."""
     if not values:
+        return
+    if len(values) == 1 and contribution.weight == 1:
+        views[0].add_(values[0]) if contribution.add else views[0].copy_(values[0])
         return
     if contribution.weight != 1:
         values = [

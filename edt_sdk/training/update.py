@@ -1,7 +1,7 @@
 """One update, start to end: the facade of the numeric heart, used by the loop.
 
-`compute` runs this rank's shards and adds up their gradients, and may begin to exchange them; it leaves model and random
-states as they were. `commit` waits until everything has arrived, and only then does it touch the model: combined
+`compute` runs this rank's shards and adds up their gradients, and may begin to exchange them; it leaves model and
+random states as they were. `commit` waits until everything has arrived, and only then does it touch the model: combined
 gradients, clipping, `optimizer.step()`, buffers. So an update that fails in between has changed nothing and is simply
 computed again. `evaluate` is a step of the validation. Every rank that calls `commit` ends with the same bits; in mode
 `exact` they do not depend on how many ranks there are. Mode `fast` differs in two places only: a rank adds its shards
@@ -177,8 +177,8 @@ class UpdateEngine:
         """Forward and backward of the shards in `block`, gradients added up; model and random states stay as they were.
 
         With the group that `commit` will get, gradients leave while the backward pass of the last shard is under way.
-        A second call forgets the first, whatever of it is under way: that is how an update whose commit failed is redone,
-        in another group.
+        A second call forgets the first, whatever of it is under way: that is how an update whose commit failed is
+        redone, in another group.
 
         Raises:
             RuntimeError: a member is gone.
@@ -187,7 +187,7 @@ class UpdateEngine:
         if group is not None:
             self._check_block(block, group)
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
-        # A power of two that divides all counts is taken out: multiplying by it would change no digit, only the exponent.
+        # A power of two that divides all counts is taken out: multiplying by it would only change exponents.
         unit = _common_power_of_two(counts)
         filled = tuple(count > 0 for count in counts)
         plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)

@@ -24,7 +24,7 @@ from edt_sdk.schemas.context import JobContext, WorkerContext, job_context, work
 from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.link import Begin, Failed, WorkerHello, WorkerReady
 from edt_sdk.schemas.pulse import Phase, Pulse
-from edt_sdk.training import payload
+from edt_sdk.training import determinism, payload
 from edt_sdk.training.datasets import open_datasets
 from edt_sdk.training.group import open_store
 from edt_sdk.training.heartbeat import Heartbeat
@@ -65,10 +65,7 @@ def configure(job: JobContext) -> None:
     """Settings of this process that are part of the bits, and what the user's code expects of a process of its job."""
     torch.set_num_threads(job.threads_per_slot)
     torch.set_num_interop_threads(1)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    # Filling every new tensor with NaN finds bugs but costs a pass over memory each time.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    determinism.configure(job.mode)
     sys.argv = [job.main, *job.args]
     log = logging.getLogger("edt_sdk")
     log.setLevel(logging.INFO)
@@ -89,7 +86,7 @@ def work(worker: _Worker) -> int:
     device = torch.device(own.device)
     training = payload.read(Path(begin.payload))
     with prepare(job, training, begin.training) as data:
-        engine = make_engine(training, data, job.seed, device, own.worker)
+        engine = make_engine(training, data, job, device, own.worker)
         loop = Loop(
             training,
             job.seed,
@@ -142,7 +139,7 @@ def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
         yield Data(order, test_order, loader)
 
 
-def make_engine(training: Training, data: Data, seed: int, device: torch.device, worker: int) -> UpdateEngine:
+def make_engine(training: Training, data: Data, job: JobContext, device: torch.device, worker: int) -> UpdateEngine:
     """The numeric heart for this training."""
     return UpdateEngine(
         training.model,
@@ -150,12 +147,14 @@ def make_engine(training: Training, data: Data, seed: int, device: torch.device,
         training.loss_function,
         order=data.order,
         test_order=data.test_order,
-        seed=seed,
+        seed=job.seed,
         device=device,
         fn_step_train=training.fn_step_train,
         metrics=training.metrics,
         clip_grad_norm=training.options.clip_grad_norm,
         worker=worker,
+        mode=job.mode,
+        nan_loss=training.options.nan_loss,
     )
 
 

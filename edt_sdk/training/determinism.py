@@ -1,0 +1,65 @@
+"""The settings of torch that a mode needs, and one line of the log for each operator that cannot keep them.
+
+Mode `exact` asks for deterministic kernels everywhere; on a GPU also for a fixed cuBLAS workspace, no choice of cuDNN
+algorithms by timing, and no TF32 (unverified: our tests have no GPU). An operator without such a kernel runs all the
+same: no sample is lost, only the last bits may differ between runs. Mode `fast` leaves the library's defaults.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+from typing import TextIO
+
+import torch
+
+log = logging.getLogger(__name__)
+
+# What torch says, for kernels of its own and for those of CUDA's libraries.
+_WARNING = re.compile(r"^(?P<operator>.+?) does not have a deterministic implementation|^Deterministic behavior was")
+
+
+def configure(mode: str) -> None:
+    """Set this process up for a mode; call before CUDA is touched."""
+    if mode != "exact":
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Filling every new tensor with NaN finds bugs but costs a pass over memory each time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    _say_once()
+
+
+def _say_once() -> None:
+    """Turn torch's warnings into one line an operator; all others go where they went."""
+    said: set[str] = set()
+    show = warnings.showwarning
+
+    def showwarning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        found = _WARNING.match(str(message))
+        if found is None:
+            show(message, category, filename, lineno, file, line)
+            return
+        operator = found["operator"] or "A matrix product of cuBLAS"
+        if operator not in said:
+            said.add(operator)
+            log.warning(
+                "%s has no deterministic implementation: the weights may differ in the last bits between runs; "
+                "no sample is lost.",
+                operator,
+            )
+
+    warnings.showwarning = showwarning
