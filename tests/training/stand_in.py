@@ -94,7 +94,9 @@ class StandIn:
         return child
 
     def _start(self, name: str, module: str, *environs: dict[str, str]) -> Child:
-        path = os.pathsep.join([str(self.code), str(COMPAT / "job"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        path = os.pathsep.join([str(self.code), str(COMPAT / "job"), os.environ.get("PYTHONPATH", "")]).rstrip(
+            os.pathsep
+        )
         environ = dict(os.environ, PYTHONPATH=path, PYTHONWARNINGS="default")
         for more in environs:
             environ.update(more)

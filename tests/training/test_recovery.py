@@ -54,6 +54,7 @@ class Halving(Callback):
         self.count = 0
 
     def on_epoch_begin(self, epoch: int) -> None:
+        (self.folder / f"at-{epoch}").touch()
         deadline = time.monotonic() + DEADLINE
         while (self.folder / f"hold-{epoch}").exists() and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -110,7 +111,8 @@ def final(job: StandIn) -> str:
 
 
 def counts(job: StandIn) -> tuple[str, ...]:
-    return tuple((job.root / "counts").read_text().split())
+    path = job.root / "counts"
+    return tuple(path.read_text().split()) if path.exists() else ()
 
 
 def begin(job: StandIn, *workers: int, wide: int = 8) -> None:
@@ -120,7 +122,7 @@ def begin(job: StandIn, *workers: int, wide: int = 8) -> None:
     job.prepare(*workers)
     job.generation(1, *workers)
     job.joined(1)
-    until(lambda: len(lines(job.paths.commits(0))) == 4 if job.paths.commits(0).exists() else False)
+    until((job.root / "at-1").exists)
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -192,7 +194,6 @@ def test_the_leader_dies_before_a_joiner_arrives_and_everything_begins_anew(job:
     job.generation(1, 0, 1)
     time.sleep(0.3)  # w1 waits for an answer of w0's store
     job.kill(0)
-    job.expect("w1", wire.Broken)
     job.generation(2, 1)
     ends_well(job, 1)
 
@@ -290,7 +291,9 @@ def test_training_begins_with_the_weights_of_another(job: StandIn) -> None:
     with torch.no_grad():
         given.model[0].bias.fill_(3.0)
     torch.save(given.model.state_dict(), path)
-    job.job = job.job.__class__(**{f: getattr(job.job, f) for f in job.job.__struct_fields__} | {"warm_start": str(path)})
+    job.job = job.job.__class__(
+        **{f: getattr(job.job, f) for f in job.job.__struct_fields__} | {"warm_start": str(path)}
+    )
     job.pack(training(job.root), HERE)
     job.prepare(0)
     job.generation(1, 0)
@@ -298,7 +301,6 @@ def test_training_begins_with_the_weights_of_another(job: StandIn) -> None:
     assert final(job) != undisturbed()[0]
     with StandIn() as other:
         other.pack(given, HERE)
-        given.datasets_function.keywords  # noqa: B018
         other.prepare(0)
         other.generation(1, 0)
         other.expect("w0", wire.Trained)
