@@ -287,6 +287,23 @@ async def test_a_stopped_worker_is_found_and_replaced(tmp_path):
         server.assert_nothing_left()
 
 
+async def test_a_worker_that_hangs_is_found_and_replaced(tmp_path):
+    flag = tmp_path / "hang"
+    trouble = f"__import__('pathlib').Path({str(flag)!r}).exists() and (os.unlink({str(flag)!r}), time.sleep(600))"
+    async with serving(tmp_path) as server:
+        server.allocate(0)
+        server.submit("    import os\n" + script(delay=0.004, epochs=6, trouble=trouble), hang_timeout=2.0)
+        await server.report(GenerationFormed, number=1)
+        await server.until(lambda: server.progress and server.progress[-1].update > 0, "an update")
+        flag.touch()
+        lost = await server.report(WorkerLost)
+        assert "did not move for" in lost.why
+        assert (await server.report(JobEnded)).state is JobState.FINISHED
+        await server.gone()
+        assert [commit["update"] for commit in server.commits()] == list(range(90))
+        server.assert_nothing_left()
+
+
 async def test_a_job_without_slots_is_suspended_and_goes_on_later(tmp_path):
     async with serving(tmp_path) as server:
         server.allocate(0, 1)
