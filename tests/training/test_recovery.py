@@ -6,7 +6,6 @@ Whatever happens, the bits are those of one worker that nothing happened to.
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
