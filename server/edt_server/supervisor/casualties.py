@@ -1,20 +1,21 @@
-"""What the death of a worker means: another one in its place, or the end of the job. Pure.
+"""What the death of a process means: another one in its place, or the end of the job. Pure.
 
-Asked about each worker that ended where it should not have. Counts it (`attempts`) and finds the words.
+Asked about each worker that ended where it should not have, and about the driver. Counts it (`attempts`) and finds the
+words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edt_sdk.schemas.control import WorkerLost
+from edt_sdk.schemas.control import DriverLost, WorkerLost
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor import wording
 from edt_server.supervisor.attempts import Attempts, Kind
 from edt_server.supervisor.events import Exited
 from edt_server.supervisor.generation import Training
-from edt_server.supervisor.roster import Phase, Worker
-from edt_server.supervisor.verdict import end_kind, loss, worker_cause
+from edt_server.supervisor.roster import Driver, Phase, Worker
+from edt_server.supervisor.verdict import Past, driver_verdict, driver_was_killed, end_kind, loss, worker_cause
 
 # What a shell says of a program that is not there.
 _NEVER_RAN = 127
@@ -45,6 +46,18 @@ def could_not_start(worker: Worker, event: Exited, *, interpreter: str) -> Fatal
     """About one that ended by itself before its hello, in a job that never trained: its Python is not right."""
     what = wording.never_spoke(name_of(worker, None), interpreter, event.code, event.words)
     return Fatal(JobState.ERROR, what, silent=True)
+
+
+def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, *, wanted: bool) -> DriverLost | Fatal:
+    """About the driver's end; its script is run again where that was not its own, and `wanted` any more."""
+    times = 1
+    if wanted and driver_was_killed(driver, event):
+        times = attempts.driver_ended()
+        if not times:
+            why = wording.failure("The main script", wording.how_it_ended(event.code), None)
+            return DriverLost(pid=driver.pid, exit_code=event.code, why=why)
+    state, message = driver_verdict(driver, event, past, times)
+    return Fatal(state, message, silent=True)
 
 
 def not_started(worker: Worker, why: str, *, training: Training | None, attempts: Attempts) -> WorkerLost | Fatal:

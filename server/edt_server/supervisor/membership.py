@@ -13,7 +13,8 @@ from edt_sdk.schemas.control import SlotReleased
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor import wording
 from edt_server.supervisor.attempts import Attempts, Kind
-from edt_server.supervisor.casualties import Fatal, could_not_start, judge, name_of, not_started
+from edt_server.supervisor.casualties import Fatal, could_not_start, judge, judge_driver, name_of, not_started
+from edt_server.supervisor.crew import Crew
 from edt_server.supervisor.ending import FAILED_PATIENCE, Ending
 from edt_server.supervisor.events import (
     DRIVER,
@@ -46,7 +47,7 @@ from edt_server.supervisor.history import History
 from edt_server.supervisor.requests import Answer, answer
 from edt_server.supervisor.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker, progress_of
 from edt_server.supervisor.slot_ledger import SlotLedger
-from edt_server.supervisor.verdict import Past, driver_verdict, driver_was_killed, end_kind, worker_cause
+from edt_server.supervisor.verdict import Past, end_kind, worker_cause
 
 # A process that ends closes its link a moment before: in that time its own exit code is still to come.
 EXIT_PATIENCE = 1.0
@@ -68,9 +69,9 @@ class Membership:
         self._interpreter = interpreter
         self._reports = past.reports
         self._slots = SlotLedger()
-        self._workers: dict[int, Worker] = {}
+        self._crew = Crew(past.workers)
+        self._workers = self._crew.workers
         self._exits: dict[int, tuple[int, int]] = {}
-        self._next_worker = past.workers
         self._driver = Driver()
         self._driver_ran = past.driver_ran
         self._training = past.running
@@ -91,20 +92,15 @@ class Membership:
         return self._over
 
     @property
-    def _waits_for_the_dying(self) -> bool:
-        """True while somebody of an older generation may still write."""
-        return any(worker.dying and worker.takes_part for worker in self._workers.values())
-
-    @property
     def taking_part(self) -> frozenset[int]:
         """Workers that should move: they are in the newest generation, or on their way out of an older one."""
-        done = self._training is None or self._training.updates is not None
-        return frozenset() if done else frozenset(w.number for w in self._workers.values() if w.takes_part)
+        training = self._training
+        return frozenset() if training is None or training.updates is not None else self._crew.taking_part
 
     @property
     def processes(self) -> dict[int, int]:
         """Pids of the workers whose processes run, by worker."""
-        return {worker.number: worker.pid for worker in self._workers.values() if worker.pid is not None}
+        return self._crew.pids
 
     @property
     def given_up(self) -> frozenset[int]:
@@ -264,7 +260,7 @@ class Membership:
         training = self._training
         if training is None or training.generation != generation or training.broken or training.updates is not None:
             return
-        if not training.members or self._waits_for_the_dying:
+        if not training.members or self._crew.somebody_dies:
             return
         times = self._attempts.member_ended(Kind.OUTSIDE, generation)
         if times:
@@ -297,19 +293,15 @@ class Membership:
                 self._end(DRIVER, LINK_LOST_PATIENCE)
 
     def _driver_exited(self, event: Exited) -> None:
-        times = 1
-        if self._ending is None and driver_was_killed(self._driver, event):
-            times = self._attempts.driver_ended()
-            if not times:
-                why = wording.failure("The main script", wording.how_it_ended(event.code), None)
-                self._send(control.DriverLost(pid=self._driver.pid, exit_code=event.code, why=why))
-                self._driver = Driver()
-                return
         running = None if self._training is None else self._training.number
         past = Past(self._interpreter, running, len(self._done), sum(self._done))
-        state, message = driver_verdict(self._driver, event, past, times)
-        self._driver.phase = DriverPhase.GONE
-        self._begin_end(state, message, silent=True)
+        what = judge_driver(self._driver, event, past, self._attempts, wanted=self._ending is None)
+        if isinstance(what, control.DriverLost):
+            self._send(what)
+            self._driver = Driver()
+        else:
+            self._driver.phase = DriverPhase.GONE
+            self._begin_end(what.state, what.message, silent=what.silent)
 
     def _worker_exited(self, worker: Worker, event: Exited) -> None:
         training = self._training
@@ -385,7 +377,7 @@ class Membership:
         if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
             self._driver.phase = DriverPhase.STARTED
             self._out.append(StartDriver())
-        occupied = {worker.slot.id for worker in self._workers.values()}
+        occupied = self._crew.slots
         for slot in self._slots.revoked:
             if slot not in occupied:
                 self._release(slot)
@@ -393,18 +385,14 @@ class Membership:
             return
         for slot_granted in granted:
             if slot_granted.id not in occupied | self.given_up:
-                worker = Worker(self._next_worker, slot_granted)
-                self._next_worker += 1
-                self._workers[worker.number] = worker
-                self._out.append(StartWorker(worker.number, slot_granted))
+                self._out.append(StartWorker(self._crew.hire(slot_granted).number, slot_granted))
 
     def _change_generation(self) -> None:
         training = self._training
-        if training is None or self._waits_for_the_dying:
+        if training is None or self._crew.somebody_dies:
             return
-        ready = [w.number for w in self._workers.values() if w.phase is Phase.READY and not w.dying]
         following = training.next_members(
-            ready,
+            self._crew.ready,
             lambda number: self._slots.allowed(self._workers[number].slot.id),
             suspended=not self._slots.granted,
         )
