@@ -2,8 +2,8 @@
 
 All of them live in the same N processes and take turns, a few updates at a time, so that whatever else the machine
 does meets all alike. V = 4 shards an update; DDP takes the same micro-batches, V / N of them under `no_sync()`, from
-torch's own DataLoader; one thread each, deterministic algorithms, gloo. `large` is DDP with all V / N micro-batches at once:
-for information, it is not the same computation. Prints a table and writes `.bench/throughput.json`.
+torch's own DataLoader; one thread each, deterministic algorithms, gloo. `large` is DDP with all V / N micro-batches at
+once: for information, it is not the same computation. Prints a table and writes `.bench/throughput.json`.
 """
 
 from __future__ import annotations

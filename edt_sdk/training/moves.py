@@ -2,8 +2,8 @@
 
 A rank needs only a few vectors for all its shards: the first of two siblings is written into one, the second is added
 to it without a vector of its own, and finished subtrees are added to their neighbours. The order is that of the fixed
-tree (`tree.py`), so it is known before anything is computed, and pieces of a vector can follow it at different times without
-changing a bit. Mode `fast` adds everything to one vector.
+tree (`tree.py`), so it is known before anything is computed, and pieces of a vector can follow it at different times
+without changing a bit. Mode `fast` adds everything to one vector.
 """
 
 from __future__ import annotations

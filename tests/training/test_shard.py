@@ -14,7 +14,7 @@ from edt_sdk.training.buffers import Buffers
 from edt_sdk.training.layout import Layout
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.nested import to_device
-from edt_sdk.training.shard import ShardRunner, metric_names
+from edt_sdk.training.shard import Contribution, ShardRunner, metric_names
 
 CPU = torch.device("cpu")
 
@@ -31,7 +31,7 @@ class Runner:
 
     def train(self, data, samples=4, shard=0, seed=1):
         batch = Batch(data, np.arange(samples))
-        return self.runner.train(shard, batch, seed=seed, vector=self.vector)
+        return self.runner.train(shard, batch, seed=seed, contribution=Contribution(self.vector, samples))
 
 
 def pair(samples=4):

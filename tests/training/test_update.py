@@ -5,19 +5,24 @@ import os
 import pickle
 import random
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import exchange
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.group import Group, connect_store
 from edt_sdk.training.loader import ShardLoader
+from edt_sdk.training.lost import is_lost_peer
 from edt_sdk.training.order import Order, TestOrder
+from edt_sdk.training.seeds import derive, set_states
+from edt_sdk.training.tree import Node, finish
 from edt_sdk.training.update import TestStep, UpdateEngine
 
 CPU = torch.device("cpu")
@@ -124,15 +129,18 @@ def digest(model, optimizer):
 class Job:
     """One rank of one training. `schedule`: (first update, number of workers) of each generation."""
 
-    def __init__(self, kind, *, shards=6, batch=3, samples=59, epochs=2, loader_workers=0, seed=11):
+    def __init__(
+        self, kind, *, shards=6, batch=3, samples=59, epochs=2, loader_workers=0, seed=11, mode="exact", overlap=True
+    ):
         sizes = (batch,) * shards
         self.shards = shards
+        self.overlap = overlap
         self.model, self.optimizer, dataset, extra = make(kind)
         self.order = Order(samples, sizes, batch, seed, epochs)
         self.test_order = TestOrder(23, sizes, batch)
         self.engine = UpdateEngine(
             self.model, self.optimizer, F.cross_entropy, order=self.order, test_order=self.test_order, seed=seed,
-            device=CPU, metrics=[mean_score], worker=os.getpid() % 1000, **extra,
+            device=CPU, metrics=[mean_score], worker=os.getpid() % 1000, mode=mode, **extra,
         )  # fmt: skip
         self.loader = ShardLoader(dataset(samples), None, seed, loader_workers, test_dataset=dataset(23))
         self.log = []
@@ -162,7 +170,7 @@ class Job:
         steps = [self.order.step(update) for update in range(start, self.order.total_updates)]
         self.loader.plan(key for step in steps for key in self.order.keys(step, block))
         for step in steps[: end - start]:
-            self.engine.compute(step, block, self.loader)
+            self.engine.compute(step, block, self.loader, group if self.overlap else None)
             self.log.append(self.engine.commit(group, pending=step.update + group.rank))
 
 
@@ -198,6 +206,135 @@ def test_same_bits_for_any_number_of_workers(processes, kind, world):
         assert [committed.pending for committed in theirs] == list(range(len(log)))
     # Every member computed shards, and everybody knows whose they are.
     assert len({stats.pid for stats in results[0][1][0].stats}) == world
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_same_bits_without_overlap(processes, world):
+    expected, _ = alone("transformer")
+    results = processes(world, train, "transformer", [(0, world)], {"overlap": False})
+    assert {result for result, _ in results} == {expected}
+
+
+def plain_sum(shards, batch):
+    """An update with the brackets of the tree written out: gradients of each shard alone, times its samples."""
+    job = Job("cnn", shards=shards, batch=batch, samples=shards * batch - 1, epochs=1)
+    model = job.model
+    counts = job.order.samples_of(0, 0)
+    parts = {}
+    for key in job.order.keys(job.order.step(0), range(shards)):
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        x, y = job.loader.take(key).data
+        set_states(derive(11, "train-shard", 0, key.shard))
+        model.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        parts[Node(key.shard, key.shard + 1)] = Sum([p.grad * float(counts[key.shard]) for p in model.parameters()])
+        model.load_state_dict(start)
+    total = finish(parts, shards)
+    for parameter, gradient in zip(model.parameters(), total.values, strict=True):
+        parameter.grad = gradient / float(sum(counts))
+    job.optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+class Sum:
+    def __init__(self, values):
+        self.values = values
+
+    def __iadd__(self, other):
+        self.values = [a + b for a, b in zip(self.values, other.values, strict=True)]
+        return self
+
+
+@pytest.mark.parametrize(("shards", "batch"), [(4, 4), (6, 3), (7, 6)])
+def test_the_bits_are_those_of_the_tree_written_out(shards, batch):
+    job = Job("cnn", shards=shards, batch=batch, samples=shards * batch - 1, epochs=1)
+    group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
+    job.updates(group, range(shards), 0, 1)
+    expected = plain_sum(shards, batch)
+    assert all(torch.equal(a, b) for a, b in zip(job.model.parameters(), expected, strict=True))
+
+
+def train_fast(rank, port, world):
+    exchange.PIECE = 64 * 8
+    job = Job("cnn", mode="fast")
+    job.train(rank, port, [(0, world)])
+    return {name: value.numpy() for name, value in job.model.state_dict().items()}, essence(job.log)
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_fast_computes_the_same_but_for_rounding(processes, world):
+    job = Job("cnn")
+    job.train(0, 0, [(0, 1)])
+    results = processes(world, train_fast, world)
+    for state, log in results:
+        for name, value in job.model.state_dict().items():  # whole numbers are shard 0's in both modes
+            np.testing.assert_allclose(state[name], value.numpy(), rtol=1e-3, atol=1e-4)
+        assert [[shard[5] for shard in step] for step in log] == [[s[5] for s in step] for step in essence(job.log)]
+        # All ranks hold the same model, bit for bit.
+        assert all(np.array_equal(state[name], results[0][0][name]) for name in state)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_stops_before_the_model_changes(bad):
+    model = nn.Linear(3, 1)
+    before = [p.detach().clone() for p in model.parameters()]
+    data = [(torch.ones(3) * (bad if i == 2 else 1), torch.ones(1)) for i in range(4)]
+    with pytest.raises(Unprocessable, match=r"update 0 \(epoch 0\).*in shard \d") as caught:
+        one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data, nan_loss="stop")
+    assert "learning rate" in caught.value.hint
+    assert len(caught.value.ids["shards"]) == 1
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
+
+
+def test_a_loss_that_is_no_number_is_said_five_times_and_then_now_and_then(caplog):
+    model = nn.Linear(3, 1)
+    data = [(torch.full((3,), float("nan")), torch.ones(1))] * 4
+    with caplog.at_level("WARNING"):
+        one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data, order=Order(4, (2, 2), 2, 0, 100))
+    lines = [record.message for record in caplog.records if "not a finite number" in record.message]
+    assert [line.split(" (")[0].rsplit(" ", 1)[1] for line in lines] == ["0", "1", "2", "3", "4", "99"]
+
+
+def test_a_gradient_that_somebody_keeps_is_not_overwritten():
+    class Keeping(torch.optim.SGD):
+        kept: ClassVar = []
+
+        def step(self, closure=None):
+            gradient = self.param_groups[0]["params"][0].grad
+            self.kept.append((gradient, gradient.clone()))
+            super().step()
+
+    model = nn.Linear(3, 1)
+    data = [(torch.randn(3), torch.randn(1)) for _ in range(4)]
+    one_update(model, Keeping(model.parameters(), lr=0.1), dataset=data, order=Order(4, (2, 2), 2, 0, 3))
+    assert all(torch.equal(gradient, then) for gradient, then in Keeping.kept)
+    assert len({gradient.data_ptr() for gradient, _ in Keeping.kept}) == 3
+
+
+def test_a_gradient_that_is_finished_several_times_is_waited_for():
+    """Re-entrant checkpoints run backward within backward: a shared weight gets its gradient in parts."""
+
+    class Shared(nn.Module):
+        def __init__(self, *, checkpoints):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            self.head = nn.Linear(3, 1)
+            self.checkpoints = checkpoints
+
+        def forward(self, x):
+            x = x.clone().requires_grad_()
+            for _ in range(2):
+                x = checkpoint(self.layer, x, use_reentrant=True) if self.checkpoints else self.layer(x)
+            return self.head(x)
+
+    torch.manual_seed(3)
+    data = [(torch.randn(3), torch.randn(1)) for _ in range(4)]
+    plain, special = Shared(checkpoints=False), Shared(checkpoints=True)
+    special.load_state_dict(plain.state_dict())
+    for model in (plain, special):
+        one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data, order=Order(4, (2, 2), 2, 0, 3))
+    for ours, theirs in zip(special.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_same_bits_with_an_optimizer_that_draws_noise(processes):
@@ -315,20 +452,24 @@ def test_validation_is_the_same_for_any_number_of_workers_and_changes_nothing(pr
         assert essence(log) == expected
 
 
-def lose_a_member(rank, port):
+def lose_a_member(rank, port, overlap):
+    exchange.PIECE = 64 * 8
     job = Job("transformer", epochs=1)
     group = Group(connect_store("127.0.0.1", port), rank, 2, device=CPU, interface="127.0.0.1", generation=1)
     block = blocks(job.shards, 2)[rank]
     job.updates(group, block, 0, 1)
     before = digest(job.model, job.optimizer)
-    job.engine.compute(job.order.step(1), block, job.loader)
+    if not overlap:
+        job.engine.compute(job.order.step(1), block, job.loader)
     if rank == 1:
         os._exit(0)
     lost = False
     try:
+        if overlap:  # noticed in the middle of a backward pass
+            job.engine.compute(job.order.step(1), block, job.loader, group)
         job.engine.commit(group, pending=1)
-    except RuntimeError:
-        lost = True
+    except RuntimeError as error:
+        lost = is_lost_peer(error)
     group.close()
     assert lost
     assert digest(job.model, job.optimizer) == before
@@ -337,9 +478,10 @@ def lose_a_member(rank, port):
     return digest(job.model, job.optimizer)
 
 
-def test_a_lost_member_costs_the_update_in_flight_and_no_bit(processes):
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_lost_member_costs_the_update_in_flight_and_no_bit(processes, overlap):
     expected, _ = alone("transformer", epochs=1)
-    assert processes(2, lose_a_member, may_die=True) == [expected, None]
+    assert processes(2, lose_a_member, overlap, may_die=True) == [expected, None]
 
 
 def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, **options):
@@ -348,7 +490,7 @@ def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, **op
     group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
     loader = ShardLoader(dataset or [(torch.ones(3) * i, torch.ones(1)) for i in range(4)])
     for update in range(order.total_updates):
-        engine.compute(order.step(update), range(2), loader)
+        engine.compute(order.step(update), range(2), loader, group)
         committed = engine.commit(group, pending=0)
     return committed
 
