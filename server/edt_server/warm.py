@@ -38,6 +38,14 @@ class Kind:
     interpreter: str
     threads: int
 
+    def same(self, other: Kind) -> bool:
+        """Whether what fits one fits the other.
+
+        An environment has its Python under several names: a kernel's is `bin/python`, that of a server that was started
+        by a script `bin/python3.11`. Where links lead alone does not tell: all environments may share one Python.
+        """
+        return self.threads == other.threads and _names(self.interpreter) == _names(other.interpreter)
+
 
 @dataclass(slots=True, eq=False)
 class Spare:
@@ -56,7 +64,7 @@ class Spare:
 
     def fits(self, kind: Kind) -> bool:
         """Whether it lives, is for this kind of job, and has imported what is installed now."""
-        if self.kind != kind or self.process.poll() is not None:
+        if not self.kind.same(kind) or self.process.poll() is not None:
             return False
         if self.files is None:
             with contextlib.suppress(BlockingIOError, ConnectionError, msgspec.MsgspecError):
@@ -182,6 +190,10 @@ def start_spare(kind: Kind, folder: Path) -> Spare:
         os.close(said)
     log.info("spare supervisor started, pid=%d interpreter=%s threads=%d", process.pid, kind.interpreter, kind.threads)
     return Spare(kind, process, ours)
+
+
+def _names(interpreter: str) -> tuple[str, str]:
+    return os.path.realpath(os.path.dirname(interpreter)), os.path.realpath(interpreter)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

@@ -171,6 +171,17 @@ async def test_a_spare_that_has_imported_what_is_not_installed_any_more_is_not_u
     await until(lambda: spare not in warm.spares and warm.spares)
 
 
+async def test_a_python_fits_under_all_its_names_in_its_environment_and_nowhere_else(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "python3").symlink_to(sys.executable)
+        (tmp_path / folder / "python").symlink_to("python3")
+    one, short, two = (Kind(str(tmp_path / name), 1) for name in ("one/python3", "one/python", "two/python3"))
+    assert one.same(short)
+    assert not one.same(two)
+    assert not one.same(Kind(one.interpreter, 2))
+
+
 async def test_without_any_nothing_is_started(tmp_path, orders):
     warm = Warm(0, tmp_path, sys.executable, 1)
     warm.wake()

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from edt_sdk.schemas.context import JobContext, to_environ
+from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.zygote import PASS, ROOM_VARIABLE, Fork, Forked, Ready, to_wire
 from edt_server.supervisor.environment import zygote_environment
 from edt_server.supervisor.zygote import ZygoteProcess
@@ -89,11 +92,11 @@ class Nursery:
         )  # fmt: skip
         return self.result(process.returncode, out, err)
 
-    def fork(self, environment, directory=None):
+    def fork(self, environment, directory=None, module="looks_around"):
         out, err = self.stream("out"), self.stream("err")
         read, write = os.pipe()
         where = str(directory or self.directory)
-        wanted = Fork(module="looks_around", environ=to_wire(environment), directory=where, umask=0o027)
+        wanted = Fork(module=module, environ=to_wire(environment), directory=where, umask=0o027)
         self.zygote.ask(wanted, (out, err, read))
         os.close(read)
         answer = self.answer()
@@ -162,6 +165,23 @@ def test_ps_shows_the_job_and_not_what_it_was_forked_from(nursery):
     assert code == -9
     assert "EDT_JOB=the job" in out
     assert "EDT_WORKER=and the worker" in out
+
+
+def test_ps_tells_a_driver_from_what_it_was_forked_from(nursery):
+    code = JobPaths(nursery.folder, "ann", "job-1").code_dir("")
+    code.mkdir(parents=True)
+    (code / "main.py").write_text("print(open('/proc/self/cmdline').read().split(chr(0)))")
+    job = JobContext(
+        job_id="job-1", owner="ann", data_dir=str(nursery.folder), link=str(nursery.folder / "link"), main="main.py",
+        code_dir="", args=(), seed=0, mode="exact", threads_per_slot=1, max_workers=1,
+    )  # fmt: skip
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(job.link)
+        listening.listen()
+        code, out, err = nursery.fork(nursery.environment(**to_environ(job)), module="edt_sdk.training.driver")
+    assert code == 1
+    assert "without calling" in err
+    assert out == f"{[sys.executable, '-u', '-m', 'edt_sdk.training.driver', '']}\n"
 
 
 def test_what_it_raises_ends_it_as_it_ends_a_started_one(nursery):
