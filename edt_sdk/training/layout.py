@@ -68,7 +68,7 @@ class Flat:
         return self._count_users() == self._users
 
     def _count_users(self) -> list[int]:
-        return [torch._C._storage_Use_Count(s.untyped_storage()._cdata) for s in self.sections]  # type: ignore[attr-defined]
+        return [torch._C._storage_Use_Count(s.untyped_storage()._cdata) for s in self.sections]
 
     def __iadd__(self, other: Flat) -> Flat:
         for mine, theirs in zip(self.sections, other.sections, strict=True):

@@ -316,7 +316,9 @@ class _Arrivals:
         seen: list[int] = []
         arrived = seen.append if trial else self._arrived
         handles = [
-            parameter.register_post_accumulate_grad_hook(lambda _, number=number: arrived(number))
+            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                lambda _, number=number: arrived(number)
+            )
             for number, parameter in enumerate(parameters)
             if parameter.requires_grad
         ]

@@ -12,6 +12,7 @@ Never decides who the members are; never writes a file.
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ from edt_sdk.training.loader import Batch
 from edt_sdk.training.moves import Plan
 from edt_sdk.training.not_a_number import LossGuard
 from edt_sdk.training.order import BatchKey, Order, TestOrder, TestStep, TrainStep
+from edt_sdk.training.remarks import remarks
 from edt_sdk.training.seeds import derive, preserved, set_states
 from edt_sdk.training.shard import (
     Contribution,
@@ -47,6 +49,8 @@ from edt_sdk.training.shard import (
     number_or_none,
     plain,
 )
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "UpdateEngine"]
 
@@ -146,6 +150,9 @@ class UpdateEngine:
         if self._device.type != "cpu":
             optimizer.load_state_dict(optimizer.state_dict())  # moves the state to where the parameters are now
         self._layout = Layout(model, optimizer, self._shards)
+        if worker == 0:
+            for line in remarks(model, self._layout, order):
+                log.info(line)
         self._buffers = Buffers(self._layout)
         self._runner = ShardRunner(
             model,

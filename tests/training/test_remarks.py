@@ -1,0 +1,33 @@
+"""What is worth a line in the log."""
+
+import torch
+from torch import nn
+
+from edt_sdk.training.layout import Layout
+from edt_sdk.training.order import Order
+from edt_sdk.training.remarks import remarks
+
+
+def test_parameters_that_nobody_trains_are_named():
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(5)])
+    model[4].requires_grad_(False)  # frozen on purpose: no word
+    layout = Layout(model, torch.optim.SGD(model[0].parameters(), lr=0.1))
+    (line,) = remarks(model, layout, Order(8, (2, 2), 2, 0, 1))
+    assert line.startswith("6 parameters of the model need a gradient")
+    assert "1.weight, 1.bias, 2.weight, 2.bias, 3.weight, …" in line
+
+
+def test_a_batch_larger_than_the_data_set_works_and_is_said():
+    model = nn.Linear(2, 2)
+    layout = Layout(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    order = Order(5, (4, 4, 4), 4, 0, 2)
+    (line,) = remarks(model, layout, order)
+    assert "12 samples" in line
+    assert "only 5" in line
+    assert order.updates_per_epoch == 1
+
+
+def test_nothing_to_say():
+    model = nn.Linear(2, 2)
+    layout = Layout(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert remarks(model, layout, Order(4, (2, 2), 2, 0, 1)) == []
