@@ -75,7 +75,7 @@ class Exited:
         code: exit code, or minus the signal's number.
         signals: what it had been sent by the supervisor before.
         words: its last log lines, None when it never wrote any.
-        updates: committed updates that it knew of, by its last sign of life; None when it gave none.
+        updates: committed updates that it and the others knew of, by their signs of life; None when there are none.
     """
 
     process: int

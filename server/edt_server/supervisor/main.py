@@ -259,12 +259,14 @@ class Supervisor:
         self._children.reap_orphans()
         words = last_words(self._paths.streams_dir, _stream_name(key))
         self._link.forget(key)
-        beat = None
-        if key != DRIVER:
-            signs = pulse_file(self._runtime_dir, key)
-            beat = pulse.read(signs)
-            signs.unlink(missing_ok=True)
-        self._feed(Exited(key, code, signals, words, None if beat is None else beat.updates))
+        updates = self._updates_now()
+        pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
+        self._feed(Exited(key, code, signals, words, updates))
+
+    def _updates_now(self) -> int | None:
+        """Committed updates that any worker knows of: what they report may be half a second old."""
+        beats = [pulse.read(pulse_file(self._runtime_dir, worker)) for worker in self._machine.processes]
+        return max((beat.updates for beat in beats if beat is not None), default=None)
 
     # --- instructions out ---------------------------------------------------------------------------------------------
 

@@ -133,10 +133,13 @@ class Membership:
                     self._worker_said(self._workers[process], message)
             case LinkLost():
                 self._link_lost(event)
-            case Exited(process=process) if process == DRIVER:
-                self._driver_exited(event)
-            case Exited(process=process) if process in self._workers:
-                self._worker_exited(self._workers.pop(process), event)
+            case Exited(process=process, updates=updates):
+                if updates is not None and self._training is not None:
+                    self._attempts.progress(updates)
+                if process == DRIVER:
+                    self._driver_exited(event)
+                elif process in self._workers:
+                    self._worker_exited(self._workers.pop(process), event)
             case Hung(process=process, why=why) if process in self._workers:
                 self._workers[process].hung = why
                 self._out.append(Kill(process, 0.0))
@@ -306,8 +309,6 @@ class Membership:
     def _worker_exited(self, worker: Worker, event: Exited) -> None:
         training = self._training
         self._exits[worker.slot.id] = (worker.number, event.code)
-        if event.updates is not None and worker.phase in (Phase.MEMBER, Phase.LEAVING):
-            self._attempts.progress(event.updates)
         if self._ending is not None:
             cause = worker_cause(worker, name_of(worker, training), event) if event.code != 0 else None
             if cause is not None:

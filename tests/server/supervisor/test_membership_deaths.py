@@ -411,3 +411,11 @@ def test_what_a_dead_member_says_of_a_training_without_progress_counts_once_a_ge
     story.kill(1)
     assert [type(report) for report in story.reports[-2:]] == [control.WorkerLost] * 2
     assert told_of(story)[1] == [(2, False)]
+
+
+def test_what_the_workers_committed_between_two_deaths_of_the_driver_counts(story):
+    story.running(0)
+    for updates in (3, 4, 5):
+        story.exit(DRIVER, -9, updates=updates)
+        assert story.last[-1] == StartDriver()
+        story.driver()
