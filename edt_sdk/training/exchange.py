@@ -27,7 +27,7 @@ from edt_sdk.training.tree import finish
 
 T = TypeVar("T")
 
-PIECE = 4 << 20
+PIECE = 8 << 20
 """Bytes of a vector that travel at once."""
 
 # Pieces under way: so many are scattered before the first of them is added up, and so many more are being gathered.
