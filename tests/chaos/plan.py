@@ -97,6 +97,8 @@ def events(seed: int, number: int, count: int) -> list[Event]:
 
     def add(kind: Kind) -> None:
         settled = dice.random() < 0.6 and not suspended and kind is not Kind.START_SERVER
+        # A driver that dies twice without an update in between is a script that kills itself: the job fails, rightly.
+        settled = settled or kind is Kind.KILL_DRIVER
         made.append(Event(kind, dice.random(), settled, round(dice.random() ** 2 * 1.5, 3)))
 
     while len(made) < count:
@@ -108,6 +110,8 @@ def events(seed: int, number: int, count: int) -> list[Event]:
             suspended = False
         else:
             allowed = {k: w for k, w in _WEIGHTS.items() if not (down and (k in VERBS or k is Kind.KILL_SERVER))}
+            if suspended:
+                del allowed[Kind.KILL_DRIVER]
             kind = dice.choices(list(allowed), list(allowed.values()))[0]
             if kind is Kind.SUSPEND and suspended:
                 kind = Kind.RESUME
