@@ -14,6 +14,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
@@ -61,10 +62,17 @@ class _Transfer:
     """A handle of the library's, waited for in this file: `lost.py` tells by that whose error it is."""
 
     def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+        self._handle: Handle | None = handle
 
     def wait(self) -> object:
+        # No RuntimeError: that would be taken for the loss of a member.
+        if self._handle is None:
+            raise ValueError("this transfer's group was closed")
         return self._handle.wait()
+
+    def drop(self) -> None:
+        """Let go of the library's handle, which keeps the sockets of its group open."""
+        self._handle = None
 
 
 def open_store(interface: str) -> tuple[TCPStore, int]:
@@ -141,6 +149,8 @@ class Group:
         self.device = device
         self._gloo: _Backend | None = None
         self._nccl: _Backend | None = None
+        # Whoever keeps one, in a traceback or half-way through an update, must not keep the group open with it.
+        self._transfers: weakref.WeakSet[_Transfer] = weakref.WeakSet()
         if world == 1:
             return
         if store is None:
@@ -152,26 +162,26 @@ class Group:
         if self.world == 1:
             output.copy_(input)
             return _Done()
-        return _Transfer(self._backend(input).alltoall_base(output, input, list(out_splits), list(in_splits)))
+        return self._started(self._backend(input).alltoall_base(output, input, list(out_splits), list(in_splits)))
 
     def all_gather(self, output: Tensor, input: Tensor) -> Handle:
         """`output` becomes everybody's `input` in rank order; 1-D contiguous, world × the length of `input`."""
         if self.world == 1:
             output.copy_(input)
             return _Done()
-        return _Transfer(self._backend(input)._allgather_base(output, input))
+        return self._started(self._backend(input)._allgather_base(output, input))
 
     def all_reduce(self, tensor: Tensor) -> Handle:
         """`tensor` becomes the sum of everybody's, added in whatever order the library likes; contiguous."""
         if self.world == 1:
             return _Done()
-        return _Transfer(self._backend(tensor).allreduce([tensor]))
+        return self._started(self._backend(tensor).allreduce([tensor]))
 
     def broadcast(self, tensor: Tensor, src: int) -> Handle:
         """`tensor` becomes that of rank `src`; same shape and type everywhere, contiguous."""
         if self.world == 1:
             return _Done()
-        return _Transfer(self._backend(tensor).broadcast(tensor, src))
+        return self._started(self._backend(tensor).broadcast(tensor, src))
 
     def broadcast_bytes(self, data: bytes | None, src: int) -> bytes:
         """What rank `src` passed as `data`; the others pass None."""
@@ -196,17 +206,24 @@ class Group:
 
     def send(self, tensor: Tensor, dst: int) -> Handle:
         """Give one member a contiguous tensor, which it must be receiving."""
-        return _Transfer(self._backend(tensor).send([tensor], dst, 0))
+        return self._started(self._backend(tensor).send([tensor], dst, 0))
 
     def recv(self, tensor: Tensor, src: int) -> Handle:
         """Fill a contiguous tensor with what rank `src` sends; shape and type must be the sender's."""
-        return _Transfer(self._backend(tensor).recv([tensor], src, 0))
+        return self._started(self._backend(tensor).recv([tensor], src, 0))
 
     def close(self) -> None:
         """Drop the group and close its sockets. May be called twice."""
+        for transfer in tuple(self._transfers):
+            transfer.drop()
         nccl, self._nccl, self._gloo = self._nccl, None, None
         if nccl is not None:
             nccl.abort()  # a destroy would wait for kernels that wait for a dead peer
+
+    def _started(self, handle: Handle) -> _Transfer:
+        transfer = _Transfer(handle)
+        self._transfers.add(transfer)
+        return transfer
 
     def _backend(self, tensor: Tensor) -> _Backend:
         backend = self._nccl if tensor.device.type == "cuda" else self._gloo
