@@ -216,9 +216,11 @@ class Group:
         """Drop the group and close its sockets. May be called twice."""
         for transfer in tuple(self._transfers):
             transfer.drop()
-        nccl, self._nccl, self._gloo = self._nccl, None, None
-        if nccl is not None:
-            nccl.abort()  # a destroy would wait for kernels that wait for a dead peer
+        for backend in (self._gloo, self._nccl):
+            if backend is not None:
+                # Their destructors wait for what is under way, with whoever waits in his own for us: for ever.
+                backend.abort()
+        self._gloo = self._nccl = None
 
     def _started(self, handle: Handle) -> _Transfer:
         transfer = _Transfer(handle)
