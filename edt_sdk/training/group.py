@@ -216,11 +216,14 @@ class Group:
         """Drop the group and close its sockets. May be called twice."""
         for transfer in tuple(self._transfers):
             transfer.drop()
-        for backend in (self._gloo, self._nccl):
-            if backend is not None:
-                # Their destructors wait for what is under way, with whoever waits in his own for us: for ever.
-                backend.abort()
+        backends = [backend for backend in (self._gloo, self._nccl) if backend is not None]
         self._gloo = self._nccl = None
+        for backend in backends:
+            backend.abort()  # closes the connections, which wakes the others
+        # The library's destructors wait for what is queued, which may wait for somebody who waits in his own: not here.
+        if backends:
+            del backend
+            threading.Thread(target=backends.clear, name="edt-group-drop", daemon=True).start()
 
     def _started(self, handle: Handle) -> _Transfer:
         transfer = _Transfer(handle)

@@ -154,6 +154,26 @@ def test_a_death_is_noticed_by_all(processes):
         assert seconds < 60  # by the closed socket: the timeout is a year
 
 
+def drops_what_never_ends(rank, port):
+    store = connect_store("127.0.0.1", port)
+    group = group_of(rank, port, 3)
+    if rank < 2:
+        # Rank 2 takes part in none of them: several are queued, and each waits for somebody who does the same.
+        mine, everybody = torch.zeros(1 << 16), torch.empty(3 << 16)
+        handles = [group.all_gather(everybody, mine) for _ in range(5)]
+        group.close()
+        store.set(f"dropped/{rank}", "")
+        with pytest.raises(ValueError, match="closed"):
+            handles[-1].wait()
+    store.wait(["dropped/0", "dropped/1"])
+    return "dropped"
+
+
+@pytest.mark.timeout(60)
+def test_a_group_is_dropped_whatever_is_under_way(processes):
+    assert processes(3, drops_what_never_ends) == ["dropped"] * 3
+
+
 class GiveUpError(Exception):
     pass
 
