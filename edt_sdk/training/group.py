@@ -58,17 +58,33 @@ class _Done:
         return True
 
 
+class Watch(Protocol):
+    """Who wants to know whether this member computes or waits for others."""
+
+    def waiting(self) -> None:
+        """It begins to wait."""
+
+    def computing(self) -> None:
+        """It goes on."""
+
+
 class _Transfer:
     """A handle of the library's, waited for in this file: `lost.py` tells by that whose error it is."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, watch: Watch | None) -> None:
         self._handle: Handle | None = handle
+        self._watch = watch
 
     def wait(self) -> object:
         # No RuntimeError: that would be taken for the loss of a member.
         if self._handle is None:
             raise ValueError("this transfer's group was closed")
-        return self._handle.wait()
+        if self._watch is None:
+            return self._handle.wait()
+        self._watch.waiting()
+        done = self._handle.wait()
+        self._watch.computing()
+        return done
 
     def drop(self) -> None:
         """Let go of the library's handle, which keeps the sockets of its group open."""
@@ -127,6 +143,9 @@ class Group:
         generation: its number; keys of different generations never meet in a store.
         waiting: called again and again until the group is built; raise in it to give up.
 
+    Attributes:
+        watch: told of every wait for other members, None for nobody.
+
     Every transfer must be called by all members in the same order. RuntimeError when a member is gone; the group is of
     no use then: leave the `except` block (the traceback keeps the group alive), `close()` it, and only then wait for
     anybody.
@@ -149,6 +168,7 @@ class Group:
         self.device = device
         self._gloo: _Backend | None = None
         self._nccl: _Backend | None = None
+        self.watch: Watch | None = None
         # Whoever keeps one, in a traceback or half-way through an update, must not keep the group open with it.
         self._transfers: weakref.WeakSet[_Transfer] = weakref.WeakSet()
         if world == 1:
@@ -226,7 +246,7 @@ class Group:
             threading.Thread(target=backends.clear, name="edt-group-drop", daemon=True).start()
 
     def _started(self, handle: Handle) -> _Transfer:
-        transfer = _Transfer(handle)
+        transfer = _Transfer(handle, self.watch)
         self._transfers.add(transfer)
         return transfer
 

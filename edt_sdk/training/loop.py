@@ -233,6 +233,7 @@ class Loop:
         self._heartbeat.waiting()
         waiting()
         self._member = Membership(generation, self._place, self._shards, waiting)
+        self._member.group.watch = self._heartbeat
         former, self._former = self._former, None
         self._move_state()
         self._heartbeat.updates = self._cursor.updates
@@ -427,7 +428,6 @@ class Loop:
     def _update(self, step: TrainStep) -> int:
         now, outside = self._now, self._outside
         self._engine.compute(step, now.block, self._heartbeat, now.group)
-        self._heartbeat.waiting()
         committed = self._engine.commit(now.group, pending=outside.link.pending)
         self._train = Totals().add(committed.stats)
         self._epoch = self._epoch.add(committed.stats)
