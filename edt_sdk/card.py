@@ -43,13 +43,14 @@ def sentence(view: JobView) -> str:
 
 
 def short_line(view: JobView) -> str:
-    """The job in a line that fits a terminal: why it is short of slots only while it has none."""
+    """The job in a line that fits a terminal; what explains its state only while it does not simply run."""
     parts = [f"{view.name}: {view.state.value.lower()}"]
     if not view.state.final:
         parts.append(f"{view.slots} of {view.max_workers} slots")
     if progress := progress_words(view):
         parts.append(progress)
-    why = why_words(view) if view.state.final or not view.slots else ""
+    explained = view.state.final or not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
+    why = why_words(view) if explained else ""
     return ", ".join(parts) + (f" — {why}" if why else "")
 
 
@@ -68,9 +69,15 @@ def progress_words(view: JobView) -> str:
     return ", ".join(parts)
 
 
+def being_suspended(view: JobView) -> bool:
+    """True from the moment somebody suspends it, whether its workers have left or not, until it is resumed."""
+    return view.reason is not None and view.reason.code == "suspended"
+
+
 def why_words(view: JobView) -> str:
-    """First line of what explains the state: the reason of a waiting job, the message of one that failed."""
-    if not view.state.final and view.reason is not None:
+    """First line of what explains the state: why a job waits, else what is said about its end or its recovery."""
+    recovers = view.state is JobState.RECOVERING and bool(view.message) and not being_suspended(view)
+    if not view.state.final and view.reason is not None and not recovers:
         return view.reason.text
     if view.state is not JobState.FINISHED and view.message:
         return view.message.strip().splitlines()[0]

@@ -85,6 +85,7 @@ class Client:
         mode: str = "exact",
         seed: int = 0,
         threads_per_slot: int | None = None,
+        warm_start: Job | str | None = None,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         progress: bool = True,
@@ -99,9 +100,11 @@ class Client:
             max_workers: most slots it may hold at once. It starts on one.
             priority: weight under fair share; twice the weight gets about twice the slots.
             instance_group: the queue.
-            mode: "exact": equal bits for any number of workers.
+            mode: "exact": equal bits for any number of workers; "fast": the same batches, not the same bits.
             seed: of sample order, dropout and augmentation.
             threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
+            warm_start: another job of mine, or its id: the model begins with its final weights, else with those of its
+                newest epoch. Optimizer and schedule are the script's own.
             args: the script's own arguments.
             env: environment variables of the job; nothing is taken over from here by itself.
             progress: print what is packed; `EDT_NONINTERACTIVE` silences it too.
@@ -109,7 +112,8 @@ class Client:
         Raises:
             PackageError: no such source, no such main script, or a file that cannot be packed.
             TooLarge: the package is over the server's limit.
-            InvalidRequest, Unprocessable: an argument cannot be used.
+            InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
+            NotFound, NotAllowed: the job of `warm_start` is not there, or somebody else's.
         """
         collected = collect(source, main)
         spec = JobSpec(
@@ -123,6 +127,7 @@ class Client:
             mode=mode,
             seed=seed,
             threads_per_slot=threads_per_slot,
+            warm_start=_job_id(warm_start),
             # On another machine this path means nothing; the server then takes its configured interpreter.
             python=sys.executable if self.server.local else None,
             python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -193,6 +198,19 @@ class Client:
         from edt_sdk.monitor import ClientMonitor
 
         return ClientMonitor(self).show()
+
+
+def _job_id(job: Job | str | None) -> str:
+    if job is None:
+        return ""
+    name = job.id if isinstance(job, Job) else job
+    if not isinstance(name, str) or not name or PurePath(name).name != name:
+        raise InvalidRequest(
+            f"warm_start is a job or the id of one, not {job!r}.",
+            hint="client.jobs() lists them.",
+            field="warm_start",
+        )
+    return name
 
 
 def _state(text: str) -> JobState:

@@ -23,7 +23,7 @@ from edt_sdk.connection import Connection, save_file
 from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, NotFound, ServerUnreachable, WaitTimeout
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobPatch, JobState, JobView
+from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView
 from edt_sdk.waiting import ProgressLine, fetch, in_thread, watch
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ class Job:
     def wait(self, timeout: float | None = None, *, progress: bool = True) -> Job:
         """Wait for its end; self when it FINISHED.
 
-        A lost connection is taken up again for up to two minutes. Ctrl-C ends the waiting, never the job.
+        A lost connection is taken up again for up to two minutes. Ctrl-C ends the waiting, never the job. A
+        suspended job has not ended: this waits on until somebody has resumed it.
 
         Args:
             timeout: seconds, None for as long as it takes.
@@ -147,9 +148,12 @@ class Job:
     def _ended(self, timeout: float | None) -> Job:
         view = self._view
         if not view.state.final:
+            suspended = view.state is JobState.SUSPENDED
             raise WaitTimeout(
                 f"Job {self.id} is still {view.state} after {timeout or 0:g} s.",
-                hint="It goes on; wait again, or end it with job.stop().",
+                hint="job.resume() lets it go on, or at a shell: edt resume " + self.id
+                if suspended
+                else "It goes on; wait again, or end it with job.stop().",
                 job=self.id,
                 state=view.state.value,
             )
@@ -187,12 +191,30 @@ class Job:
         return self._answer("POST", "/stop")
 
     def suspend(self) -> Job:
-        """Checkpoint and give all slots back, until `resume`; self."""
+        """Take all slots from it until `resume`; self.
+
+        At the next update's end it writes a checkpoint and gives its slots back; then it is SUSPENDED, not ended.
+
+        Raises:
+            Conflict: it has ended.
+        """
         return self._answer("POST", "/suspend")
 
-    def resume(self) -> Job:
-        """Go on after `suspend`; self."""
-        return self._answer("POST", "/resume")
+    def resume(self, checkpoint: str | None = None) -> Job:
+        """Go on after `suspend`, or after it was stopped or failed; self. One that runs stays as it is.
+
+        It waits for slots like any other, and goes on with the same bits on however many it gets.
+
+        Args:
+            checkpoint: what to go on from, as `checkpoints()` names it, such as "epoch-3"; what came after is computed
+                again. The newest there is by default.
+
+        Raises:
+            Conflict: it is over for good, or a checkpoint was named while its workers run.
+            InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+        """
+        chosen = JobResume(checkpoint=checkpoint).check()
+        return self._answer("POST", "/resume", None if checkpoint is None else msgspec.structs.asdict(chosen))
 
     def delete(self) -> None:
         """Remove it with its logs and results."""
@@ -349,8 +371,8 @@ class Job:
 
     def _renew(self) -> str:
         """Refresh a view that may have changed; the sentence that says why that was not possible, or ""."""
-        if self._view.state.final:
-            return ""
+        if self._view.state in (JobState.FINISHED, JobState.ERROR):
+            return ""  # over for good; one that was stopped or failed may have been resumed
         try:
             self.refresh()
         except EdtError as refused:

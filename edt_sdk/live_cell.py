@@ -88,7 +88,7 @@ def state_line(view: JobView, workers: int, remark: str = "") -> tuple[str, str]
     facts = [view.id if view.name in view.id else f"{view.name} · {view.id}", *_progress(view)]
     why = "" if view.state is JobState.RUNNING and view.slots else why_words(view)
     if view.state is JobState.SUSPENDED:
-        why = f"{why} job.resume() lets it go on.".strip()
+        why = why or "job.resume() lets it go on."
     why = remark or why
     rest = " · ".join(filter(None, facts))
     text = f"{' '.join(words)} · {rest}" + (f" — {why}" if why else "")

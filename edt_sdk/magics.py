@@ -49,9 +49,17 @@ class EdtMagics(Magics):
     @option("--name", help="what to call it (default: from the source)")
     @option("--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)")
     @option("--instance-group", default="default", metavar="G", help="the queue")
-    @option("--mode", default="exact", help="exact (default): equal bits for any number of workers")
+    @option(
+        "--mode",
+        choices=("exact", "fast"),
+        default="exact",
+        help="exact (default): equal bits for any number of workers",
+    )
     @option("--seed", type=int, default=0, help="seed of the training (default 0)")
     @option("--threads-per-slot", type=int, metavar="N", help="threads of a worker")
+    @option(
+        "--warm-start", metavar="JOB", help="begin with the weights of another job: its id, or a variable that holds it"
+    )
     @option("--env", action="append", default=[], metavar="K=V", help="an environment variable; repeatable")
     @option("--quiet", action="store_true", help="do not list what is packed")
     @line_cell_magic
@@ -68,6 +76,7 @@ class EdtMagics(Magics):
         pairs = [text.partition("=") for text in options.env]
         if wrong := [key for key, sign, _ in pairs if not (key and sign)]:
             raise UsageError(f"--env takes KEY=VALUE, not {wrong[0]!r}.")
+        warm_start = None if options.warm_start is None else self._named(options.warm_start)
         job = self._run(
             lambda client: client.submit(
                 options.source if cell is None else [cell],
@@ -79,6 +88,7 @@ class EdtMagics(Magics):
                 mode=options.mode,
                 seed=options.seed,
                 threads_per_slot=options.threads_per_slot,
+                warm_start=warm_start,
                 args=words(rest),
                 env={key: value for key, _, value in pairs},
                 progress=not options.quiet,
@@ -208,15 +218,19 @@ class EdtMagics(Magics):
 
     def _job(self, name: str | None) -> Job:
         """The job with this id, or of the variable with this name; the last one touched without a name."""
+        found = self._named(name) if name else self._last
+        if found is None:
+            raise UsageError("Which job? Give its id; %edt_jobs lists them.")
+        if not isinstance(found, str):
+            return self._touched(found)
+        return self._touched(self._run(lambda client: client.job(found)))
+
+    def _named(self, name: str) -> Job | str:
+        """What the variable of this name holds, if that is a job or the id of one, else the name itself: an id."""
         from edt_sdk.job import Job
 
-        held = self.shell.user_ns.get(name) if name and self.shell is not None else None
-        if isinstance(held, Job):
-            return self._touched(held)
-        wanted = held if isinstance(held, str) else name or self._last
-        if wanted is None:
-            raise UsageError("Which job? Give its id; %edt_jobs lists them.")
-        return self._touched(self._run(lambda client: client.job(wanted)))
+        held = self.shell.user_ns.get(name) if self.shell is not None else None
+        return held if isinstance(held, Job | str) else name
 
     def _touched(self, job: Job) -> Job:
         self._last = job.id

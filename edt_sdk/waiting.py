@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from edt_sdk.card import short_line
+from edt_sdk.card import being_suspended, short_line
 from edt_sdk.connection import Connection
 from edt_sdk.packing import PROGRESS_AFTER, QUIET_VARIABLE
 from edt_sdk.schemas.job import JobView
@@ -88,7 +88,7 @@ class ProgressLine:
             return
         # Only a live line can be drawn over; elsewhere each change of state or slots is one line.
         text = short_line(view)
-        key = text if self._live else f"{view.state} {view.slots}"
+        key = text if self._live else f"{view.state} {view.slots} {being_suspended(view)}"
         if key == self._last or (self._live and now - self._drawn < 0.5 and not view.state.final):
             return
         self._last, self._drawn = key, now

@@ -25,7 +25,10 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     stop.add_argument("ids", metavar="ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="all of mine")
     add_verb(verbs, common, "suspend", run_suspend, "Checkpoint a job and give its slots back.", job="the job")
-    add_verb(verbs, common, "resume", run_resume, "Let a suspended job go on.", job="the job")
+    resume = add_verb(
+        verbs, common, "resume", run_resume, "Let a suspended, stopped or failed job go on.", job="the job"
+    )
+    resume.add_argument("--checkpoint", metavar="NAME", help="from where, such as epoch-3 (default: the newest)")
     delete = add_verb(verbs, common, "delete", run_delete, "Remove jobs with their logs and results.")
     delete.add_argument("ids", metavar="ID", nargs="+")
 
@@ -87,7 +90,7 @@ def run_suspend(arguments: argparse.Namespace) -> int:
 
 def run_resume(arguments: argparse.Namespace) -> int:
     """`edt resume`."""
-    print(job(arguments).resume())
+    print(job(arguments).resume(arguments.checkpoint))
     return 0
 
 

@@ -81,8 +81,9 @@ def run_checkpoints(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json({"checkpoints": checkpoints})
         return 0
-    rows = [(c["name"], "-" if c["epoch"] is None else c["epoch"], c["bytes"], clock(c["time"])) for c in checkpoints]
-    print(table(("NAME", "EPOCH", "BYTES", "TIME (UTC)"), rows))
+    names = ("name", "kind", "training", "epoch", "update", "bytes")
+    rows = [[*("-" if c.get(name) is None else c[name] for name in names), clock(c["time"])] for c in checkpoints]
+    print(table([*(name.upper() for name in names), "TIME (UTC)"], rows))
     return 0
 
 

@@ -26,9 +26,15 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)"
     )
     submit.add_argument("--instance-group", default="default", metavar="G", help="the queue (default: default)")
-    submit.add_argument("--mode", default="exact", help="exact (default): equal bits for any number of workers")
+    submit.add_argument(
+        "--mode",
+        choices=("exact", "fast"),
+        default="exact",
+        help="exact (default): equal bits for any number of workers; fast: the same batches, not the same bits",
+    )
     submit.add_argument("--seed", type=int, default=0, help="seed of the training (default 0)")
     submit.add_argument("--threads-per-slot", type=int, metavar="N", help="threads of a worker (default: the server's)")
+    submit.add_argument("--warm-start", metavar="ID", help="begin with the weights of another job")
     submit.add_argument(
         "--env", action="append", default=[], type=_variable, metavar="K=V", help="an environment variable; repeatable"
     )
@@ -49,6 +55,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
         mode=arguments.mode,
         seed=arguments.seed,
         threads_per_slot=arguments.threads_per_slot,
+        warm_start=arguments.warm_start,
         args=arguments.args,
         env=dict(arguments.env),
     )

@@ -146,6 +146,26 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self
 
 
+class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a job goes on.
+
+    Attributes:
+        checkpoint: what to go on from, as `job.checkpoints()` names it, such as "epoch-3"; None for the newest.
+    """
+
+    checkpoint: str | None = None
+
+    def check(self) -> JobResume:
+        """Return self, or raise InvalidRequest for an empty name: it may come from a variable that is not set."""
+        if self.checkpoint is not None and not self.checkpoint.strip():
+            raise InvalidRequest(
+                "The name of a checkpoint is empty.",
+                hint="Name it as job.checkpoints() does, such as epoch-3; leave it out for the newest.",
+                field="checkpoint",
+            )
+        return self
+
+
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job does not hold what it asked for.
 
@@ -215,6 +235,11 @@ def parse_spec(data: bytes | str) -> JobSpec:
 def parse_patch(data: bytes | str) -> JobPatch:
     """A checked JobPatch from JSON; InvalidRequest names the wrong field."""
     return _parse(data, JobPatch).check()
+
+
+def parse_resume(data: bytes | str) -> JobResume:
+    """A checked JobResume from JSON, or from no body at all; InvalidRequest names the wrong field."""
+    return (_parse(data, JobResume) if data else JobResume()).check()
 
 
 def _parse(data: bytes | str, cls: type[T]) -> T:

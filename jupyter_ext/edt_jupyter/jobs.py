@@ -11,7 +11,7 @@ from edt_jupyter.authorization import authorized
 from edt_jupyter.base import EdtHandler, error_body
 from edt_jupyter.upload import Upload, check_length
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
-from edt_sdk.schemas.job import JobState, parse_patch, parse_spec
+from edt_sdk.schemas.job import JobState, parse_patch, parse_resume, parse_spec
 
 # A refused upload is answered at once and read on for a while: closing a socket with unread bytes in it would reset the
 # connection, and the client might never see why.
@@ -166,7 +166,7 @@ class SuspendHandler(EdtHandler):
     @authenticated
     @authorized("write", resource="edt:jobs")
     async def post(self, job: str) -> None:
-        """Suspend."""
+        """Suspend: accepted now, done when the job's last worker has left."""
         self.reply(await self.service.suspend(self.user, job), 202)
 
 
@@ -176,5 +176,6 @@ class ResumeHandler(EdtHandler):
     @authenticated
     @authorized("write", resource="edt:jobs")
     async def post(self, job: str) -> None:
-        """Resume."""
-        self.reply(await self.service.resume(self.user, job), 202)
+        """Resume, with `{"checkpoint": …}` from that one: accepted now, done when there is a slot."""
+        chosen = parse_resume(self.request.body)
+        self.reply(await self.service.resume(self.user, job, chosen.checkpoint or ""), 202)
