@@ -116,6 +116,10 @@ class TestSomebodyElse:
         for path in ("logs", "metrics", "events"):
             answer = await call("GET", f"jobs/{mine['id']}/{path}", params={"follow": 1}, headers=dict(bob))
             assert answer.status == 403
+        answer = await call("POST", f"jobs/{mine['id']}/resume", body={"checkpoint": "epoch-1"}, headers=dict(bob))
+        assert (answer.status, answer.json["code"]) == (403, "not_allowed")
+        answer = await submit(warm_start=mine["id"], headers=dict(bob))
+        assert (answer.status, answer.json["code"], answer.json["job"]) == (403, "not_allowed", mine["id"])
         after = (await call("GET", f"jobs/{mine['id']}")).json
         assert (after["priority"], after["state"] in ("LAUNCHING", "RUNNING", "FAILED")) == (5000, True)
 

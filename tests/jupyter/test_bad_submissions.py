@@ -69,7 +69,6 @@ async def test_no_archive_at_all(refused):
         ({"max_workers": 0}, 422, "unprocessable", "max_workers"),
         ({"priority": 0}, 422, "unprocessable", "priority"),
         ({"instance_group": "gpu-queue"}, 422, "unprocessable", "default"),
-        ({"mode": "fast"}, 422, "not_built_yet", "exact"),
         ({"mode": "loose"}, 422, "unprocessable", "mode"),
         ({"name": " "}, 400, "invalid_request", "name"),
         ({"main": "../train.py"}, 400, "invalid_request", "main"),
@@ -77,6 +76,7 @@ async def test_no_archive_at_all(refused):
         ({"max_workers": "four"}, 400, "invalid_request", "max_workers"),
         ({"code_dir": "../x"}, 400, "bad_package", "code_dir"),
         ({"python_version": "2.7"}, 422, "unprocessable", "2.7"),
+        ({"warm_start": "no-such-job"}, 404, "not_found", "no-such-job"),
     ],
 )
 async def test_a_specification_that_cannot_be_used(refused, changes, status, code, word):

@@ -97,13 +97,6 @@ async def test_update_changes_what_it_names_and_refuses_the_rest(submit, call):
     assert any("10000" in text and "5000" in text for text in story)
 
 
-@pytest.mark.parametrize("verb", ["suspend", "resume"])
-async def test_what_is_not_built_yet_says_so(submit, call, verb):
-    job = (await submit(SLEEPER)).json["id"]
-    answer = await call("POST", f"jobs/{job}/{verb}", body=b"")
-    assert (answer.status, answer.json["code"]) == (422, "not_built_yet")
-
-
 async def test_logs_results_and_deletion_of_a_job_that_ended(submit, call, ended, tmp_path, leftovers):
     job = (await submit(LEAVER)).json["id"]
     view = await ended(job)

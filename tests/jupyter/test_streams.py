@@ -39,6 +39,12 @@ def follow(jp_fetch):
     return read
 
 
+def settled(record):
+    """A record without what may be known better later: a line read at once has its file's time until it is indexed."""
+    kind, data, number = record
+    return kind, {key: value for key, value in data.items() if kind != "line" or key != "time"}, number
+
+
 @pytest.mark.parametrize("path", ["logs", "events"])
 async def test_is_complete_and_resumes_after_every_id(submit, follow, path):
     job = (await submit(TALKER)).json["id"]
@@ -49,7 +55,8 @@ async def test_is_complete_and_resumes_after_every_id(submit, follow, path):
     assert len({event[2] for event in records}) == len(records) >= 5
     for place in range(0, len(records), max(1, len(records) // 6)):
         rest = await follow(job, path, after=records[place][2])
-        assert [event for event in rest if event[0] == numbered] == records[place + 1 :]
+        told = [event for event in rest if event[0] == numbered]
+        assert list(map(settled, told)) == list(map(settled, records[place + 1 :]))
         assert rest[-1][0] == "end"
 
 

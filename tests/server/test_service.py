@@ -20,10 +20,12 @@ from edt_sdk.schemas.paths import JobPaths
 from edt_server import reports
 from edt_server.ledger import Ledger
 from edt_server.processes import is_alive, send_signal
+from edt_server.recovery import MOST_IN_VAIN
 from edt_server.runtime import ServerLock, private_dir, runtime_dir
 from edt_server.service import Service
 from edt_server.settings import Settings
 from edt_server.supervision import Supervision
+from edt_server.supervisor.journal import read_journal
 
 SLEEPER = b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"
 LIMIT = 30.0
@@ -46,7 +48,7 @@ async def until(condition, what):
 def settings(tmp_path):
     data_dir = tmp_path / "data"
     place = runtime_dir(tmp_path / "run", data_dir)
-    yield Settings(data_dir=data_dir, runtime_dir=place, local_slots=2, threads_per_slot=1)
+    yield Settings(data_dir=data_dir, runtime_dir=place, local_slots=2, threads_per_slot=1, warm_workers=0)
     if place.exists():
         place.rmdir()  # empty: no job and no server left anything
 
@@ -144,8 +146,17 @@ async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings,
             job = (await service.submit("ann", spec(), package)).id
             pid = await driver_pid(service, job)
             row = await service.mine("ann", job)
-        os.kill(pid, signal.SIGKILL)
         journal = JobPaths(settings.data_dir, "ann", job).journal
+
+        def another_driver():
+            pids = [
+                entry.report.pid for entry in read_journal(journal) if isinstance(entry.report, control.DriverStarted)
+            ]
+            return next((other for other in pids if other != pid), None)
+
+        # A driver that was killed is run again; a second time in vain it is the end.
+        os.kill(pid, signal.SIGKILL)
+        os.kill(await until(another_driver, "the driver's second run"), signal.SIGKILL)
         await until(lambda: b"JobEnded" in journal.read_bytes(), "the job's last report")
         assert is_alive(row.supervisor)  # it waits for a server that hears it
         async with running(settings) as service:
@@ -157,28 +168,55 @@ async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings,
             await until(lambda: not is_alive(row.supervisor), "the supervisor's end")
 
 
-async def test_a_supervisor_that_dies_fails_its_job_and_frees_its_slots(settings, package):
+async def replaced(service, job, attempt):
+    """The job once a supervisor of this attempt is known; fails when the job has ended instead."""
+
+    async def known():
+        row = await service.mine("ann", job)
+        assert not row.state.final, row.message
+        return row if row.attempt == attempt and row.supervisor is not None else None
+
+    return await until(known, f"attempt {attempt}")
+
+
+async def test_a_supervisor_that_dies_is_replaced_and_its_job_keeps_its_slots(settings, package):
     async with cleaned(settings), running(settings) as service:
         job = (await service.submit("ann", spec(), package)).id
         waiting = [(await service.submit("ann", spec(), package)).id for _ in range(2)][1]
         pid = await driver_pid(service, job)
         row = await service.mine("ann", job)
+        held = service._ledger.core.holding(job)
         assert send_signal(row.supervisor, signal.SIGKILL)
+        again = await replaced(service, job, row.attempt + 1)
+        assert again.supervisor != row.supervisor
+        assert service._ledger.core.holding(job) == held
+        assert await state_of(service, waiting) is JobState.PENDING
+        await until(lambda: not alive(pid), "the first driver's end")
+        kinds = [event.kind for event in await service.events("ann", job)]
+        assert "supervisor_lost" in kinds
+
+
+async def test_supervisors_that_die_in_vain_fail_their_job_and_free_its_slots(settings, package):
+    async with cleaned(settings), running(settings) as service:
+        job = (await service.submit("ann", spec(), package)).id
+        waiting = [(await service.submit("ann", spec(), package)).id for _ in range(2)][1]
+        for attempt in range(1, MOST_IN_VAIN + 1):
+            send_signal((await replaced(service, job, attempt)).supervisor, signal.SIGKILL)
 
         async def failed():
             return await state_of(service, job) is JobState.FAILED
 
         await until(failed, "the job's failure")
-        assert "supervisor ended unexpectedly" in (await service.job("ann", job)).message
+        message = (await service.job("ann", job)).message
+        assert f"supervisor ended unexpectedly, {MOST_IN_VAIN} times in a row" in message
 
         async def started():
             return await state_of(service, waiting) is JobState.LAUNCHING
 
         await until(started, "the waiting job's start")
-        await until(lambda: not alive(pid), "the driver's end")
 
 
-async def test_a_supervisor_that_died_while_no_server_was_there(settings, package):
+async def test_a_supervisor_that_died_while_no_server_was_there_is_replaced_by_the_next(settings, package):
     async with cleaned(settings):
         async with running(settings) as service:
             job = (await service.submit("ann", spec(), package)).id
@@ -187,12 +225,9 @@ async def test_a_supervisor_that_died_while_no_server_was_there(settings, packag
         send_signal(row.supervisor, signal.SIGKILL)
         await until(lambda: not is_alive(row.supervisor), "its death")
         async with running(settings) as service:
-
-            async def failed():
-                return await state_of(service, job) is JobState.FAILED
-
-            await until(failed, "the job's failure")
-            assert service._ledger.core.free() == (0, 1)
+            again = await replaced(service, job, row.attempt + 1)
+            await until(lambda: is_alive(again.supervisor), "the next one")
+            assert service._ledger.core.free() == (1,)
 
 
 async def test_a_server_that_died_before_it_started_the_job_starts_it(settings, package, monkeypatch):

@@ -1,0 +1,150 @@
+"""Suspend and resume over REST: of a job that waits, one that sleeps, one that trains and one that has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+SLEEPER = {"train.py": b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"}
+LEAVER = {"train.py": b"print('no training here', flush=True)\n"}
+# Slow until the file named by its argument is there, so that a test can act in the middle.
+TRAINER = {
+    "train.py": b"""\
+import sys, time
+from pathlib import Path
+import torch
+from fabric_model import FabricModel
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if not Path(sys.argv[1]).exists():
+            time.sleep(0.02)
+        return torch.full((3,), float(index)), torch.tensor(float(index))
+
+def datasets():
+    return Slow(), Slow()
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Flatten(0))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+fabric = FabricModel(model, datasets, torch.nn.functional.mse_loss, optimizer)
+fabric.train(100, 2, 2, checkpoint_freq=1, validation_freq=100)
+"""
+}
+
+
+@pytest.fixture
+def becomes(call, until):
+    """The job once it is in one of these states."""
+
+    async def wait(job, *states):
+        async def look():
+            view = (await call("GET", f"jobs/{job}")).json
+            return view if view["state"] in states else None
+
+        return await until(look, f"{job} in {' or '.join(states)}")
+
+    return wait
+
+
+async def test_a_suspended_job_holds_nothing_and_comes_back(submit, call, becomes, until):
+    first, _, third = [(await submit(SLEEPER)).json["id"] for _ in range(3)]
+    answer = await call("POST", f"jobs/{first}/suspend", body=b"")
+    assert answer.status == 202
+    assert answer.json["reason"]["code"] == "suspended"
+    view = await becomes(first, "SUSPENDED")
+    assert (view["slots"], view["ended"]) == (0, None)
+    assert f"edt resume {first}" in view["reason"]["text"]
+    await becomes(third, "LAUNCHING")
+    assert (await call("POST", f"jobs/{first}/suspend", body=b"")).json["state"] == "SUSPENDED"
+
+    answer = await call("POST", f"jobs/{first}/resume", body=b"")
+    assert (answer.status, answer.json["state"]) == (202, "PENDING")
+    await call("POST", f"jobs/{third}/stop", body=b"")
+    await becomes(first, "LAUNCHING", "RUNNING")
+    kinds = [event["kind"] for event in (await call("GET", f"jobs/{first}/events")).json["events"]]
+    assert kinds.index("job_suspended") < kinds.index("job_resumed")
+
+
+async def test_a_suspended_job_can_be_stopped(submit, call, becomes):
+    job = (await submit(SLEEPER)).json["id"]
+    await call("POST", f"jobs/{job}/suspend", body=b"")
+    await becomes(job, "SUSPENDED")
+    await call("POST", f"jobs/{job}/stop", body=b"")
+    await becomes(job, "KILLED")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "word"),
+    [
+        (b"{", 400, "invalid_request", "JSON"),
+        (b"[]", 400, "invalid_request", "object"),
+        ({"checkpoint": 3}, 400, "invalid_request", "checkpoint"),
+        ({"checkpoint": ""}, 400, "invalid_request", "epoch-3"),
+        ({"checkpoint": "../../etc/passwd"}, 400, "invalid_request", "epoch-3"),
+        ({"checkpoint": "newest"}, 400, "invalid_request", "newest"),
+        ({"epoch": 3}, 400, "invalid_request", "epoch"),
+        ({"checkpoint": "epoch-3"}, 404, "not_found", "epoch-3"),
+    ],
+)
+async def test_a_checkpoint_that_cannot_be_gone_back_to(submit, call, becomes, body, status, code, word):
+    job = (await submit(SLEEPER)).json["id"]
+    await call("POST", f"jobs/{job}/suspend", body=b"")
+    await becomes(job, "SUSPENDED")
+    answer = await call("POST", f"jobs/{job}/resume", body=body)
+    assert (answer.status, answer.json["code"]) == (status, code), answer.json
+    assert word in answer.json["message"] + answer.json["hint"]
+    assert (await call("GET", f"jobs/{job}")).json["state"] == "SUSPENDED"
+
+
+async def test_what_is_over_is_refused_by_both(submit, call, becomes):
+    job = (await submit(LEAVER)).json["id"]
+    await becomes(job, "FAILED")
+    for verb in ("suspend", "resume"):
+        answer = await call("POST", f"jobs/{job}/{verb}", body=b"")
+        assert (answer.status, answer.json["code"], answer.json["state"]) == (409, "conflict", "FAILED"), verb
+    assert "never began to train" in answer.json["message"]
+
+
+async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, call, becomes, until, tmp_path):
+    go = tmp_path / "go"
+    job = (await submit(TRAINER, args=[str(go)], max_workers=2)).json["id"]
+
+    async def names():
+        found = (await call("GET", f"jobs/{job}/checkpoints")).json["checkpoints"]
+        return [each["name"] for each in found if each["kind"] == "exact"]
+
+    async def second_epoch():
+        return "epoch-2" in await names()
+
+    await until(second_epoch, "the second epoch's checkpoint")
+    answer = await call("POST", f"jobs/{job}/resume", body={"checkpoint": "epoch-1"})
+    assert (answer.status, answer.json["code"]) == (409, "conflict")
+    assert "uspend it first" in answer.json["hint"]
+    running = (await call("POST", f"jobs/{job}/resume", body={})).json
+    assert running["state"] == "RUNNING"  # nothing to resume, nothing changed
+
+    await call("POST", f"jobs/{job}/suspend", body=b"")
+    await becomes(job, "SUSPENDED")
+    assert (await call("GET", f"jobs/{job}/workers")).json["workers"] == []
+    missing = await call("POST", f"jobs/{job}/resume", body={"checkpoint": "epoch-99"})
+    assert (missing.status, missing.json["code"]) == (404, "not_found")
+    assert "epoch-2" in missing.json["hint"]
+    go.touch()
+    answer = await call("POST", f"jobs/{job}/resume", body={"checkpoint": "model_epoch_1.pth"})
+    assert answer.status == 202, answer.json
+    view = await becomes(job, "FINISHED", "FAILED")
+    assert (view["state"], view["progress"]["update"]) == ("FINISHED", 200), view["message"]
+    events = (await call("GET", f"jobs/{job}/events")).json["events"]
+    (resumed,) = [event for event in events if event["kind"] == "job_resumed"]
+    assert resumed["data"]["checkpoint"] == "epoch-1"
+
+    for body in (b"", {"checkpoint": "epoch-1"}):
+        answer = await call("POST", f"jobs/{job}/resume", body=body)
+        assert (answer.status, answer.json["code"], answer.json["state"]) == (409, "conflict", "FINISHED")
+
+    second = await submit(TRAINER, args=[str(go)], warm_start=job, mode="fast")
+    assert (second.status, second.json["mode"]) == (201, "fast")
+    view = await becomes(second.json["id"], "FINISHED", "FAILED")
+    assert view["state"] == "FINISHED", view["message"]
