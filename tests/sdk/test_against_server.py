@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
@@ -17,6 +18,44 @@ print("to stdout", sys.argv[1:], flush=True)
 print("to stderr", file=sys.stderr, flush=True)
 """
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
+
+# Slow until the file named by its argument is there, so that a test can act in the middle.
+TRAINS = """\
+import sys, time
+from pathlib import Path
+import torch
+from fabric_model import FabricModel
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if not Path(sys.argv[1]).exists():
+            time.sleep(0.02)
+        return torch.full((3,), float(index)), torch.tensor(float(index))
+
+def datasets():
+    return Slow(), Slow()
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Flatten(0))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+fabric = FabricModel(model, datasets, torch.nn.functional.mse_loss, optimizer)
+fabric.train(100, 2, 2, checkpoint_freq=1, validation_freq=100)
+"""
+
+
+def until(condition, what):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"waited 60 s in vain for {what}")
+
+
+def exact(job):
+    return [each["name"] for each in job.checkpoints() if each["kind"] == "exact"]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +127,42 @@ def test_waiting_watching_and_stopping(client):
     with pytest.raises(Conflict):
         job.update(priority=8)
     assert client.cluster()["slots"][0]["device"] == "cpu"
+
+
+def test_suspending_going_back_and_beginning_with_its_weights(client, tmp_path):
+    """A whole life of a training with the SDK's verbs, and of a second one that begins with its weights."""
+    go = tmp_path / "go"
+    job = client.submit(TRAINS, name="trains", max_workers=2, args=[str(go)], progress=False)
+    until(lambda: "epoch-2" in exact(job), "the second epoch's checkpoint")
+    with pytest.raises(Conflict, match="while workers run"):
+        job.resume(checkpoint="epoch-1")
+    assert job.suspend() is job
+    until(lambda: job.status is JobState.SUSPENDED, "the last worker's leaving")
+    assert f"edt resume {job.id}" in repr(job)
+    with pytest.raises(WaitTimeout, match="SUSPENDED"):
+        job.wait(0.2, progress=False)
+    with pytest.raises(NotFound, match="no checkpoint epoch-99"):
+        job.resume(checkpoint="epoch-99")
+    assert {each["kind"] for each in job.checkpoints()} == {"weights", "exact"}
+
+    job.resume()
+    until(lambda: job.status is JobState.RUNNING, "the first worker")
+    job.stop()
+    with pytest.raises(JobFailed):
+        job.wait(60, progress=False)
+    go.touch()
+    assert job.resume(checkpoint="epoch-1").wait(120, progress=False).view.progress.update == 200
+    with pytest.raises(Conflict, match="is finished"):
+        job.resume()
+
+    second = client.submit(TRAINS, warm_start=job, mode="fast", args=[str(go)], progress=False).wait(
+        120, progress=False
+    )
+    assert second.view.mode == "fast"
+    empty = client.submit(SLEEPS, progress=False)
+    with pytest.raises(Unprocessable, match="no weights yet"):
+        client.submit(TRAINS, warm_start=empty, args=[str(go)], progress=False)
+    empty.stop()
 
 
 def test_what_the_server_refuses(client, tmp_path, monkeypatch):

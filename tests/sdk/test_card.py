@@ -12,6 +12,9 @@ PROGRESS = JobProgress(
     update=120, total_updates=200, epoch=2, epochs=5, loss=0.1234, accuracy=0.95, test_loss=0.2, test_accuracy=0.972
 )
 WAITING = Reason(code="busy", text="Waiting for a slot: 4 of 4 are taken.", held=0, entitled=1, asked=4)
+SUSPENDED = Reason(
+    code="suspended", text="It is suspended. To go on: edt resume edt-1", held=0, entitled=0, asked=0, numbers={}
+)
 TAKEN = 50551.0
 
 
@@ -33,6 +36,14 @@ TAKEN = 50551.0
             "Job edt-1 (digits): failed — ValueError: no data.",
         ),
         ({"state": JobState.FINISHED, "message": "done"}, "Job edt-1 (digits): finished."),
+        (
+            {"state": JobState.SUSPENDED, "slots": 0, "reason": SUSPENDED},
+            "Job edt-1 (digits): suspended, 0 of at most 4 slots — It is suspended. To go on: edt resume edt-1.",
+        ),
+        (
+            {"state": JobState.RECOVERING, "reason": WAITING, "message": "Worker 3 was killed by SIGKILL."},
+            "Job edt-1 (digits): recovering, 2 of at most 4 slots — Worker 3 was killed by SIGKILL.",
+        ),
     ],
 )
 def test_one_sentence_that_can_be_read_aloud(make_view, changes, text):
@@ -43,6 +54,18 @@ def test_one_sentence_that_can_be_read_aloud(make_view, changes, text):
     ("changes", "text"),
     [
         ({"reason": WAITING}, "digits: running, 2 of 4 slots"),
+        (  # its workers still leave
+            {"reason": SUSPENDED},
+            "digits: running, 2 of 4 slots — It is suspended. To go on: edt resume edt-1",
+        ),
+        (
+            {"state": JobState.SUSPENDED, "slots": 0, "reason": SUSPENDED},
+            "digits: suspended, 0 of 4 slots — It is suspended. To go on: edt resume edt-1",
+        ),
+        (
+            {"state": JobState.RECOVERING, "message": "Worker 3 was killed by SIGKILL."},
+            "digits: recovering, 2 of 4 slots — Worker 3 was killed by SIGKILL.",
+        ),
         (
             {"state": JobState.PENDING, "slots": 0, "reason": WAITING},
             "digits: pending, 0 of 4 slots — Waiting for a slot: 4 of 4 are taken.",

@@ -58,6 +58,13 @@ def test_submit_prints_the_id_alone(edt, peer, folder, view):
     assert (sent["name"], sent["max_workers"]) == ("n", 4)
 
 
+def test_a_submission_may_begin_with_another_jobs_weights(edt, peer, folder, view):
+    peer.on("POST", "jobs", lambda _: (201, view()))
+    assert edt("submit", folder, "--warm-start", "edt-0", "--mode", "fast").returncode == 0
+    sent = json.loads(peer.requests[-1].body.partition(b"\r\n\r\n")[2].partition(b"\r\n--")[0])
+    assert (sent["warm_start"], sent["mode"]) == ("edt-0", "fast")
+
+
 @pytest.mark.parametrize(("state", "code"), [("FINISHED", 0), ("FAILED", 1), ("KILLED", 1)])
 def test_waiting_says_how_it_ended(edt, peer, folder, view, state, code):
     peer.on("POST", "jobs", lambda _: (201, view()))
@@ -93,6 +100,9 @@ def test_no_server(edt):
         ["submit"],
         ["submit", "x", "--max-workers", "many"],
         ["submit", "no/such/folder"],
+        ["submit", ".", "--mode", "loose"],
+        ["suspend"],
+        ["resume", "edt-1", "--checkpoint", ""],
         ["submit", "x", "--env", "novalue"],
         ["stop"],
         ["stop", "--all", "edt-1"],
@@ -137,6 +147,17 @@ def test_list_and_get(edt, peer, view):
     assert "edt submit" in done.stderr
 
 
+def test_suspend_and_resume_show_the_job(edt, peer, view):
+    peer.on("GET", "jobs/edt-1", view(state=JobState.SUSPENDED, slots=0))
+    peer.on("POST", "jobs/edt-1/suspend", view(state=JobState.SUSPENDED, slots=0))
+    assert "suspended" in edt("suspend", "edt-1").stdout
+    peer.on("POST", "jobs/edt-1/resume", view())
+    peer.on("GET", "jobs/edt-1", view())
+    for words, sent in (((), b""), (("--checkpoint", "epoch-3"), b'{"checkpoint":"epoch-3"}')):
+        assert "running" in edt("resume", "edt-1", *words).stdout
+        assert [r.body for r in peer.requests if r.method == "POST"][-1] == sent
+
+
 def test_stop_prints_what_it_stopped(edt, peer, view):
     peer.on("POST", "jobs/stop", {"jobs": ["a", "b"]})
     assert edt("stop", "--all").stdout == "a\nb\n"
@@ -155,9 +176,14 @@ def test_update_delete_and_the_readers(edt, peer, view, tmp_path):
     worker = {"worker": 0, "slot": 1, "host": "h", "pid": 4711, "rank": None, "generation": None}
     peer.on("GET", "jobs/edt-1/workers", {"workers": [worker]})
     assert edt("workers", "edt-1").stdout.splitlines()[1].split() == ["0", "1", "h", "4711", "-", "-"]
-    checkpoint = {"name": "model_epoch_0.pth", "epoch": 0, "bytes": 12, "time": 0.0}
-    peer.on("GET", "jobs/edt-1/checkpoints", {"checkpoints": [checkpoint]})
-    assert "model_epoch_0.pth  0      12     00:00:00" in edt("checkpoints", "edt-1").stdout
+    weights = {"name": "model_epoch_1.pth", "epoch": 1, "bytes": 12, "time": 0.0, "kind": "weights"}
+    exact = {**weights, "name": "update-8", "epoch": None, "kind": "exact", "training": 0, "update": 8}
+    peer.on("GET", "jobs/edt-1/checkpoints", {"checkpoints": [weights, exact]})
+    assert edt("checkpoints", "edt-1").stdout.splitlines() == [
+        "NAME               KIND     TRAINING  EPOCH  UPDATE  BYTES  TIME (UTC)",
+        "model_epoch_1.pth  weights  -         1      -       12     00:00:00",
+        "update-8           exact    0         -      8       12     00:00:00",
+    ]
     rows = [
         {
             "time": 1.0,

@@ -59,6 +59,19 @@ def test_a_submission_is_a_spec_and_an_archive(accepting, client, folder, capsys
     assert "train.py" in capsys.readouterr().out
 
 
+def spec_of(request):
+    return msgspec.json.decode(parts_of(request)[0][1], type=JobSpec)
+
+
+def test_another_jobs_weights_are_named_by_the_job_or_its_id(accepting, client, folder):
+    first = client.submit(folder, mode="fast")
+    spec = spec_of(accepting.requests[-1])
+    assert (spec.mode, spec.warm_start) == ("fast", "")
+    for named in (first, first.id):
+        client.submit(folder, warm_start=named)
+        assert spec_of(accepting.requests[-1]).warm_start == "edt-1"
+
+
 def test_the_length_is_announced_and_nothing_is_sent_in_chunks(accepting, client, folder):
     client.submit(folder)
     request = accepting.requests[-1]
@@ -86,6 +99,9 @@ def test_over_the_cap_nothing_is_sent(accepting, client, folder):
         ({"max_workers": 0}, Unprocessable),
         ({"priority": 0}, Unprocessable),
         ({"mode": "quick"}, Unprocessable),
+        ({"warm_start": ""}, InvalidRequest),
+        ({"warm_start": "../edt-1"}, InvalidRequest),
+        ({"warm_start": 7}, InvalidRequest),
         ({"env": {"A B": "c"}}, InvalidRequest),
         ({"env": {"JUPYTERHUB_API_TOKEN": "x"}}, InvalidRequest),
         ({"env": {"HARMLESS": "prefix secret"}}, InvalidRequest),

@@ -7,7 +7,7 @@ import pytest
 
 from edt_sdk import InvalidRequest, JobFailed, JobState, NotFound, ServerUnreachable, WaitTimeout
 from edt_sdk.job import MIME, Job
-from edt_sdk.schemas.job import JobProgress
+from edt_sdk.schemas.job import JobProgress, Reason
 
 
 @pytest.fixture
@@ -49,6 +49,39 @@ def test_a_wait_times_out_and_the_job_does_not(peer, job, stream):
     with pytest.raises(WaitTimeout, match=r"still RUNNING after 0\.3 s"):
         job.wait(0.3)
     assert "POST jobs/edt-1/stop" not in peer.paths()
+
+
+SUSPENDED = Reason(
+    code="suspended", text="It is suspended. To go on: job.resume()", held=0, entitled=0, asked=0, numbers={}
+)
+
+
+def test_a_wait_goes_on_while_the_job_is_suspended(peer, job, make_view, stream, events, monkeypatch):
+    seen = []
+    monkeypatch.setattr("edt_sdk.waiting.ProgressLine.show", lambda _, view: seen.append(view and view.state))
+    asleep = make_view(state=JobState.SUSPENDED, slots=0, reason=SUSPENDED)
+    answers = [
+        stream(events((1, "job", asleep)), end=False),
+        stream(events((2, "job", make_view()), (3, "job", make_view(state=JobState.FINISHED)), (3, "end", {}))),
+    ]
+    peer.on("GET", "jobs/edt-1/events", lambda _: answers.pop(0))
+    assert job.wait() is job
+    assert [state for state in seen if state is not None][-3:] == ["SUSPENDED", "RUNNING", "FINISHED"]
+
+
+def test_a_wait_for_a_suspended_job_times_out_with_the_way_on(peer, job, make_view, stream):
+    peer.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view(state=JobState.SUSPENDED, slots=0, reason=SUSPENDED)))
+    peer.on("GET", "jobs/edt-1/events", lambda _: stream(b": alive\n\n", end=False))
+    with pytest.raises(WaitTimeout, match=r"still SUSPENDED after 0\.2 s") as late:
+        job.wait(0.2)
+    assert "edt resume edt-1" in late.value.hint
+
+
+def test_a_stopped_job_that_was_resumed_elsewhere_is_seen(peer, client, make_view):
+    peer.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view(state=JobState.KILLED, slots=0)))
+    job = client.job("edt-1")
+    peer.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view()))
+    assert repr(job).startswith("Job edt-1 (digits): running")
 
 
 def test_ctrl_c_stops_waiting_only(peer, job, monkeypatch, capsys):
@@ -99,6 +132,11 @@ def test_verbs(peer, job, make_view):
     for verb, state in (("stop", "KILLED"), ("suspend", "SUSPENDED"), ("resume", "RUNNING")):
         peer.on("POST", f"jobs/edt-1/{verb}", msgspec.to_builtins(make_view(state=JobState(state))))
         assert getattr(job, verb)().view.state == state
+    assert peer.requests[-1].body == b""
+    assert job.resume("epoch-3") is job
+    assert peer.requests[-1].body == b'{"checkpoint":"epoch-3"}'
+    with pytest.raises(InvalidRequest, match="empty"):
+        job.resume(checkpoint="")
     peer.on("DELETE", "jobs/edt-1", lambda _: (204, None))
     assert job.delete() is None
     with pytest.raises(InvalidRequest, match="Nothing to change"):

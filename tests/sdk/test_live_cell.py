@@ -41,6 +41,15 @@ MakeView = Callable[..., JobView]
             2,
             "SUSPENDED · digits · edt-1 — job.resume() lets it go on.",
         ),
+        (
+            {
+                "state": JobState.SUSPENDED,
+                "slots": 0,
+                "reason": Reason(code="suspended", text="To go on: job.resume()", held=0, entitled=0, asked=0),
+            },
+            2,
+            "SUSPENDED · digits · edt-1 — To go on: job.resume()",
+        ),
         ({"state": JobState.FINISHED, "id": "digits-4711"}, 4, "FINISHED · digits-4711"),
         (
             {"state": JobState.FAILED, "message": "train.py raised ValueError: <b>\nmore"},

@@ -72,6 +72,15 @@ def test_a_cell_is_the_script(shell, accepting):
     assert (spec["name"], spec["main"]) == ("mnist", "main.py")
 
 
+def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
+    first = shell.run_cell_magic("edt_submit", "--mode fast", "pass\n")
+    assert spec_of(accepting)["mode"] == "fast"
+    shell.user_ns["first"] = first
+    for named in ("first", "edt-1"):
+        shell.run_cell_magic("edt_submit", f"--warm-start {named}", "pass\n")
+        assert spec_of(accepting)["warm_start"] == "edt-1"
+
+
 @pytest.mark.parametrize(
     ("magic", "line", "says"),
     [
@@ -80,6 +89,7 @@ def test_a_cell_is_the_script(shell, accepting):
         ("edt_submit", "folder --unknown 3", "unrecognized arguments"),
         ("edt_submit", "no/such/folder", "There is no folder or file"),
         ("edt_submit", ". --env A", "KEY=VALUE"),
+        ("edt_submit", ". --mode loose", "invalid choice"),
         ("edt_logs", "edt-1 --stream everything", "invalid choice"),
         ("edt_logs", "", "Which job"),
         ("edt_stop", "", "needs the id"),
@@ -136,6 +146,7 @@ def test_completion(shell, accepting):
     assert complete(shell, "%edt_submit x --max") == {"--max-workers"}
     assert {"--name", "--max-workers", "--env"} <= complete(shell, "job = %edt_submit --")
     assert complete(shell, "%%edt_submit --th") == {"--threads-per-slot"}
+    assert complete(shell, "%edt_submit x --mode ") == {"exact", "fast"}
     assert complete(shell, "%edt_logs x --stream ") == {"all", "driver", "stdout", "stderr", "elog", "worker"}
     assert complete(shell, "%edt_logs x --stream s") == {"stdout", "stderr"}
     assert accepting.requests == []
