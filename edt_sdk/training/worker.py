@@ -162,9 +162,10 @@ def fail(worker: _Worker, error: BaseException) -> NoReturn:
     """Tell everybody why, and end: the traceback on stderr, the message to the supervisor."""
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, end="", flush=True)
-    # Our own errors say what cannot be; no other attempt could do better.
-    final = isinstance(error, EdtError)
-    message = str(error) if final else f"{type(error).__name__}: {error}"
+    # Our own errors say what cannot be; no other attempt could do better. One that only reports what the user's code
+    # raised may be gone the next time, such as a disk that did not answer.
+    final = isinstance(error, EdtError) and error.__cause__ is None
+    message = str(error) if isinstance(error, EdtError) else f"{type(error).__name__}: {error}"
     worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text, final=final))
     # Not sys.exit: threads of a group whose peers are gone, or of the user's, could keep the process.
     end_process(1)

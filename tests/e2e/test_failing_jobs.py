@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import psutil
 import pytest
 
@@ -48,17 +45,6 @@ def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said
     assert job.state == "FAILED"
     assert said in str(failed.value), str(failed.value)
     assert said in job.view.message
-    nothing_left(four_slots, job)
-
-
-def test_a_killed_worker_fails_the_job_and_never_hangs_it(four_slots: Jobs) -> None:
-    job = four_slots.submit("forever.py", name="victim")
-    wait_until(lambda: four_slots.worlds(job)[-1:] == [4], "four workers")
-    victim = job.workers()[-1]
-    os.kill(victim["pid"], signal.SIGKILL)
-    with pytest.raises(JobFailed, match="SIGKILL"):
-        job.wait(60)
-    assert job.state == "FAILED"
     nothing_left(four_slots, job)
 
 

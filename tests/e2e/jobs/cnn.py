@@ -18,6 +18,7 @@ parser.add_argument("--samples", type=int, default=203)
 parser.add_argument("--batch", type=int, default=4)
 parser.add_argument("--shards", type=int, default=8)
 parser.add_argument("--loaders", type=int, default=0)
+parser.add_argument("--checkpoints", type=int, default=0)
 parser.add_argument("--gates", default="")
 options = parser.parse_args()
 
@@ -88,5 +89,11 @@ if __name__ == "__main__":
         driver_logger=EDTLoggerCallback(),
         user_callback=[Gate()] if options.gates else [],
     )
-    edt.train(options.epochs, options.batch, options.shards, num_dataloader_threads=options.loaders, checkpoint_freq=0)
+    edt.train(
+        options.epochs,
+        options.batch,
+        options.shards,
+        num_dataloader_threads=options.loaders,
+        checkpoint_freq=options.checkpoints,
+    )
     print("trained")
