@@ -368,7 +368,7 @@ def test_an_error_of_the_users_code_is_told_and_ends_the_worker(job: StandIn, pa
     failed = job.expect("w0", wire.Failed)
     assert said in failed.message
     assert failed.worker == 0
-    assert failed.final == (parts.get("datasets_function") in (raises, broken_sample))
+    assert not failed.final  # what the user's code raised may be gone the next time
     assert said.split(": ")[-1].split(", not")[0] in failed.traceback
     assert job.exit_code("w0") == 1
     assert failed.traceback in child.text

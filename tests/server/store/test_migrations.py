@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from edt_sdk.schemas.job import JobSpec
 from edt_server.store import Store, schema
 from edt_server.store.models import Base
 
@@ -52,7 +53,7 @@ def test_every_revision_has_its_stored_database(store):
 @pytest.mark.parametrize("asset", sorted(ASSETS.glob("*.db")), ids=lambda path: path.stem)
 def test_a_stored_database_opens_with_all_that_is_in_it(tmp_path, asset):
     shutil.copy(asset, tmp_path / "edt.db")
-    expected = json.loads(asset.with_suffix(".json").read_text())
+    expected = _as_read_today(asset.with_suffix(".json"))
     store = Store.open(f"sqlite:///{tmp_path / 'edt.db'}")
     jobs = {row.id: row for row in store.jobs()}
     assert sorted(jobs) == sorted(expected["jobs"])
@@ -72,7 +73,17 @@ def test_the_script_that_made_the_asset_still_runs(tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     made = module.make(tmp_path)
-    assert made.with_suffix(".json").read_text() == (ASSETS / made.name).with_suffix(".json").read_text()
+    assert json.loads(made.with_suffix(".json").read_text()) == _as_read_today(
+        (ASSETS / made.name).with_suffix(".json")
+    )
+
+
+def _as_read_today(path):
+    """What was stored; a specification of then has the fields that came later, with their defaults."""
+    expected = json.loads(path.read_text())
+    for fields in expected["jobs"].values():
+        fields["spec"] = _plain(msgspec.convert(fields["spec"], JobSpec))
+    return expected
 
 
 def _plain(value):
