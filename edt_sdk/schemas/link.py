@@ -158,10 +158,15 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To a worker: prepare for this training and answer WorkerReady."""
+    """To a worker: prepare for this training and answer WorkerReady.
+
+    `rehearse`: others train meanwhile, so there is time to compute one shard for practice. What a process pays once,
+    for kernels and memory, is paid before anybody waits for it.
+    """
 
     training: int
     payload: str
+    rehearse: bool = False
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):

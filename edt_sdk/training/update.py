@@ -224,6 +224,16 @@ class UpdateEngine:
             computed.exchange.start_all(plan.moves[-1] if plan.moves else None)
         self._computed = replace(computed, outcomes=tuple(outcomes))
 
+    def rehearse(self, loader: Loader) -> None:
+        """Compute one shard and forget it, so that the first update of this process takes no longer than the others.
+
+        Kernels are chosen and memory is laid out; model, buffers and random states stay as they were.
+        """
+        self.compute(TrainStep(0, 0, 0), range(1), loader)
+        if self._computed is not None:
+            self._free.extend(self._computed.vectors)
+        self._forget()
+
     def commit(self, group: Group, *, pending: int) -> Committed:
         """Exchange, combine, step the optimizer; the computed update becomes part of the model on every rank.
 

@@ -96,8 +96,16 @@ def work(worker: _Worker) -> int:
             outside(job, training, begin, link, own.worker),
             Heartbeat(pulse, data.loader),
         )
+        if begin.rehearse:
+            rehearse(engine, data)
         link.send(WorkerReady(worker=own.worker, training=begin.training))
         return loop.run(link.wait_generation(own.worker))
+
+
+def rehearse(engine: UpdateEngine, data: Data) -> None:
+    """Compute a shard for practice. What goes wrong with it is said when it is computed for good."""
+    with contextlib.suppress(Exception):
+        engine.rehearse(data.loader)
 
 
 def outside(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Outside:

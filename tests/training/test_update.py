@@ -337,6 +337,17 @@ def test_a_gradient_that_is_finished_several_times_is_waited_for():
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("kind", ["cnn", "transformer", "noisy"])
+def test_a_rehearsal_leaves_no_trace(kind):
+    job = Job(kind)
+    before = digest(job.model, job.optimizer), torch.get_rng_state(), random.getstate()
+    job.engine.rehearse(job.loader)
+    assert digest(job.model, job.optimizer) == before[0]
+    assert torch.equal(torch.get_rng_state(), before[1])
+    assert random.getstate() == before[2]
+    assert job.train(0, 0, [(0, 1)])[0] == alone(kind)[0]
+
+
 def test_same_bits_with_an_optimizer_that_draws_noise(processes):
     expected, _ = alone("noisy", epochs=1)
     assert [result for result, _ in processes(2, train, "noisy", [(0, 2)], {"epochs": 1})] == [expected] * 2

@@ -42,6 +42,12 @@ class Crew:
         return [w.number for w in self.workers.values() if w.phase is Phase.READY and not w.dying]
 
     @property
+    def on_their_way(self) -> list[int]:
+        """Slots of those that prepare to be ready."""
+        before = (Phase.STARTING, Phase.IDLE, Phase.PREPARING)
+        return [worker.slot.id for worker in self.workers.values() if worker.phase in before and not worker.dying]
+
+    @property
     def taking_part(self) -> frozenset[int]:
         """Those in the newest generation, or on their way out of an older one."""
         return frozenset(worker.number for worker in self.workers.values() if worker.takes_part)

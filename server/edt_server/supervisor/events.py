@@ -99,6 +99,13 @@ class Hung:
 
 
 @dataclass(frozen=True, slots=True)
+class Gathered:
+    """The answer to `Gather`: those who are ready wait no longer."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class LookedAgain:
     """The answer to `LookAgain`: all that had happened when that was said is known by now."""
 
@@ -119,7 +126,20 @@ class Refuse:
     why: str
 
 
-Event = Allocated | Acknowledged | Started | NotStarted | Said | LinkLost | Exited | Hung | LookedAgain | Stop | Refuse
+Event = (
+    Allocated
+    | Acknowledged
+    | Started
+    | NotStarted
+    | Said
+    | LinkLost
+    | Exited
+    | Hung
+    | Gathered
+    | LookedAgain
+    | Stop
+    | Refuse
+)
 
 
 # --- instructions -----------------------------------------------------------------------------------------------------
@@ -152,6 +172,13 @@ class Kill:
 
     process: int
     patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Somebody is ready and others soon will be: one change for all of them. Answered by Gathered, whoever has come."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,4 +231,4 @@ class Finish:
     over: bool = True
 
 
-Instruction = StartDriver | StartWorker | End | Kill | LookAgain | Tell | Send | Publish | Note | Finish
+Instruction = StartDriver | StartWorker | End | Kill | Gather | LookAgain | Tell | Send | Publish | Note | Finish

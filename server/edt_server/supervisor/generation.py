@@ -24,6 +24,8 @@ class Training:
         members: those of them whose processes are there, in the same order.
         joining: members that have not said Joined yet.
         leaving: former members that have not ended yet.
+        gathering: those who are ready wait a moment for others.
+        gathered: that moment has passed.
         broken: the newest generation cannot go on: a member of it died, or its group broke.
         updates: committed updates at the end, None before.
     """
@@ -37,6 +39,8 @@ class Training:
     members: tuple[int, ...] = ()
     joining: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
+    gathering: bool = False
+    gathered: bool = False
     broken: bool = False
     updates: int | None = None
 
@@ -79,7 +83,7 @@ class Training:
         self.joining = set(following)
         self.leaving = set(former) - set(following)
         self.members = self.ranks = following
-        self.broken = False
+        self.broken = self.gathering = self.gathered = False
         return (*former, *(worker for worker in following if worker not in former))
 
     def gone(self, worker: int, *, left: bool) -> None:

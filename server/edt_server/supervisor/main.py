@@ -38,6 +38,8 @@ from edt_server.supervisor.events import (
     Event,
     Exited,
     Finish,
+    Gather,
+    Gathered,
     Hung,
     Instruction,
     Kill,
@@ -77,6 +79,8 @@ SAMPLE_INTERVAL = 0.1
 WATCH_INTERVAL = 0.5
 # A closed link lies unread for less; see `LookAgain`.
 LOOK_AGAIN_AFTER = 0.05
+# Workers that are forked together are ready within less of each other; a change for each would cost more.
+GATHER_FOR = 0.1
 # A process of an earlier attempt finishes its update and writes a checkpoint, for which a minute is much.
 PREDECESSOR_PATIENCE = 60.0
 # Without a server the last reports stay in the journal, where the next one reads them: no need to wait for it for ever.
@@ -280,9 +284,10 @@ class Supervisor:
                 self._children.end(process, patience)
             case Kill(process=process, patience=patience):
                 self._children.kill(process, patience)
+            case Gather(generation=generation):
+                self._later(GATHER_FOR, Gathered(generation))
             case LookAgain(generation=generation):
-                loop = asyncio.get_running_loop()
-                loop.call_later(LOOK_AGAIN_AFTER, self._feed, LookedAgain(generation))
+                self._later(LOOK_AGAIN_AFTER, LookedAgain(generation))
             case Tell(process=process, message=message):
                 if not self._link.send(process, message):
                     log.warning("%s not sent, process=%d has no link", type(message).__name__, process)
@@ -298,6 +303,9 @@ class Supervisor:
                     remove_memory_folder(self._job.memory_dir)
                 if not self._over.done():
                     self._over.set_result(None)
+
+    def _later(self, seconds: float, event: Event) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
     def _start(self, key: int, slot: Slot | None) -> None:
         job, host = self._job, self._job.host

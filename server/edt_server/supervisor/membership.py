@@ -24,6 +24,8 @@ from edt_server.supervisor.events import (
     Event,
     Exited,
     Finish,
+    Gather,
+    Gathered,
     Hung,
     Instruction,
     Kill,
@@ -143,6 +145,9 @@ class Membership:
             case Hung(process=process, why=why) if process in self._workers:
                 self._workers[process].hung = why
                 self._out.append(Kill(process, 0.0))
+            case Gathered(generation=generation):
+                if self._training is not None and self._training.generation == generation:
+                    self._training.gathered = True
             case LookedAgain(generation=generation):
                 self._nobody_died(generation)
             case Stop(why=why):
@@ -397,7 +402,7 @@ class Membership:
             lambda number: self._slots.allowed(self._workers[number].slot.id),
             suspended=not self._slots.granted,
         )
-        if following is None:
+        if following is None or self._gathers(training, following):
             return
         before = training.members
         told = training.change(following)
@@ -412,6 +417,17 @@ class Membership:
             worker.revoked = number not in following
             if not worker.left:
                 self._out.append(Tell(number, message))
+
+    def _gathers(self, training: Training, following: tuple[int, ...]) -> bool:
+        """True while a change that only adds members waits a moment for others who are on their way."""
+        if training.broken or not training.members or not set(training.members) <= set(following):
+            return False
+        if training.gathered or not any(self._slots.allowed(slot) for slot in self._crew.on_their_way):
+            return False
+        if not training.gathering:
+            training.gathering = True
+            self._out.append(Gather(training.generation))
+        return True
 
     def _end_training(self) -> None:
         """When the last worker of a finished training is gone, everybody hears of it and the slots are free."""
@@ -434,7 +450,8 @@ class Membership:
 
     def _begin(self, worker: Worker, training: Training) -> None:
         worker.phase = Phase.PREPARING
-        self._out.append(Tell(worker.number, link.Begin(training=training.number, payload=training.payload)))
+        begin = link.Begin(training=training.number, payload=training.payload, rehearse=bool(training.members))
+        self._out.append(Tell(worker.number, begin))
 
     def _release(self, slot: int) -> None:
         worker, code = self._exits.pop(slot, (None, None))

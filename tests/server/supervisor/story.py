@@ -2,20 +2,34 @@
 
 from edt_sdk.schemas import link
 from edt_sdk.schemas.control import Slot
-from edt_server.supervisor.events import DRIVER, Allocated, Exited, LinkLost, Said, Send, Started, Tell
+from edt_server.supervisor.events import (
+    DRIVER,
+    Allocated,
+    Exited,
+    Gather,
+    Gathered,
+    LinkLost,
+    Said,
+    Send,
+    Started,
+    Tell,
+)
 from edt_server.supervisor.membership import Membership
 
 
 class Story:
     """Feeds a machine and keeps what it answered to the last event."""
 
-    def __init__(self, history=None):
+    def __init__(self, history=None, *, patient=False):
+        self.patient = patient  # otherwise nobody who is ready waits for others
         self.machine = Membership(interpreter="/opt/python", history=history)
         self.reports = []
         self.last = []
 
     def __call__(self, event):
         self.last = self.machine.apply(event)
+        for gather in [each for each in self.last if isinstance(each, Gather) and not self.patient]:
+            self.last = [*self.last, *self.machine.apply(Gathered(gather.generation))]
         self.reports += [each.report for each in self.last if isinstance(each, Send)]
         return self.last
 

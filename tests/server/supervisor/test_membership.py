@@ -10,6 +10,8 @@ from edt_server.supervisor.events import (
     Acknowledged,
     End,
     Finish,
+    Gather,
+    Gathered,
     Note,
     NotStarted,
     Publish,
@@ -391,3 +393,42 @@ def test_progress_is_passed_on_and_that_of_another_training_is_not(story):
 def test_reports_of_an_earlier_attempt_are_counted():
     machine = Membership(interpreter="/opt/python", history=History(reports=7))
     assert machine.apply(Stop("x"))[0].number == 8
+
+
+def published(story):
+    training = story.machine._training
+    return training.members
+
+
+def test_who_is_ready_waits_a_moment_for_others_who_soon_will_be():
+    story = Story(patient=True)
+    story.allocate(1, 0, 1, 2, 3)
+    story.driver()
+    for worker in range(4):
+        story.hello(worker)
+    story.train()
+    story.ready(0)
+    assert published(story) == (0,), "there is nobody who could train meanwhile"
+    story.joined(0, 1)
+    story.ready(2)
+    assert [each for each in story.last if isinstance(each, Gather)] == [Gather(1)]
+    assert published(story) == (0,)
+    story.ready(1)
+    assert published(story) == (0,)
+    story(Gathered(1))
+    assert published(story) == (0, 1, 2)
+    for worker in range(3):
+        story.joined(worker, 2)
+    story.ready(3)
+    assert published(story) == (0, 1, 2, 3), "nobody else is on the way"
+
+
+def test_a_death_waits_for_nobody():
+    story = Story(patient=True)
+    story.running(0)
+    story.allocate(2, 0, 1, 2)
+    story.hello(1)
+    story.hello(2)
+    story.ready(1)
+    story.kill(0)
+    assert published(story) == (1,)

@@ -22,6 +22,8 @@ from edt_server.supervisor.events import (
     End,
     Exited,
     Finish,
+    Gather,
+    Gathered,
     Hung,
     Kill,
     LinkLost,
@@ -81,6 +83,7 @@ class World:
         self.to_join, self.to_leave = set(), set()
         self.broke = False
         self.looks = deque()
+        self.gathers = deque()
         self.ended = None
         self.finished = False
         self.progress_sent = 0
@@ -120,6 +123,8 @@ class World:
                     self.driver = "ending"
             case LookAgain(generation=generation):
                 self.looks.append(generation)
+            case Gather(generation=generation):
+                self.gathers.append(generation)
             case Finish():
                 self.finished = True
 
@@ -220,6 +225,8 @@ class World:
             found.append(self.take_report)
         if self.to_supervisor:
             found.append(lambda: self.feed(self.to_supervisor.popleft()))
+        if self.gathers:
+            found.append(lambda: self.feed(Gathered(self.gathers.popleft())))
         if self.looks:
             found.append(self.look_again)
         for process in list(self.workers.values()):
