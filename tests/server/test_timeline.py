@@ -15,6 +15,8 @@ from edt_server.core import (
     JobChanged,
     JobDemand,
     JobGone,
+    JobResumed,
+    JobSuspended,
     SlotReleased,
     SlotsChanged,
     kind_of,
@@ -22,7 +24,7 @@ from edt_server.core import (
     to_event,
 )
 from edt_server.story import describe, sentences
-from edt_server.timeline import allocation, settled
+from edt_server.timeline import allocation, during, settled
 
 
 def call(job: str) -> str:
@@ -173,6 +175,40 @@ def test_what_changes_no_allocation_makes_no_row(demo):
     demo.apply(JobDemand("b", 4))
     noise = Event(seq=0, time=0.0, job="a", kind="generation", data={}, cause=None, text="")
     assert allocation([noise, *demo.events, noise]) == rows
+
+
+@pytest.fixture
+def pair() -> Recorder:
+    """Two jobs with two slots each."""
+    r = Recorder()
+    r.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(4))))
+    for job in "ab":
+        r.apply(JobArrived(job, 5000, 4, "default"))
+        r.apply(JobDemand(job, 8))
+        r.leave()
+    return r
+
+
+def test_a_suspended_job_gives_back_and_when_it_is_resumed_others_do(pair):
+    pair.apply(JobSuspended("a"))
+    row = allocation(pair.events, call)[-1]
+    assert (row["cause"], row["text"]) == ("job_suspended", "digits-a was suspended: digits-a gives back 2")
+    pair.leave()
+    pair.apply(JobResumed("a"))
+    assert allocation(pair.events, call)[-1]["text"] == "digits-a was resumed: digits-b is asked for 2"
+
+
+def test_the_life_of_a_job_that_came_back_has_a_gap(pair):
+    pair.apply(JobGone("b"))
+    end = allocation(pair.events)[-1]
+    pair.apply(JobChanged("a", max_workers=1))
+    pair.leave()
+    assert during(allocation(pair.events), pair.events, "b")[-1] == end, "nothing behind its end"
+    pair.apply(JobArrived("b", 5000, 1, "default"), again=True)
+    rows = allocation(pair.events, call)
+    own = during(rows, pair.events, "b")
+    assert own == rows[-len(own) :], "the gap is told too"
+    assert own[-1]["text"].startswith("digits-b was resumed")
 
 
 def test_no_events_no_rows():

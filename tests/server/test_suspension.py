@@ -1,0 +1,373 @@
+"""Suspend, resume and lost supervisors as changes of a ledger: no processes."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+
+from edt_sdk.schemas import control
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
+from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.paths import JobPaths
+from edt_server import recovery, reports, suspension, views
+from edt_server.core import InstanceGroup, SlotsChanged
+from edt_server.ledger import Ledger
+from edt_server.submission import Submission
+
+
+class Play:
+    """A ledger with three slots, jobs that were launched, and what they report."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.ledger = Ledger.open(f"sqlite:///{folder / 'edt.db'}", [InstanceGroup("default")])
+        slots = tuple(control.Slot(id=k, host="h") for k in range(3))
+        self.do(lambda change: change.apply(SlotsChanged(slots)))
+        self.numbers: dict[str, int] = {}
+
+    def do(self, work):
+        value, self.outcome = self.ledger.change(work)
+        self.ledger.core.check()
+        for job in self.outcome.launches:
+            self.supervise(job)
+        return value
+
+    def paths(self, job):
+        return JobPaths(self.folder, "ann", job)
+
+    def supervise(self, job):
+        attempt = self.row(job).attempt + 1
+        key = "k" * 39 + str(attempt)
+        self.ledger.change(lambda change: change.tx.update_job(job, attempt=attempt, public_key=key))
+
+    def submit(self, job, max_workers=3):
+        spec = JobSpec(name=job, main="train.py", max_workers=max_workers)
+        self.do(Submission(job, "ann", spec, "/python", 1, self.paths(job)).enter)
+
+    def say(self, job, report):
+        self.numbers[job] = self.numbers.get(job, 0) + 1
+        numbered = control.Numbered(number=self.numbers[job], time=time.time(), report=report)
+        self.do(lambda change: reports.take(change, job, numbered))
+
+    def train(self, job):
+        self.say(job, control.TrainingStarted(training=0, shards=3, epochs=1))
+        self.form(job)
+
+    def form(self, job):
+        slots = self.ledger.core.holding(job)
+        for worker, slot in enumerate(slots):
+            self.say(job, control.WorkerStarted(worker=worker, slot=slot, pid=100 + worker))
+        members = tuple(range(len(slots)))
+        pids = tuple(100 + worker for worker in members)
+        formed = control.GenerationFormed(training=0, number=1, workers=members, slots=slots, pids=pids, update=0)
+        self.say(job, formed)
+
+    def leave(self, job):
+        for slot in self.ledger.core.leaving(job):
+            self.say(job, control.SlotReleased(slot=slot, worker=None, exit_code=0))
+
+    def suspend(self, job):
+        return self.do(lambda change: suspension.suspend(change, job, "ann"))
+
+    def resume(self, job, checkpoint=""):
+        return self.do(lambda change: suspension.resume(change, self.paths(job), job, "ann", checkpoint))
+
+    def lose(self, job, **what):
+        self.do(lambda change: recovery.supervisor_lost(change, job, "Killed", **what))
+
+    def row(self, job):
+        return self.ledger.row(job)
+
+    def state(self, job):
+        return self.row(job).state
+
+    def workers(self, job):
+        events = self.ledger.store.events(job=job, kinds=views.WORKER_KINDS)
+        return [each["worker"] for each in views.running_workers(events, self.ledger.core.slots)]
+
+    def texts(self, job, kind):
+        return [event.text for event in self.ledger.store.events(job=job, kinds=[kind])]
+
+
+@pytest.fixture
+def play(tmp_path):
+    made = Play(tmp_path)
+    yield made
+    digest = made.ledger.core.digest()
+    assert Ledger(made.ledger.store, made.ledger._groups).core.digest() == digest, "replay"
+    made.ledger.close()
+
+
+@pytest.fixture
+def trained(play):
+    """Job "a" trains on all three slots."""
+    play.submit("a")
+    play.train("a")
+    assert play.state("a") is JobState.RUNNING
+    return play
+
+
+def checkpoint(play, job, name, training=0):
+    folder = play.paths(job).checkpoints(training)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.ckpt").touch()
+    play.paths(job).job_dir.mkdir(parents=True, exist_ok=True)
+    play.paths(job).payload(training).touch()
+
+
+class TestSuspend:
+    def test_it_is_suspended_when_the_last_slot_is_free(self, trained):
+        trained.suspend("a")
+        assert trained.outcome.allocations["a"].slots == ()
+        assert trained.state("a") is JobState.RUNNING
+        trained.leave("a")
+        assert trained.state("a") is JobState.SUSPENDED
+        assert not trained.row("a").state.final
+        state = [event for event in trained.ledger.store.events(job="a", kinds=["state"])][-1]
+        assert state.cause is not None
+        assert trained.ledger.core.free() == (0, 1, 2)
+
+    def test_one_that_waits_is_suspended_at_once_and_twice_is_once(self, play):
+        for job in "abcd":
+            play.submit(job, 1)
+        assert play.suspend("d").state is JobState.SUSPENDED
+        count = len(play.ledger.store.events())
+        assert play.suspend("d").state is JobState.SUSPENDED
+        assert len(play.ledger.store.events()) == count
+
+    def test_between_two_trainings(self, trained):
+        trained.say("a", control.TrainingEnded(training=0, updates=7))
+        trained.leave("a")
+        assert trained.suspend("a").state is JobState.SUSPENDED
+        assert trained.resume("a").state is JobState.RUNNING, "its driver goes on, and needs no slot"
+        assert trained.outcome.launches == ()
+
+
+class TestResume:
+    def test_a_job_whose_supervisor_lives_is_not_launched_again(self, trained):
+        trained.suspend("a")
+        trained.leave("a")
+        trained.resume("a")
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.LAUNCHING, ())
+        trained.form("a")
+        assert trained.state("a") is JobState.RUNNING
+
+    def test_it_waits_its_turn(self, trained):
+        trained.suspend("a")
+        trained.leave("a")
+        for job in "bcd":
+            trained.submit(job, 1)
+        assert trained.resume("a").state is JobState.PENDING
+        assert trained.row("a").message == ""
+        trained.say("c", control.JobEnded(state=JobState.FINISHED, message=""))
+        assert trained.state("a") is JobState.LAUNCHING
+        assert {trained.state(job) for job in "bd"} == {JobState.LAUNCHING}
+
+    def test_before_its_workers_have_left(self, trained):
+        trained.suspend("a")
+        assert trained.resume("a").state is JobState.RUNNING
+        trained.leave("a")
+        assert trained.state("a") is JobState.RUNNING
+        assert sorted(trained.ledger.core.holding("a")) == [0, 1, 2]
+
+    def test_before_its_workers_have_left_but_others_take_the_slots(self, trained):
+        trained.suspend("a")
+        for job in "bcd":
+            trained.submit(job, 1)
+        trained.resume("a")
+        trained.leave("a")
+        assert trained.state("a") is JobState.PENDING
+
+    def test_one_that_was_not_suspended_stays_as_it_is(self, trained):
+        count = len(trained.ledger.store.events())
+        assert trained.resume("a").state is JobState.RUNNING
+        assert len(trained.ledger.store.events()) == count
+
+    @pytest.mark.parametrize("state", [JobState.KILLED, JobState.FAILED])
+    def test_one_that_ended_comes_back_as_a_further_attempt(self, trained, state):
+        trained.say("a", control.JobEnded(state=state, message="so it goes"))
+        before = trained.row("a")
+        assert before.ended is not None
+        trained.resume("a")
+        row = trained.row("a")
+        assert (row.state, trained.outcome.launches) == (JobState.LAUNCHING, ("a",))
+        assert (row.ended, row.message, row.attempt, row.started) == (None, "", before.attempt + 1, before.started)
+        assert trained.workers("a") == [], "those of the former attempt are gone"
+        assert trained.texts("a", "job_arrived")[-1] == "taken up again (by ann)"
+        trained.train("a")
+        assert trained.state("a") is JobState.RUNNING
+
+    @pytest.mark.parametrize("state", [JobState.FINISHED, JobState.ERROR])
+    def test_what_is_over_for_good_stays_so(self, trained, state):
+        trained.say("a", control.JobEnded(state=state, message=""))
+        with pytest.raises(Conflict, match="nothing to resume"):
+            trained.resume("a")
+
+    def test_what_never_trained_has_nothing_to_go_on_from(self, play):
+        play.submit("a")
+        play.say("a", control.JobEnded(state=JobState.FAILED, message=""))
+        with pytest.raises(Conflict, match="never began to train"):
+            play.resume("a")
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize(
+        ("name", "chosen"),
+        [
+            ("epoch-3", "epoch-3"),
+            ("model_epoch_3", "epoch-3"),
+            ("model_epoch_3.pth", "epoch-3"),
+            ("epoch-3.ckpt", "epoch-3"),
+            ("update-1200", "update-1200"),
+        ],
+    )
+    def test_names_people_use(self, trained, name, chosen):
+        checkpoint(trained, "a", chosen)
+        trained.suspend("a")
+        trained.leave("a")
+        trained.resume("a", name)
+        assert trained.paths("a").resume_from.read_text() == chosen
+        assert trained.texts("a", "job_resumed") == [f"resumed (by ann), from checkpoint {chosen}"]
+
+    @pytest.mark.parametrize(
+        "name", ["../epoch-3", "epoch_3", "epoch-", "epoch-3\n", "final", "update-1.5", "/epoch-3"]
+    )
+    def test_names_that_are_none(self, trained, name):
+        with pytest.raises(InvalidRequest):
+            suspension.find(trained.paths("a"), name)
+
+    def test_one_that_is_not_there_names_those_that_are(self, trained):
+        checkpoint(trained, "a", "epoch-1")
+        with pytest.raises(NotFound) as refused:
+            suspension.find(trained.paths("a"), "epoch-2")
+        assert "epoch-1" in refused.value.hint
+
+    def test_only_the_newest_training_can_be_put_back(self, trained):
+        checkpoint(trained, "a", "epoch-1")
+        checkpoint(trained, "a", "epoch-2", training=1)
+        assert suspension.find(trained.paths("a"), "epoch-2") == "epoch-2"
+        with pytest.raises(NotFound):
+            suspension.find(trained.paths("a"), "epoch-1")
+
+    def test_not_while_workers_run(self, trained):
+        checkpoint(trained, "a", "epoch-1")
+        with pytest.raises(Conflict, match="while workers run"):
+            trained.resume("a", "epoch-1")
+        trained.suspend("a")
+        with pytest.raises(Conflict, match="while workers run") as leaving:
+            trained.resume("a", "epoch-1")
+        assert "Wait" in leaving.value.hint
+        assert not trained.paths("a").resume_from.exists()
+        trained.leave("a")
+        trained.resume("a", "epoch-1")
+        assert trained.paths("a").resume_from.exists()
+
+    def test_one_that_failed_goes_back_too(self, trained):
+        checkpoint(trained, "a", "epoch-1")
+        trained.say("a", control.JobEnded(state=JobState.FAILED, message=""))
+        trained.resume("a", "epoch-1")
+        assert trained.texts("a", "job_arrived")[-1] == "taken up again (by ann), from checkpoint epoch-1"
+
+
+class TestLostWorkers:
+    LOST = control.WorkerLost(
+        worker=1, slot=1, pid=101, exit_code=-9, member=True, update=12, why="Worker 1 (slot 1) was killed by SIGKILL."
+    )
+
+    def test_a_member_that_is_lost_is_recovered_from(self, trained):
+        assert trained.workers("a") == [0, 1, 2]
+        trained.say("a", self.LOST)
+        assert trained.state("a") is JobState.RECOVERING
+        assert trained.row("a").message == self.LOST.why
+        assert trained.workers("a") == [0, 2]
+        assert trained.texts("a", "worker_lost") == [
+            "worker 1 (slot 1) was killed by SIGKILL; the training goes on after update 12"
+        ]
+        trained.form("a")
+        assert (trained.state("a"), trained.row("a").message) == (JobState.RUNNING, "")
+
+    def test_one_that_was_no_member_yet_changes_no_state(self, trained):
+        trained.say("a", msgspec.structs.replace(self.LOST, member=False))
+        assert trained.state("a") is JobState.RUNNING
+
+    def test_the_last_one_may_die_when_all_is_trained(self, trained):
+        trained.say("a", self.LOST)
+        trained.say("a", control.TrainingEnded(training=0, updates=13))
+        assert trained.state("a") is JobState.RUNNING
+
+    def test_a_driver_is_told_of(self, trained):
+        trained.say("a", control.DriverLost(pid=9, exit_code=-9, why="The driver was killed by SIGKILL."))
+        assert trained.state("a") is JobState.RUNNING
+        assert trained.texts("a", "driver_lost") == ["the driver was killed by SIGKILL; its main script runs again"]
+
+
+class TestLostSupervisors:
+    def test_the_next_attempt_has_the_same_slots(self, trained):
+        progress = JobProgress(update=7)
+        trained.lose("a", progress=progress)
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.RECOVERING, ("a",))
+        row = trained.row("a")
+        assert (row.attempt, row.progress, row.ended) == (2, progress, None)
+        assert len(trained.ledger.core.holding("a")) == 3
+        assert trained.workers("a") == []
+        trained.form("a")
+        assert trained.state("a") is JobState.RUNNING
+
+    def test_three_that_came_to_nothing_fail_the_job(self, trained):
+        trained.lose("a")  # this one had trained
+        for _ in range(2):
+            trained.lose("a")
+            assert trained.state("a") is JobState.RECOVERING
+        trained.lose("a")
+        assert (trained.state("a"), trained.ledger.core.free()) == (JobState.FAILED, (0, 1, 2))
+        assert trained.row("a").message.endswith("\nKilled")
+        trained.resume("a")
+        trained.lose("a")
+        assert trained.state("a") is JobState.RECOVERING, "a person wanted it tried anew"
+
+    def test_any_fruit_begins_the_count_anew(self, trained):
+        for _ in range(4):
+            trained.lose("a")
+            trained.lose("a")
+            trained.form("a")
+        assert trained.state("a") is JobState.RUNNING
+
+    def test_one_that_was_to_be_stopped_is(self, trained):
+        trained.lose("a", stopping="Stopped by ann.")
+        assert (trained.state("a"), trained.row("a").message) == (JobState.KILLED, "Stopped by ann.")
+
+    def test_a_suspended_job_is_launched_when_it_is_resumed(self, trained):
+        trained.suspend("a")
+        trained.leave("a")
+        trained.lose("a")
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.SUSPENDED, ())
+        assert not trained.row("a").supervised
+        trained.resume("a")
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.LAUNCHING, ("a",))
+
+    def test_one_that_is_being_suspended_gets_another_that_sees_its_workers_off(self, trained):
+        trained.suspend("a")
+        trained.lose("a")
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.RECOVERING, ("a",))
+        trained.leave("a")
+        assert trained.state("a") is JobState.SUSPENDED
+
+    def test_between_two_trainings_its_script_begins_in_a_slot_again(self, trained):
+        trained.say("a", control.TrainingEnded(training=0, updates=7))
+        trained.leave("a")
+        trained.lose("a")
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.RECOVERING, ("a",))
+        assert len(trained.ledger.core.holding("a")) == 1
+
+    def test_one_that_waits_for_a_slot_is_launched_with_it(self, trained):
+        trained.suspend("a")
+        trained.leave("a")
+        for job in "bcd":
+            trained.submit(job, 1)
+        trained.resume("a")
+        trained.lose("a")
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.PENDING, ())
+        trained.say("b", control.JobEnded(state=JobState.FINISHED, message=""))
+        assert (trained.state("a"), trained.outcome.launches) == (JobState.LAUNCHING, ("a",))
