@@ -196,7 +196,7 @@ def main():
         if mode in row["ratio"] and row["ratio"][mode] < target
     ]
     print("all targets met" if not missed else "below target: " + "; ".join(missed))
-    return 0
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
