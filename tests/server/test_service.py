@@ -146,7 +146,8 @@ async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings,
             job = (await service.submit("ann", spec(), package)).id
             pid = await driver_pid(service, job)
             row = await service.mine("ann", job)
-        journal = JobPaths(settings.data_dir, "ann", job).journal
+        paths = JobPaths(settings.data_dir, "ann", job)
+        journal, said = paths.journal, paths.streams_dir / "driver.stdout"
 
         def another_driver():
             pids = [
@@ -156,6 +157,8 @@ async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings,
 
         # A driver that was killed is run again; a second time in vain it is the end.
         os.kill(pid, signal.SIGKILL)
+        # Only one that has begun its script counts as one that could start.
+        await until(lambda: said.read_bytes().count(b"hello") == 2, "its second run's first words")
         os.kill(await until(another_driver, "the driver's second run"), signal.SIGKILL)
         await until(lambda: b"JobEnded" in journal.read_bytes(), "the job's last report")
         assert is_alive(row.supervisor)  # it waits for a server that hears it
