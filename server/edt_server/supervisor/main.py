@@ -138,6 +138,7 @@ class Supervisor:
         self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refused = asyncio.Event()
+        self._alone = asyncio.Event()
 
     async def run(self) -> None:
         """Supervise until the job is over and reported."""
@@ -145,7 +146,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_end, number)
         tasks = [
-            asyncio.create_task(self._reporter.run(), name="reporter"),
+            asyncio.create_task(self._report(), name="reporter"),
             asyncio.create_task(self._sample(), name="sampler"),
             asyncio.create_task(self._watch(), name="watch"),
             asyncio.create_task(self._finish(), name="finish"),
@@ -173,8 +174,14 @@ class Supervisor:
                 await self._link.start()
         except (EdtError, OSError) as wrong:
             self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
+        self._alone.set()
         self._feeding = False
         self._pump()
+
+    async def _report(self) -> None:
+        # The server takes back what a hello does not name: not before the processes in those slots are gone.
+        await self._alone.wait()
+        await self._reporter.run()
 
     async def _finish(self) -> None:
         await self._over

@@ -46,7 +46,7 @@ def driver_was_killed(driver: Driver, event: Exited) -> bool:
 def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) -> tuple[JobState, str]:
     """How the job ends when its driver has ended (`times` in a row), as far as that was not decided before."""
     who = "The main script"
-    if driver.phase is not DriverPhase.TALKING:
+    if driver.phase is not DriverPhase.TALKING and past.running is None and past.trainings == 0:
         return JobState.ERROR, wording.never_spoke("The driver", past.interpreter, event.code, event.words)
     if driver.failed is not None:
         message = wording.failure(driver.failed.message, "", event.words, driver.failed.traceback)
