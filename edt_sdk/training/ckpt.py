@@ -18,13 +18,14 @@ import torch
 from edt_sdk.schemas.saved import SIZE, Damaged, Saved, decode, read_header
 from edt_sdk.training import durable
 from edt_sdk.training.dump import Dump
-from edt_sdk.training.snapshot import Snapshot
 from edt_sdk.training.state import State
 
 
-def write(path: Path, snapshot: Snapshot, *, training: int, position: int, updates: int, epoch: int | None) -> None:
-    """Write a snapshot; fields as in `Saved`. OSError when that is impossible; the old file is then still there."""
-    state = snapshot.state
+def write(path: Path, state: State, *, training: int, position: int, updates: int, epoch: int | None) -> None:
+    """Write a state whose tensors are on the CPU; fields as in `Saved`.
+
+    OSError when that is impossible; the old file is then still there.
+    """
     body = {
         "own": state.own,
         "rest": torch.frombuffer(bytearray(state.rest), dtype=torch.uint8),

@@ -1,7 +1,8 @@
 """What rank 0 writes of an update and of a validation, and what it finds missing when it takes over.
 
 Every member keeps its last update and validation, since rank 0 may die between committing one and writing it down:
-the next rank 0 then writes the missing lines, or sets aside those of updates that are known to nobody any more.
+the next rank 0 then writes the missing lines, or sets aside those of updates that are known to nobody any more. Where
+it died over an epoch's files before it had put their state anywhere, that state is still the survivors' own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from edt_sdk.schemas.link import Generation, Member
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.order import TrainStep
 from edt_sdk.training.recorder import CommitLine, Recorder, ShardLine, TestLine, TrainLine
+from edt_sdk.training.schedule import Cursor, EpochBegin, EpochEnd, TrainEnd
 from edt_sdk.training.totals import Totals, accuracy
 from edt_sdk.training.update import Committed
 
@@ -120,3 +122,17 @@ def mend(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLi
     recorder.metric(last.train_line())
     if test is not None and test.update == updates - 1:
         recorder.metric(test)
+
+
+def epoch_ended(cursor: Cursor, *, hooks: bool) -> EpochEnd | None:
+    """The end of an epoch that a member's state belongs to, bit for bit; None when more has been done since.
+
+    Args:
+        cursor: of the member.
+        hooks: whether there are callbacks, whose hooks change the state; without them these steps do nothing.
+    """
+    before = cursor.position - 1
+    if not hooks and before >= 0 and isinstance(cursor.schedule[before], EpochBegin | TrainEnd):
+        before -= 1
+    step = cursor.schedule[before] if before >= 0 else None
+    return step if isinstance(step, EpochEnd) else None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from edt_sdk.schemas.link import Broken, Generation, Joined, Left, Trained
 from edt_sdk.training import custom_test, lines, payload, state
@@ -297,8 +298,25 @@ class Loop:
         if not self._writing:
             outside = self._outside
             lines.mend(outside.recorder, self._cursor.updates, self._last, self._last_test)
+            self._pay()
             self._writing = True
         self._progress.report(self._cursor, self._train, self._test)
+
+    def _pay(self) -> None:
+        """Write the files of epochs that the last rank 0 died over.
+
+        It has put the state in memory, unless it died before; then it has given no update either, and the state is
+        what the survivors hold.
+        """
+        keeper = self._outside.keeper
+        keeper.pay(self._cursor.position, self._fresh)
+        ended = lines.epoch_ended(self._cursor, hooks=bool(self._training.callbacks))
+        if ended is not None and ended.checkpoint and not keeper.has_epoch(ended.epoch + 1):
+            self._write_epoch(ended)
+
+    def _fresh(self) -> tuple[nn.Module, Optimizer]:
+        training = payload.read(self._outside.payload)
+        return training.model, training.optimizer
 
     def _drop_groups(self) -> None:
         memberships = self._member, self._former
@@ -416,14 +434,17 @@ class Loop:
         self._epoch = Totals()
         self._advance()
         if step.checkpoint and self._now.rank == 0:
-            self._outside.keeper.epoch(
-                step.epoch + 1,
-                self._capture,
-                self._cursor.position,
-                self._cursor.updates,
-                self._model,
-                self._training.optimizer,
-            )
+            self._write_epoch(step)
+
+    def _write_epoch(self, step: EpochEnd) -> None:
+        self._outside.keeper.epoch(
+            step.epoch + 1,
+            self._capture,
+            self._cursor.position,
+            self._cursor.updates,
+            self._model,
+            self._training.optimizer,
+        )
 
     def _update(self, step: TrainStep) -> int:
         now, outside = self._now, self._outside

@@ -4,6 +4,9 @@ A slot is marked invalid before its first byte changes and valid after its last,
 meanwhile: whenever the writer is killed, one whole state is there once there was one. What a killed process has stored
 is stored, so no checksum is needed; the machine itself going down takes the files with it. The bytes are those of
 `state.send`, written straight into the mapping. `Pace` says how often that may be done.
+
+A slot may *owe* an epoch's files: it holds the state right behind that epoch, and is not written over before somebody
+has settled it, the writer of those files or, should that one be killed, the next.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ from edt_sdk.training.state import State
 log = logging.getLogger(__name__)
 
 SHARE = 0.02
-_MAGIC = b"edtmem-1"
+_MAGIC = b"edtmem-2"
 _INVALID, _VALID = 0, 1
-# magic, valid, training, position, updates, bytes behind the header
-_HEADER = struct.Struct("<8sQQQQQ")
-_VALID_AT = 8
+# magic, valid, training, position, updates, bytes behind the header, epoch owed (from 1; 0 for none)
+_HEADER = struct.Struct("<8sQQQQQQ")
+_VALID_AT, _EPOCH_AT = 8, 48
 _DATA = 4096
 _BYTES_PER_SECOND = 2e9
 
@@ -69,11 +72,12 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One whole state in memory: where, and what of."""
+    """One whole state in memory: where, and what of; `epoch` (from 1) whose files are owed, 0 for none."""
 
     path: Path
     position: int
     updates: int
+    epoch: int = 0
 
 
 class Mirror:
@@ -102,24 +106,61 @@ class Mirror:
         if not self._pace.due:
             return False
         try:
-            if not self._has_room(size):
+            if not (self._has_room(size) and self.put(state, position, updates)):
                 return False
-            self.put(state, position, updates)
         except OSError as error:
             self._off(f"{error.strerror or error}")
             return False
         self._pace.took(time.monotonic() - begin)
         return True
 
-    def put(self, state: State, position: int, updates: int) -> None:
-        """Copy the state now, over the older slot. OSError when there is no memory."""
-        newest = max(self.slots(), key=lambda slot: slot.position, default=None)
-        path = next(path for path in self._paths() if newest is None or path != newest.path)
+    def owe(self, state: State, position: int, updates: int, epoch: int) -> bool:
+        """Copy the state right behind `epoch` (from 1), whose files are not written yet; whether that could be done.
+
+        It stays until `settle`. Never raises for lack of memory, as `offer`.
+        """
+        if self._folder is None:
+            return False
+        begin = time.monotonic()
+        try:
+            if not (self._has_room(size_of(state)) and self.put(state, position, updates, epoch)):
+                return False
+        except OSError as error:
+            self._off(f"{error.strerror or error}")
+            return False
+        # It is as good as a copy that was due.
+        self._pace.took(time.monotonic() - begin)
+        return True
+
+    def owed(self) -> list[Slot]:
+        """The slots that owe an epoch's files, the oldest epoch first."""
+        return sorted((slot for slot in self.slots() if slot.epoch), key=lambda slot: slot.epoch)
+
+    def settle(self, epoch: int) -> None:
+        """The files of `epoch` are written, or nobody will write them. May be called beside `put` in another thread."""
+        for slot in self.owed():
+            if slot.epoch == epoch:
+                with contextlib.suppress(FileNotFoundError), slot.path.open("r+b", buffering=0) as file:
+                    os.pwrite(file.fileno(), bytes(8), _EPOCH_AT)
+
+    def put(self, state: State, position: int, updates: int, epoch: int = 0) -> bool:
+        """Copy the state now, over the older slot of those that owe nothing; False when both do.
+
+        OSError when there is no memory.
+        """
+        slots = self.slots()
+        owing = {slot.path for slot in slots if slot.epoch}
+        free = [path for path in self._paths() if path not in owing]
+        if not free:
+            return False
+        age = {slot.path: slot.position for slot in slots}
+        path = min(free, key=lambda path: age.get(path, -1))
         mapping = self._mapping(path, _DATA + size_of(state))
         mapping.invalidate()
         peer = _Writer(mapping)
         states.send(peer, (0,), state)
-        mapping.seal(self._training, position, updates, peer.length)
+        mapping.seal(self._training, position, updates, peer.length, epoch)
+        return True
 
     def slots(self) -> list[Slot]:
         """The whole states that are there."""
@@ -127,7 +168,7 @@ class Mirror:
         for path in self._paths():
             header = _header(path)
             if header is not None and header[2] == self._training:
-                found.append(Slot(path, header[3], header[4]))
+                found.append(Slot(path, header[3], header[4], header[6]))
         return found
 
     def load(self, slot: Slot) -> State:
@@ -187,7 +228,7 @@ def size_of(state: State) -> int:
     return sum(t.numel() * t.element_size() + 512 + 32 * t.dim() for t in tensors) + names + len(state.rest) + 65536
 
 
-def _header(path: Path) -> tuple[bytes, int, int, int, int, int] | None:
+def _header(path: Path) -> tuple[bytes, int, int, int, int, int, int] | None:
     try:
         with path.open("rb") as file:
             data = file.read(_HEADER.size)
@@ -196,9 +237,9 @@ def _header(path: Path) -> tuple[bytes, int, int, int, int, int] | None:
         return None
     if len(data) != _HEADER.size:
         return None
-    magic, valid, training, position, updates, size = _HEADER.unpack(data)
+    magic, valid, training, position, updates, size, epoch = _HEADER.unpack(data)
     whole = magic == _MAGIC and valid == _VALID and _DATA + size <= length
-    return (magic, valid, training, position, updates, size) if whole else None
+    return (magic, valid, training, position, updates, size, epoch) if whole else None
 
 
 class _Mapping:
@@ -227,8 +268,8 @@ class _Mapping:
     def invalidate(self) -> None:
         struct.pack_into("<Q", self._memory, _VALID_AT, _INVALID)
 
-    def seal(self, training: int, position: int, updates: int, length: int) -> None:
-        _HEADER.pack_into(self._memory, 0, _MAGIC, _INVALID, training, position, updates, length)
+    def seal(self, training: int, position: int, updates: int, length: int, epoch: int) -> None:
+        _HEADER.pack_into(self._memory, 0, _MAGIC, _INVALID, training, position, updates, length, epoch)
         # One aligned word, after everything else.
         struct.pack_into("<Q", self._memory, _VALID_AT, _VALID)
 

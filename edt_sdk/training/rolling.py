@@ -4,6 +4,9 @@
 one copy in memory (`mirror.py`), as new as two per cent of the time allow. The training waits for a copy of the state,
 never for a disk: one thread writes. A file that cannot be written is a line in the log, a file that cannot be read is
 passed over for the next older one. Only the member that writes (rank 0) uses this; it never decides when to resume.
+
+An epoch's files are owed from its end until they are on disk. Meanwhile the copy in memory is that of its end, so that
+whoever writes next can pay for a writer that was killed (`pay`), however far the training has gone on.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from edt_sdk.schemas.saved import NAME, SUFFIX, Damaged, read_header
 from edt_sdk.training import checkpoint, ckpt, durable
 from edt_sdk.training.mirror import Mirror, Slot
 from edt_sdk.training.snapshot import Snapshot
-from edt_sdk.training.state import State
+from edt_sdk.training.state import State, restore
 
 log = logging.getLogger(__name__)
 
@@ -111,20 +114,57 @@ class Keeper:
         model: nn.Module,
         optimizer: Optimizer,
     ) -> None:
-        """Epoch `number` (from 1) ended with a checkpoint: its `.pth` pair and `epoch-<number>.ckpt`, from one copy."""
+        """Epoch `number` (from 1) ended with a checkpoint: its `.pth` pair and `epoch-<number>.ckpt`, from one copy.
+
+        When this returns the state is in memory that outlives this process, where there is room. So this comes before
+        anything of this member's without which the others could go on with the model.
+        """
         snapshot = self._taken(capture())
         try:
             pair = checkpoint.pair(model, optimizer, snapshot.copies)
         except BaseException:
             self._free.put(snapshot)
             raise
+        self._mirror.owe(snapshot.state, position, updates, number)
         self._last = time.monotonic()
 
         def write() -> None:
-            checkpoint.write(self._paths.train_dir, number, pair)
-            self._write(f"epoch-{number}", snapshot, position, updates, epoch=number)
+            try:
+                self._write_epoch(number, pair, snapshot.state, position, updates)
+            finally:
+                # Also when it cannot be written: the next writer would fare no better, and memory must not be held.
+                self._mirror.settle(number)
 
         self._start(f"epoch-{number}", snapshot, write)
+
+    def pay(self, position: int, fresh: Callable[[], tuple[nn.Module, Optimizer]]) -> None:
+        """Write the files of epochs that an earlier writer owed when it was killed. A failure is a line in the log.
+
+        Args:
+            position: of this member. What lies behind it is done again, and the files then written.
+            fresh: gives a model and an optimizer of this training, on the CPU and not in use, to be filled.
+        """
+        for slot in self._mirror.owed():
+            name = f"epoch-{slot.epoch}"
+            try:
+                if slot.position <= position:
+                    log.info("Writing the files of %s, which a worker that is gone has not written.", name)
+                    kept = self._mirror.load(slot)
+                    model, optimizer = fresh()
+                    restore(kept, model, optimizer)
+                    pair = checkpoint.pair(model, optimizer)
+                    self._write_epoch(slot.epoch, pair, kept, slot.position, slot.updates)
+            except Exception as error:
+                _not_written(name, error)
+            self._mirror.settle(slot.epoch)
+
+    def has_epoch(self, number: int) -> bool:
+        """Whether all files of epoch `number` (from 1) are there: the `.ckpt` is the last of them."""
+        try:
+            read_header(self._folder / f"epoch-{number}{SUFFIX}")
+        except (Damaged, OSError):
+            return False
+        return True
 
     def save(self, capture: Callable[[], State], position: int, updates: int) -> None:
         """Write `update-<updates>.ckpt` now; it is on disk afterwards. OSError when that is impossible."""
@@ -278,7 +318,7 @@ class Keeper:
             write()
         except Exception as error:
             # Whatever a disk, or what torch makes of it, comes up with: the training does not end for it.
-            log.error("The checkpoint %s was not written: %s. The training goes on.", name, error)
+            _not_written(name, error)
         finally:
             self._free.put(snapshot)
 
@@ -287,19 +327,23 @@ class Keeper:
             future.result()
         self._pending.clear()
 
+    def _write_epoch(self, number: int, pair: checkpoint.Pair, state: State, position: int, updates: int) -> None:
+        checkpoint.write(self._paths.train_dir, number, pair)
+        self._write(f"epoch-{number}", state, position, updates, epoch=number)
+
     def _write_update(self, snapshot: Snapshot, position: int, updates: int) -> None:
-        self._write(f"update-{updates}", snapshot, position, updates, epoch=None)
+        self._write(f"update-{updates}", snapshot.state, position, updates, epoch=None)
         for path in self._files("update")[:-KEPT]:
             path.unlink(missing_ok=True)
 
-    def _write(self, name: str, snapshot: Snapshot, position: int, updates: int, *, epoch: int | None) -> None:
+    def _write(self, name: str, state: State, position: int, updates: int, *, epoch: int | None) -> None:
         # What happened before a state must not be younger than it: a power cut could else lose lines of the commit log
         # that belong to updates which are not done again.
         for path in (self._paths.commits(self._training), self._paths.metrics(self._training)):
             _sync(path)
         ckpt.write(
             self._folder / f"{name}{SUFFIX}",
-            snapshot,
+            state,
             training=self._training,
             position=position,
             updates=updates,
@@ -309,6 +353,10 @@ class Keeper:
 
 def _given(state: State) -> State:
     return state
+
+
+def _not_written(name: str, error: Exception) -> None:
+    log.error("The checkpoint %s was not written: %s. The training goes on.", name, error)
 
 
 def _sync(path: Path) -> None:

@@ -42,8 +42,18 @@ class Child:
 class StandIn:
     """One job: its folders, its socket, and the processes it starts."""
 
-    def __init__(self, *, main: str = "main.py", args: Sequence[str] = (), seed: int = 3, threads: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        main: str = "main.py",
+        args: Sequence[str] = (),
+        seed: int = 3,
+        threads: int = 1,
+        memory: bool = False,
+    ) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="edt-"))
+        if memory:
+            (self.root / "memory").mkdir()
         self.job = JobContext(
             job_id="job",
             owner="ann",
@@ -56,6 +66,7 @@ class StandIn:
             mode="exact",
             threads_per_slot=threads,
             max_workers=8,
+            memory_dir=str(self.root / "memory") if memory else "",
         )
         self.paths = self.job.paths
         self.code = self.paths.code_dir("code")

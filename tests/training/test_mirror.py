@@ -190,3 +190,22 @@ def test_a_folder_that_goes_away_switches_it_off_with_one_line(folder: Path, cap
     state = made_of(1, 10)
     assert not any(mirror.offer(lambda: state, n, n) for n in range(50))
     assert len(caplog.messages) == 1
+
+
+def test_what_is_owed_stays_until_it_is_settled(folder: Path) -> None:
+    mirror = Mirror(folder, 0)
+    mirror.put(made_of(1), 1, 1)
+    assert mirror.owe(made_of(2), 2, 2, epoch=1)
+    for number in (3, 4, 5):
+        assert mirror.put(made_of(number), number, number)
+    assert [(slot.position, slot.epoch) for slot in mirror.owed()] == [(2, 1)]
+    check(Mirror(folder, 0).load(mirror.owed()[0]), 2)
+    assert mirror.owe(made_of(6), 6, 6, epoch=2)
+    assert not mirror.put(made_of(7), 7, 7)
+    assert not mirror.owe(made_of(7), 7, 7, epoch=3)
+    Mirror(folder, 0).settle(1)
+    assert [slot.position for slot in mirror.owed()] == [6]
+    assert mirror.put(made_of(8), 8, 8)
+    assert sorted(slot.position for slot in mirror.slots()) == [6, 8]
+    mirror.remove()
+    mirror.settle(2)

@@ -82,10 +82,6 @@ def test_every_bit_comes_back_whichever_way_it_was_kept(paths: JobPaths, memory:
     assert (saved.name, saved.position, saved.updates) == ("update-4", 5, 4)
     assert restored(saved, optimizer) == expected
 
-    keep.epoch(1, take, 6, 4, model, own)
-    assert (keep.newest() or saved).name == "epoch-1"
-    assert restored(keep.newest(), optimizer) == expected
-
     keep.committed(take, 9, 8)
     saved = keep.newest()
     assert saved is not None
@@ -96,6 +92,15 @@ def test_every_bit_comes_back_whichever_way_it_was_kept(paths: JobPaths, memory:
 
     keep._mirror.remove()
     assert (keep.newest() or saved).name == "update-8"
+    assert restored(keep.newest(), optimizer) == expected
+
+    keep.epoch(1, take, 11, 10, model, own)
+    saved = keep.newest()
+    assert saved is not None
+    assert (saved.name, saved.position, saved.updates) == ("memory", 11, 10)
+    assert restored(saved, optimizer) == expected
+    keep._mirror.remove()
+    assert (keep.newest() or saved).name == "epoch-1"
     assert restored(keep.newest(), optimizer) == expected
     keep.close()
 
@@ -124,6 +129,50 @@ def test_the_pth_pair_is_the_one_that_checkpoint_save_writes(paths: JobPaths, tm
     assert len(files) == 2
     for file in files:
         assert (paths.train_dir / file.name).read_bytes() == file.read_bytes()
+
+
+def wait_for(gate: threading.Event) -> None:
+    assert gate.wait(60)
+
+
+@pytest.fixture
+def held(paths: JobPaths, memory: Path) -> Iterator[None]:
+    """What a writer that is killed now leaves: epoch 3 in memory, none of its files, and newer states."""
+    gate = threading.Event()
+    keep = keeper(paths, memory)
+    model, own = trained("adam", steps=3)
+    keep._start("held", keep._taken(capture(model, own)()), lambda: wait_for(gate))
+    keep.epoch(3, capture(model, own), 30, 24, model, own)
+    for position in (31, 32, 33):
+        later, other = trained("adam", steps=position)
+        keep._mirror.put(capture(later, other)(), position, position)
+    yield
+    gate.set()
+    keep.close()
+
+
+def test_files_of_an_epoch_that_a_writer_owed_are_written_by_the_next(
+    held: None, paths: JobPaths, memory: Path
+) -> None:
+    after = keeper(paths, memory)
+    assert not after.has_epoch(3)
+    assert (after.newest() or Saved).name == "memory"
+    after.pay(33, lambda: trained("adam", steps=1))
+    assert after.has_epoch(3)
+    expected, own = trained("adam", steps=3)
+    checkpoint.save(memory.parent / "plain", 3, expected, own)
+    for name in ("model_epoch_3.pth", "model_epoch_3_optimizer_state.pth"):
+        assert (paths.train_dir / name).read_bytes() == (memory.parent / "plain" / name).read_bytes()
+    header = read_header(paths.checkpoints(0) / "epoch-3.ckpt")
+    assert (header.position, header.updates, header.epoch) == (30, 24, 3)
+    assert after._mirror.owed() == []
+
+
+def test_what_is_done_again_is_not_paid_for(held: None, paths: JobPaths, memory: Path) -> None:
+    after = keeper(paths, memory)
+    after.pay(29, lambda: pytest.fail("no model is wanted"))
+    assert not after.has_epoch(3)
+    assert after._mirror.owed() == []
 
 
 def test_the_newest_two_rolling_ones_and_every_epoch_are_kept(paths: JobPaths) -> None:
@@ -296,7 +345,7 @@ def five(paths: JobPaths, memory: Path) -> Keeper:
         model, own = trained(steps=steps)
         keep.epoch(steps, capture(model, own), 10 * steps, 8 * steps, model, own)
     keep.save(capture(model, own), 35, 26)
-    keep.committed(capture(model, own), 36, 27)
+    keep._mirror.put(capture(model, own)(), 36, 27)
     assert (keep.newest() or Saved).name == "memory"
     return keep
 
