@@ -1,8 +1,9 @@
 """What the supervisor and its zygote (`edt_sdk.training.zygote`) say to each other over a SOCK_SEQPACKET pair.
 
-A request is one byte with file descriptors (SCM_RIGHTS): a memory file that holds the `Fork`, stdout, stderr, the gate,
-and those to inherit. The new process waits at the gate, a pipe: one byte lets it pass, its end ends it. Answers come
-in the order of the requests, the first is `Ready`.
+A request is one byte with file descriptors (SCM_RIGHTS). Its first is the gate, a pipe at which the new process waits:
+one byte lets it pass, its end ends it. For a program follow a memory file that holds the `Fork`, stdout, stderr, and
+those to inherit; for an heir, which is another zygote, the socket that it serves instead of its parent's. Answers come
+in the order of the requests, the first is `Ready`; an heir does not say that again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-REQUEST = b"f"
+PROGRAM = b"f"
+HEIR = b"h"
 PASS = b"p"
 # A variable of the zygote that is only room: in a forked process /proc/<pid>/environ shows its own variables there.
 ROOM_VARIABLE = "EDT_ROOM"

@@ -3,7 +3,10 @@
 Started by the supervisor as `python -u -m edt_sdk.training.zygote`, one a job; stdin is its socket
 (`edt_sdk.schemas.zygote`). It stays single-threaded, runs no code of the user's, computes nothing and never touches
 CUDA: a forked process finds what a started one would have found, only sooner. It is forked twice, so that its parent is
-the supervisor, which adopts orphans. The zygote ends when its socket does.
+the supervisor, which adopts orphans. A zygote ends when its socket does.
+
+It forks heirs too: zygotes with sockets of their own, which wait there in silence until they are asked for something,
+because the one before them has died. What was imported lives on in them.
 """
 
 from __future__ import annotations
@@ -42,6 +45,13 @@ class Birth:
     inherited: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Heir:
+    """A zygote, in the process that was forked to be one: the socket that it serves."""
+
+    connection: socket.socket
+
+
 def main() -> int:
     """Be a zygote, or what was forked from it; the exit code."""
     connection = _take_socket()
@@ -49,7 +59,10 @@ def main() -> int:
     import_all()
     try:
         connection.send(wire.encode(wire.Ready(files=_files())))
-        birth = serve(connection)
+        while isinstance(birth := serve(connection), Heir):
+            # Only the zygote before it may hold that one: its end has to be seen.
+            connection.close()
+            connection = birth.connection
     except ConnectionError:
         birth = None  # the supervisor is gone
     if birth is None:
@@ -75,26 +88,26 @@ def import_all() -> None:
     gc.freeze()
 
 
-def serve(connection: socket.socket) -> Birth | None:
+def serve(connection: socket.socket) -> Birth | Heir | None:
     """Fork on request. Returns in each forked process what it is to be, and None in the zygote, when all is over."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(connection, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if not message:
             return None
         try:
-            answer = fork(descriptors)
+            answer = fork(message, descriptors)
         except OSError as wrong:
             answer = wire.NotForked(why=f"{type(wrong).__name__}: {wrong.strerror}")
-        if isinstance(answer, Birth):
+        if isinstance(answer, Birth | Heir):
             return answer
         for descriptor in descriptors:
             os.close(descriptor)
         connection.send(wire.encode(answer))
 
 
-def fork(descriptors: Sequence[int]) -> Birth | wire.Answer:
+def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answer:
     """Fork twice; in the new process, what it is to be, once it was let through the gate."""
-    request, stdout, stderr, gate, *inherited = descriptors
+    gate, *given = descriptors
     read, write = os.pipe()
     between = os.fork()
     if between == 0:
@@ -105,7 +118,8 @@ def fork(descriptors: Sequence[int]) -> Birth | wire.Answer:
             os.setsid()
             os.write(write, str(os.getpid()).encode())
             os.close(write)
-            return Birth(_pass(gate, request), stdout, stderr, tuple(inherited))
+            _pass(gate)
+            return Heir(socket.socket(fileno=given[0])) if request == wire.HEIR else _birth(given)
         except OSError:
             os._exit(1)  # it must not go on as a second zygote
     os.close(write)
@@ -116,13 +130,17 @@ def fork(descriptors: Sequence[int]) -> Birth | wire.Answer:
     return wire.Forked(pid=int(pid)) if pid else wire.NotForked(why="the second fork failed")
 
 
-def _pass(gate: int, request: int) -> wire.Fork:
+def _pass(gate: int) -> None:
     if os.read(gate, 1) != wire.PASS:
         os._exit(0)  # nobody waits for it any more
     os.close(gate)
+
+
+def _birth(given: Sequence[int]) -> Birth:
+    request, stdout, stderr, *inherited = given
     with open(request, "rb") as file:
         file.seek(0)
-        return wire.decode_fork(file.read())
+        return Birth(wire.decode_fork(file.read()), stdout, stderr, tuple(inherited))
 
 
 def become(birth: Birth, path: Sequence[str]) -> None:

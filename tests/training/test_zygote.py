@@ -81,6 +81,20 @@ class Nursery:
     def program(self, source):
         (self.directory / "looks_around.py").write_text(source)
 
+    def heir(self):
+        """Have the zygote fork an heir."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        read, write = os.pipe()
+        self.zygote.ask_for_heir(read, theirs.fileno())
+        os.close(read)
+        theirs.close()
+        answer = self.answer()
+        assert isinstance(answer, Forked), answer
+        heir = self.zygote.heir(answer.pid, ours)
+        os.write(write, PASS)
+        os.close(write)
+        return heir
+
     def stream(self, name):
         return os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o600)
 
@@ -97,7 +111,7 @@ class Nursery:
         read, write = os.pipe()
         where = str(directory or self.directory)
         wanted = Fork(module=module, environ=to_wire(environment), directory=where, umask=0o027)
-        self.zygote.ask(wanted, (out, err, read))
+        self.zygote.ask(wanted, read, (out, err))
         os.close(read)
         answer = self.answer()
         assert isinstance(answer, Forked), answer
@@ -142,6 +156,23 @@ def nursery(zygote):
 
 @pytest.mark.parametrize("more", [{}, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}], ids=["driver", "worker"])
 def test_forked_and_started_find_the_same(nursery, more):
+    same(nursery, more)
+
+
+def test_forked_by_the_heir_of_an_heir_and_started_find_the_same(nursery, zygote):
+    nursery.zygote = heir = nursery.heir()
+    nursery.zygote = second = nursery.heir()
+    heir.end()
+    heir.forget()
+    same(nursery, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    assert second.words() == zygote.words() == ""
+    second.socket.shutdown(2)
+    select.select([second.ended], [], [])
+    assert second.end() == 0
+    second.forget()
+
+
+def same(nursery, more):
     nursery.program(LOOKS_AROUND)
     environment = nursery.environment(**more)
     code, out, err = nursery.spawn(environment)
@@ -215,7 +246,7 @@ def test_a_child_that_nobody_lets_pass_ends(nursery, zygote):
     out, err = nursery.stream("out"), nursery.stream("err")
     read, write = os.pipe()
     wanted = Fork(module="looks_around", environ=to_wire(nursery.environment()), directory="/", umask=0o022)
-    zygote.ask(wanted, (out, err, read))
+    zygote.ask(wanted, read, (out, err))
     answer = nursery.answer()
     assert os.getsid(answer.pid) == answer.pid
     assert os.waitpid(answer.pid, os.WNOHANG) == (0, 0)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edt_sdk.schemas.zygote import Fork, to_wire
+from edt_server.supervisor.forker import Forker, Request
 from edt_server.supervisor.orphans import reap_orphans
-from edt_server.supervisor.zygote import Forker, Request
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class Children:
             reap_orphans(self.pids | self._forker.pids, kill=not self._children)
 
     def kill_all(self) -> None:
-        """SIGKILL to every group and the zygote at once, and reap: for the end. Calls nobody back."""
+        """SIGKILL to every group, the zygote and its heir at once, and reap: for the end. Calls nobody back."""
         self._forker.stop()
         self._wanted.clear()
         for child in self._children.values():

@@ -58,6 +58,7 @@ from edt_server.supervisor.events import (
     Stop,
     Tell,
 )
+from edt_server.supervisor.forker import Forker
 from edt_server.supervisor.history import history_of
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
@@ -71,7 +72,7 @@ from edt_server.supervisor.tails import last_words
 from edt_server.supervisor.vital_signs import pulse_file, sights
 from edt_server.supervisor.waiting import await_orders
 from edt_server.supervisor.watchdog import Watchdog
-from edt_server.supervisor.zygote import Forker, ZygoteProcess
+from edt_server.supervisor.zygote import ZygoteProcess
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,13 @@ class Supervisor:
         self._predecessors = Predecessors(
             self._runtime_dir / "alive.lock", max(orders.hang_timeout, PREDECESSOR_PATIENCE)
         )
-        forker = Forker(orders.interpreter, _zygote_environment(orders), paths.streams_dir, zygote)
+        forker = Forker(
+            orders.interpreter,
+            _zygote_environment(orders),
+            paths.streams_dir,
+            zygote,
+            needed=lambda: self._machine.training,
+        )
         self._children = Children(forker, self._exited, self._before_reap)
         self._link = LinkServer(
             link,

@@ -100,6 +100,11 @@ class Membership:
         return frozenset() if training is None or training.updates is not None else self._crew.taking_part
 
     @property
+    def training(self) -> bool:
+        """True while updates are to be made: more workers may be needed at any time."""
+        return self._ending is None and self._training is not None and self._training.updates is None
+
+    @property
     def processes(self) -> dict[int, int]:
         """Pids of the workers whose processes run, by worker."""
         return self._crew.pids

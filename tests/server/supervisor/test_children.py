@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from edt_server.supervisor.children import Children, Program
 from edt_server.supervisor.environment import zygote_environment
+from edt_server.supervisor.forker import Forker
 from edt_server.supervisor.orphans import orphans
-from edt_server.supervisor.zygote import Forker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PR_SET_CHILD_SUBREAPER = 36
@@ -227,11 +227,11 @@ async def test_what_is_ended_while_it_is_forked_ends_when_it_exists(family, fork
 async def test_a_zygote_that_is_killed_is_replaced(family, forker):
     pid = await family.start(1, "import time; print('on'); time.sleep(600)")
     await family.said("on")
-    (zygote,) = forker.pids
+    zygote = forker.zygote
     os.kill(zygote, signal.SIGKILL)
     await family.start(2, "print('second')")
     assert await family.exit_of(2) == (0, ())
-    assert forker.pids
+    assert forker.zygote
     assert zygote not in forker.pids
     assert family.children.pids == {pid}, "what the first one had forked goes on"
 
@@ -248,7 +248,7 @@ os.read(read, 1)
 """
 
 
-async def test_orphans_are_reaped_but_neither_the_zygote_nor_what_is_being_forked(family, forker):
+async def test_orphans_are_reaped_but_neither_zygote_nor_heir_nor_what_is_being_forked(family, forker):
     await family.start(1, "import time; time.sleep(600)")
     family.ask(2, "import sys; sys.exit(4)")
     family.children.reap_orphans()
@@ -264,7 +264,8 @@ async def test_orphans_are_reaped_but_neither_the_zygote_nor_what_is_being_forke
         while orphans(forker.pids):
             family.children.reap_orphans()
             await asyncio.sleep(0.01)
-    assert len(forker.pids) == 1
+    assert len(forker.pids) == 2
+    assert all(_runs(pid) for pid in forker.pids)
 
 
 async def test_what_is_to_be_inherited_is_held_until_the_process_ends(family, tmp_path):
