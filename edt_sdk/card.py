@@ -141,6 +141,8 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
         trouble: why the view could not be renewed; the card turns grey and says so.
     """
     lines = [head_html(view, grey=bool(trouble)), facts_html(view)]
+    if view.warm_start:
+        lines.append(f"warm start from <code>{escape(view.warm_start)}</code>")
     pictures = " ".join(filter(None, [picture(view), image(curve(losses), "training loss by update")]))
     age = f"snapshot {clock(taken)} UTC" if not trouble else f"last seen {clock(taken)} UTC. {trouble}"
     lines += [pictures, f'<span style="color: {GREY}">{escape(age)}</span>']

@@ -175,6 +175,26 @@ class EdtMagics(Magics):
 
     @parsed
     @job_argument
+    @line_magic
+    def edt_suspend(self, line: str) -> Job:
+        """Take all slots from a job until it is resumed. The job is named, never guessed."""
+        job = self._given(self.edt_suspend, parse(self.edt_suspend, line).job)
+        suspended: Job = self._run(lambda _: job.suspend())
+        return suspended
+
+    @parsed
+    @job_argument
+    @option("--checkpoint", metavar="NAME", help="what to go on from, such as epoch-3 (default: the newest)")
+    @line_magic
+    def edt_resume(self, line: str) -> Job:
+        """Let a job go on that was suspended, or stopped, or failed. The job is named, never guessed."""
+        options = parse(self.edt_resume, line)
+        job = self._given(self.edt_resume, options.job)
+        resumed: Job = self._run(lambda _: job.resume(checkpoint=options.checkpoint))
+        return resumed
+
+    @parsed
+    @job_argument
     @option("--all", action="store_true", help="all of mine")
     @line_magic
     def edt_stop(self, line: str) -> Job | list[str]:
@@ -224,6 +244,12 @@ class EdtMagics(Magics):
         if not isinstance(found, str):
             return self._touched(found)
         return self._touched(self._run(lambda client: client.job(found)))
+
+    def _given(self, magic: Callable[..., Any], name: str | None) -> Job:
+        """The job of this name; without one the last one touched will not do."""
+        if not name:
+            raise UsageError(f"%{magic.__name__} needs the id of a job.")
+        return self._job(name)
 
     def _named(self, name: str) -> Job | str:
         """What the variable of this name holds, if that is a job or the id of one, else the name itself: an id."""

@@ -202,7 +202,10 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as the server shows it. Times are seconds since the epoch (UTC)."""
+    """A job as the server shows it. Times are seconds since the epoch (UTC).
+
+    `warm_start` is the id of the job with whose weights its model began, "" for the script's own.
+    """
 
     id: str
     name: str
@@ -225,6 +228,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None
     message: str
     result_dir: str
+    warm_start: str = ""
 
 
 def parse_spec(data: bytes | str) -> JobSpec:

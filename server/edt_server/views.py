@@ -48,13 +48,23 @@ def job_view(ledger: Ledger, row: JobRow, data_dir: Path, progress: JobProgress 
         reason=ledger.core.reason(row.id, ledger.name) if here else None,
         message=row.message,
         result_dir=str(JobPaths(data_dir, row.owner, row.id).result_dir),
+        warm_start=spec.warm_start,
     )
 
 
 def public_view(view: JobView) -> JobView:
     """What everybody may see of everybody's jobs: who shares the slots and by which weight, nothing of the work."""
     return msgspec.structs.replace(
-        view, seed=0, main="", args=(), shards=None, progress=None, reason=None, message="", result_dir=""
+        view,
+        seed=0,
+        main="",
+        args=(),
+        shards=None,
+        progress=None,
+        reason=None,
+        message="",
+        result_dir="",
+        warm_start="",
     )
 
 

@@ -145,6 +145,6 @@ async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, ca
         assert (answer.status, answer.json["code"], answer.json["state"]) == (409, "conflict", "FINISHED")
 
     second = await submit(TRAINER, args=[str(go)], warm_start=job, mode="fast")
-    assert (second.status, second.json["mode"]) == (201, "fast")
+    assert (second.status, second.json["mode"], second.json["warm_start"]) == (201, "fast", job)
     view = await becomes(second.json["id"], "FINISHED", "FAILED")
     assert view["state"] == "FINISHED", view["message"]

@@ -93,6 +93,10 @@ def test_the_card(make_view):
     )
 
 
+def test_the_card_says_whose_weights_the_job_began_with(make_view):
+    assert "<br/>warm start from <code>edt-0</code><br/>" in html_card(make_view(warm_start="edt-0"), TAKEN)
+
+
 def test_a_card_without_its_server_is_grey_and_says_since_when(make_view):
     html = html_card(make_view(), TAKEN, trouble="The server does not answer.")
     assert "last seen 14:02:31 UTC. The server does not answer." in html

@@ -1,3 +1,5 @@
+import json
+
 import msgspec
 import pytest
 from IPython.core.completer import provisionalcompleter
@@ -7,7 +9,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from edt_sdk.job import Job
 from edt_sdk.magics import EdtMagics
 
-NAMES = {"edt_submit", "edt_jobs", "edt_update", "edt_stop", "edt_logs", "edt_story", "edt_download", "edt_monitor"}
+NAMES = {
+    *("edt_submit", "edt_jobs", "edt_update", "edt_suspend", "edt_resume", "edt_stop"),
+    *("edt_logs", "edt_story", "edt_download", "edt_monitor"),
+}
 
 
 @pytest.fixture
@@ -93,6 +98,9 @@ def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
         ("edt_logs", "edt-1 --stream everything", "invalid choice"),
         ("edt_logs", "", "Which job"),
         ("edt_stop", "", "needs the id"),
+        ("edt_suspend", "", "%edt_suspend needs the id"),
+        ("edt_resume", "--checkpoint epoch-3", "%edt_resume needs the id"),
+        ("edt_resume", "unknown --checkpoint epoch-3", "no jobs/unknown"),
         ("edt_story", "unknown", "no jobs/unknown"),
         ("edt_update", "edt-1", "Nothing to change"),
     ],
@@ -127,6 +135,13 @@ def test_the_other_magics(shell, accepting, make_view, tmp_path):
     accepting.on("GET", "jobs/edt-1/logs", {"lines": [], "next": "a", "done": False})
     shell.run_cell("j = %edt_update edt-1 --priority 10000", store_history=False)
     assert shell.run_line_magic("edt_logs", "j --worker 1") == ""
+    accepting.on("POST", "jobs/edt-1/suspend", view)
+    assert shell.run_line_magic("edt_suspend", "j").id == "edt-1"
+    accepting.on("POST", "jobs/edt-1/resume", view)
+    assert shell.run_line_magic("edt_resume", "edt-1").id == "edt-1"
+    assert accepting.requests[-1].body == b""
+    assert shell.run_line_magic("edt_resume", "j --checkpoint epoch-3").id == "edt-1"
+    assert json.loads(accepting.requests[-1].body) == {"checkpoint": "epoch-3"}
     accepting.on("POST", "jobs/edt-1/stop", view)
     assert shell.run_line_magic("edt_stop", "j").id == "edt-1"
     accepting.on("POST", "jobs/stop", {"jobs": ["edt-1"]})
