@@ -5,10 +5,10 @@ supervisor, driver, worker, the payload, the first update. Warm: a process with 
 (`EdtApp.warm_workers=1`; each job uses it up, and nothing else is measured until its successor has finished importing).
 Cold: none (`=0`). From the call of `Client.submit` to the time in the commit log's first line.
 
-Beside it, as information: the same training as a plain Python program, and under `torchrun --standalone` with one
-worker, from the start of the process; neither has a scheduler, and their source is where they need it. All four
-alternate. Takes about five minutes; `--quick` does one of each. Writes `.bench/first_step.json`; exit code 1 when the
-target is missed.
+Beside it, as information: `python -c "import torch"`, which is in whatever starts cold; the same training as a plain
+Python program, and under `torchrun --standalone` with one worker, from the start of the process; neither has a
+scheduler, and their source is where they need it. All of them alternate. Takes about five minutes; `--quick` does one
+of each, `--only-ours` leaves the last two out. Writes `.bench/first_step.json`; exit code 1 when the target is missed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.commit_log import CommitLog
-from benchmarks.our_jobs import OurJob, server
+from benchmarks.our_jobs import OurJob, import_torch, server
 from benchmarks.report import ROOT, finish, table
 from benchmarks.server_processes import Spares
 from benchmarks.summary import Check, duration, summarize
@@ -63,12 +63,13 @@ def alone(folder: Path, launcher: Sequence[str]) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=20, help="of each (default 20)")
+    parser.add_argument("--only-ours", action="store_true", help="neither the plain program nor torchrun")
     parser.add_argument("--quick", action="store_true", help="one of each")
     options = parser.parse_args()
     repeat = 1 if options.quick else options.repeat
     folder, begun = ROOT / "first_step", time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
-    times: dict[str, list[float]] = {"warm": [], "cold": [], "plain": [], "torchrun": []}
+    times: dict[str, list[float]] = {"warm": [], "cold": [], "import": [], "plain": [], "torchrun": []}
     with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
         spares = Spares(warm.pid)
         spares.wait()
@@ -77,15 +78,17 @@ def main() -> int:
             # The successor of the process just used starts now: it must not disturb the others, and is there next time.
             spares.wait()
             times["cold"].append(ours(cold))
-            times["plain"].append(alone(folder / f"plain-{number}", ()))
-            times["torchrun"].append(alone(folder / f"torchrun-{number}", STANDALONE))
-            print(
-                f"  {number + 1}/{repeat}: " + ", ".join(f"{k} {duration(v[-1])}" for k, v in times.items()), flush=True
-            )
+            times["import"].append(import_torch())
+            if not options.only_ours:
+                times["plain"].append(alone(folder / f"plain-{number}", ()))
+                times["torchrun"].append(alone(folder / f"torchrun-{number}", STANDALONE))
+            last = ", ".join(f"{key} {duration(some[-1])}" for key, some in times.items() if some)
+            print(f"  {number + 1}/{repeat}: {last}", flush=True)
     summaries = {key: summarize(some) for key, some in times.items()}
     names = {
         "warm": "submit → first update, warm",
         "cold": "submit → first update, cold",
+        "import": 'information: python -c "import torch"',
         "plain": "information: python train.py → first update",
         "torchrun": "information: torchrun --standalone → first update",
     }

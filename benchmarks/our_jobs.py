@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +31,13 @@ def server(root: Path, *, warm: bool) -> LocalServer:
     return LocalServer(root, slots=SLOTS, traits=traits, environ=hidden)
 
 
+def import_torch() -> float:
+    """Seconds that a Python needs to start, import torch and end: nothing that starts from nothing takes less."""
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import torch"], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+    return time.monotonic() - begun
+
+
 class OurJob:
     """A job of `linear_stack/train.py`, stopped at the end of its context if it still runs.
 
@@ -37,8 +46,8 @@ class OurJob:
         name: of the job.
         arguments: of the script.
         max_workers: to begin with.
-        cold: kill what workers are forked from before each change, so that joiners start Python and import torch. On a
-            server that has no other job and keeps nothing warm.
+        from_nothing: kill zygote and heir, what workers are forked from, just before workers are to join, so that they
+            need a start of Python and the import of torch. On a server that has no other job and keeps nothing warm.
 
     Attributes:
         job: as the SDK sees it.
@@ -47,7 +56,7 @@ class OurJob:
     """
 
     def __init__(
-        self, on: LocalServer, name: str, arguments: Sequence[str], max_workers: int, *, cold: bool = False
+        self, on: LocalServer, name: str, arguments: Sequence[str], max_workers: int, *, from_nothing: bool = False
     ) -> None:
         client: Client = on.client()
         self.submitted = time.time()
@@ -57,7 +66,8 @@ class OurJob:
         self._folder = on.data_dir / "jobs" / self.job.id
         self.log = CommitLog(self._folder / "training-0.commits.jsonl")
         self._asked = 0.0
-        self._server = on.pid if cold else None
+        self._server = on.pid if from_nothing else None
+        self._wanted = max_workers
 
     def __enter__(self) -> OurJob:
         return self
@@ -84,12 +94,19 @@ class OurJob:
 
     def resize(self, workers: int) -> float:
         """Ask for that many workers; when that was begun, seconds since the epoch. Returns before they are there."""
-        for zygote in () if self._server is None else zygotes(self._server):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(zygote, signal.SIGKILL)
+        if self._server is not None and workers > self._wanted:
+            self._kill_zygotes(self._server)
+        self._wanted = workers
         begun = time.time()
         self.job.update(max_workers=workers)
         return begun
+
+    def _kill_zygotes(self, server: int) -> None:
+        """SIGKILL to zygote and heir, once both are there."""
+        wait_for(lambda: len(zygotes(server)) >= 2, "a zygote and its heir", LIMIT, poll=0.05)
+        for zygote in zygotes(server):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(zygote, signal.SIGKILL)
 
     def granted(self, since: Sequence[float]) -> list[float]:
         """When the scheduler granted or revoked the first slot after each of these times, up to the next of them.

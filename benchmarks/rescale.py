@@ -3,18 +3,20 @@
 Both sides train the same model with the same update (`linear_stack/`): four micro-batches shared out among one to four
 workers of one thread, 25 to 50 ms at 8 MB of model and optimizer; at 150 MB the exchange of the gradients makes it
 longer. Four workers, a server and this program share the machine's cores, which both sides suffer alike. The sides
-alternate: a round is some cycles of ours, warm and cold, then one of torchrun's.
+alternate: a round is some cycles of ours, warm, cold and from nothing, then one of torchrun's.
 
 Ours: a job on a real server; its `max_workers` is changed; the request is the scheduler's grant (or revocation) in the
-event list; stall and delay are from the commit log (`changes.py` has the formula). Warm: joiners are forked from a
-process of the job that has torch imported. Cold: that process is killed before each request, so that a joiner costs a
-start of Python and the import of torch. torchrun: an agent a worker; growing starts agents, shrinking sends SIGTERM to
-them; its script loads the newest checkpoint (in memory, at most 10 updates old) and writes the same log. Its first
-commit at the new size ends the stall although it repeats an update. Its defaults need more than half a minute a change:
-one in each direction, 1 → 2 → 1.
+event list; stall and delay are from the commit log (`changes.py` has the formula). Warm: on a server that keeps spare
+workers for the next job (`EdtApp.warm_workers=1`, as it is by default), once the next spare is ready again. Cold: on a
+server without (`=0`). In both nothing is killed. From nothing, growing only and without a target: what joiners are
+forked from, zygote and heir, is killed just before the request, so that a joiner costs a start of Python and the import
+of torch; beside it stands what `python -c "import torch"` takes in the same round. torchrun: an agent a worker; growing
+starts agents, shrinking sends SIGTERM to them; its script loads the newest checkpoint (in memory, at most 10 updates
+old) and writes the same log. Its first commit at the new size ends the stall although it repeats an update. Its
+defaults need more than half a minute a change: one in each direction, 1 → 2 → 1.
 
-Takes about ten minutes (`--quick`: two to three, without the defaults). Prints a table, writes `.bench/rescale.json`;
-exit code 1 when a target is missed.
+Takes about 13 minutes (`--quick`: two to three, without the defaults; `--only-ours`: half). Prints a table, writes
+`.bench/rescale.json`; exit code 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ from typing import Protocol
 
 from benchmarks.changes import Change, Request, changes
 from benchmarks.commit_log import CommitLog, behind
-from benchmarks.our_jobs import OurJob, server
+from benchmarks.our_jobs import OurJob, import_torch, server
 from benchmarks.report import ROOT, finish, table
 from benchmarks.rescale_figures import NAMES, PATH, Measured, checks, rows
-from benchmarks.summary import duration
+from benchmarks.server_processes import Spares
+from benchmarks.summary import duration, summarize
 from benchmarks.torchrun_agents import BEST, DEFAULTS, MEMORY, Setting, TorchrunJob
 from edt_sdk.testing import LocalServer
 
@@ -91,13 +94,26 @@ def hold_size(job: Resizable, workers: int, hold: int, since: float) -> None:
     job.log.wait(lambda commits: behind(commits, workers, since) >= hold, f"{workers} workers", job.trouble)
 
 
-def ours(on: LocalServer, size: Size, cycles: int, *, cold: bool = False) -> list[Change]:
-    """One job of ours."""
-    with OurJob(on, f"rescale-{size.megabytes}", size.arguments, max_workers=PATH[0], cold=cold) as job:
+def ours(
+    on: LocalServer, size: Size, cycles: int, *, spares: Spares | None = None, from_nothing: bool = False
+) -> list[Change]:
+    """One job of ours.
+
+    Args:
+        on: the server; it has no other job.
+        size: of the model.
+        cycles: along `PATH`.
+        spares: of that server; the job uses one up, whose successor must not be imported while a change is measured.
+        from_nothing: kill what joiners are forked from, and measure growing alone.
+    """
+    name = f"rescale-{size.megabytes}"
+    with OurJob(on, name, size.arguments, max_workers=PATH[0], from_nothing=from_nothing) as job:
+        if spares is not None:
+            spares.wait()
         asked = walk(job, PATH, cycles, size.hold)
         granted = job.granted([request.time for request in asked])
     requests = [Request(when, one.before, one.after) for when, one in zip(granted, asked, strict=True)]
-    return changes(job.log.read(), requests)
+    return [one for one in changes(job.log.read(), requests) if one.request.grows or not from_nothing]
 
 
 def torchrun(folder: Path, setting: Setting, size: Size, path: Sequence[int]) -> list[Change]:
@@ -108,15 +124,22 @@ def torchrun(folder: Path, setting: Setting, size: Size, path: Sequence[int]) ->
     return changes(job.log.read(), requests)
 
 
-def parts(options: argparse.Namespace, number: int, on: LocalServer) -> Iterator[Part]:
+def parts(
+    options: argparse.Namespace, number: int, warm: LocalServer, spares: Spares, cold: LocalServer
+) -> Iterator[Part]:
     """What is measured in round `number`.
 
-    Cold joiners and torchrun need longer, and longer still with the large state: they get fewer cycles.
+    Joiners from nothing and torchrun need longer, and longer still with the large state: they get fewer cycles.
     """
-    for size, cold_cycles in ((SMALL, options.repeat // 2), (LARGE, options.repeat // 4)):
-        for key, total in (("warm", options.repeat), ("cold", max(1, cold_cycles))):
+    for size, part in ((SMALL, 2), (LARGE, 4)):
+        sides = {
+            "warm": (options.repeat, partial(ours, warm, size, spares=spares)),
+            "cold": (max(1, options.repeat // part), partial(ours, cold, size)),
+            "nothing": (max(1, options.repeat // (2 * part)), partial(ours, cold, size, from_nothing=True)),
+        }
+        for key, (total, run) in sides.items():
             if cycles := share(total, options.rounds, number):
-                yield Part(key, size, partial(ours, on, size, cycles, cold=key == "cold"))
+                yield Part(key, size, partial(run, cycles))
         folder = ROOT / "rescale" / f"torchrun-{size.megabytes}-{number}"
         if options.torchrun and (size is SMALL or share((options.rounds + 1) // 2, options.rounds, number)):
             yield Part("best", size, partial(torchrun, folder / "best", BEST, size, PATH))
@@ -132,10 +155,10 @@ def share(total: int, rounds: int, number: int) -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--repeat", type=int, default=20, help="cycles of ours, warm (default 20); cold half, or a quarter"
+        "--repeat", type=int, default=20, help="cycles of ours, warm (default 20); cold half of them or fewer"
     )
     parser.add_argument("--rounds", type=int, default=5, help="in which the sides alternate (default 5)")
-    parser.add_argument("--no-torchrun", dest="torchrun", action="store_false", help="ours alone")
+    parser.add_argument("--only-ours", "--no-torchrun", dest="torchrun", action="store_false", help="no torchrun")
     parser.add_argument("--no-defaults", dest="defaults", action="store_false", help="torchrun not with its defaults")
     parser.add_argument("--quick", action="store_true", help="one cycle of everything but torchrun's defaults")
     options = parser.parse_args()
@@ -150,10 +173,13 @@ def main() -> int:
     measured: list[Measured] = []
     folder = ROOT / "rescale"
     shutil.rmtree(folder, ignore_errors=True)
-    # No spare process for jobs to come: it would be imported while a change is measured.
-    with server(folder / "server", warm=False) as on:
+    floor: list[float] = []
+    with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
+        spares = Spares(warm.pid)
+        spares.wait()
         for number in range(options.rounds):
-            for part in parts(options, number, on):
+            floor.append(import_torch())
+            for part in parts(options, number, warm, spares, cold):
                 found = part.run()
                 measured.append(Measured(part.key, part.size.megabytes, tuple(found)))
                 stalls = ", ".join(f"{c.request.before}→{c.request.after} {duration(c.stall)}" for c in found[:4])
@@ -161,9 +187,12 @@ def main() -> int:
                 print(f"  round {number + 1}/{options.rounds}: {name}: {stalls}", flush=True)
     seconds = round(time.monotonic() - begun)
     print(table(rows(measured)))
+    some = summarize(floor)
+    assert some is not None, "each round measures it"
+    print(f'  python -c "import torch", below which nothing from nothing comes: {some.text()}')
     print(f"  {seconds} s in all. A stall is without the updates' own time; a negative one is noise.")
     sides = ["warm", "cold", *["best"] * options.torchrun, *["defaults"] * options.defaults]
-    results = {"seconds": seconds, "measured": [asdict(some) for some in measured]}
+    results = {"seconds": seconds, "import_torch": floor, "measured": [asdict(some) for some in measured]}
     return finish("rescale", results, checks(measured, sides))
 
 

@@ -1,7 +1,8 @@
 """Processes below a server, seen from outside: those that wait for a job, and those that workers are forked from.
 
-Nothing is asked of the server, only /proc, so that what is measured is not changed by measuring it. A process waits
-when it has torch's library mapped and neither it nor another of them has used any processor time for a while.
+Nothing is asked of the server, only /proc, so that what is measured is not changed by measuring it. A spare supervisor
+waits when its zygote has torch's library mapped and neither that nor another one has used any processor time for a
+while. A job's own zygotes rest too while its number of workers stays: a job may run meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ZYGOTE = b"edt_sdk.training.zygote"
 
 
 class Spares:
-    """The spare processes of one server.
+    """The spare supervisors of one server.
 
     Args:
         server: its pid.
@@ -33,21 +34,23 @@ class Spares:
     def wait(self) -> None:
         """Return when one waits that did not wait the last time; SystemExit when there is none within a minute."""
         last: dict[int, int] = {}
+        supervisors: frozenset[int] = frozenset()
         since = time.monotonic()
 
         def quiet() -> bool:
-            nonlocal last, since
-            now = {pid: _ticks(pid) for pid in _with_torch(self._server)}
-            if now != last or not now.keys() - self._used:
+            nonlocal last, supervisors, since
+            now = {pid: _ticks(pid) for pid in zygotes(self._server) if _LIBRARY in _read(pid, "maps")}
+            supervisors = frozenset(_parent(pid) for pid in now)
+            if now != last or not supervisors - self._used:
                 last, since = now, time.monotonic()
             return time.monotonic() - since >= QUIET
 
         wait_for(quiet, "a process below the server with torch imported (EdtApp.warm_workers=1)", LIMIT, POLL)
-        self._used |= last.keys()
+        self._used |= supervisors
 
 
 def zygotes(server: int) -> set[int]:
-    """Pids of the processes below a server that others are forked from with torch imported."""
+    """Pids of the processes below a server that others are forked from with torch imported, and of their heirs."""
     return {pid for pid in _below(server) if _ZYGOTE in _read(pid, "cmdline").split(b"\0")}
 
 
@@ -58,10 +61,6 @@ def wait_for(condition: Callable[[], Any], what: str, limit: float, poll: float)
         if time.monotonic() > deadline:
             raise SystemExit(f"waited in vain for {what} ({limit:.0f} s)")
         time.sleep(poll)
-
-
-def _with_torch(server: int) -> set[int]:
-    return {pid for pid in _below(server) if _LIBRARY in _read(pid, "maps")}
 
 
 def _below(root: int) -> set[int]:

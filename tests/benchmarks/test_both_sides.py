@@ -5,7 +5,8 @@ import random
 import pytest
 
 from benchmarks import failure, first_step, rescale
-from benchmarks.our_jobs import server
+from benchmarks.our_jobs import import_torch, server
+from benchmarks.server_processes import Spares
 from benchmarks.torchrun_agents import BEST, TorchrunJob
 
 TINY = rescale.Size(0, ("--width", "64", "--rows", "8", "--samples", "4"), hold=5)
@@ -18,9 +19,24 @@ def on(tmp_path_factory):
 
 
 def test_our_changes_are_measured(on):
-    found = rescale.ours(on, TINY, cycles=1, cold=True)
+    found = rescale.ours(on, TINY, 1)
     assert [(one.request.before, one.request.after) for one in found] == [(1, 2), (2, 4), (4, 3), (3, 1)]
     assert all(one.delay > 0 and one.repeated == 0 for one in found)
+
+
+def test_our_changes_from_nothing_are_measured_beside_what_importing_torch_takes(on):
+    found = rescale.ours(on, TINY, 1, from_nothing=True)
+    assert [(one.request.before, one.request.after) for one in found] == [(1, 2), (2, 4)]
+    assert all(one.delay > 0 and one.repeated == 0 for one in found)
+    assert import_torch() > 0
+
+
+def test_our_changes_are_measured_beside_a_spare(tmp_path):
+    with server(tmp_path, warm=True) as warm:
+        spares = Spares(warm.pid)
+        spares.wait()
+        found = rescale.ours(warm, TINY, 1, spares=spares)
+    assert len(found) == 4
 
 
 def test_our_first_step_is_measured(on):

@@ -47,6 +47,7 @@ def everything(own_growing):
     theirs = tuple(change(a, b, 3.0, 3.0) for a, b in ((1, 2), (2, 4), (4, 3), (3, 1)))
     return [
         *(Measured(key, size, own) for key in ("warm", "cold") for size in (8, 150)),
+        *(Measured("nothing", size, own[:2]) for size in (8, 150)),
         *(Measured(key, size, theirs) for key in ("best", "defaults") for size in (8, 150)),
     ]
 
@@ -66,6 +67,6 @@ def test_a_side_that_brought_nothing_misses():
 
 def test_the_table_has_a_row_for_each_change():
     lines = rows(everything(0.02))
-    assert len(lines) == 1 + 2 * 4 * 4
+    assert len(lines) == 1 + 2 * (4 * 4 + 2)
     assert lines[1][:5] == ["ours, warm", "8 MB", "1 → 2", "1", "20 ms"]
     assert len(report.table(lines).splitlines()) == len(lines) + 1
