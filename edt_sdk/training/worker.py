@@ -31,9 +31,10 @@ from edt_sdk.training.heartbeat import Heartbeat
 from edt_sdk.training.link import Link, end_process
 from edt_sdk.training.loader import ShardLoader
 from edt_sdk.training.logging_hooks import WorkerLoggers
-from edt_sdk.training.loop import Data, Loop, Outside
+from edt_sdk.training.loop import Loop
 from edt_sdk.training.membership import Place
 from edt_sdk.training.order import Order, TestOrder
+from edt_sdk.training.outside import Data, Outside
 from edt_sdk.training.payload import Training
 from edt_sdk.training.recorder import Recorder
 from edt_sdk.training.rolling import Keeper
