@@ -208,7 +208,8 @@ class Keeper:
         durable.sweep(self._folder)
         durable.sweep(self._paths.train_dir)
         try:
-            wanted = self._paths.resume_from.read_text(encoding="utf-8").strip()
+            # What follows the name tells the server which request it belongs to.
+            wanted = self._paths.resume_from.read_text(encoding="utf-8").partition("\n")[0]
         except FileNotFoundError:
             return self._most_advanced()
         return self._asked_for(wanted)

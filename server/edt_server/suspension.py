@@ -2,7 +2,8 @@
 
 A job is *suspended* when its last slot is free; until then it is being suspended, in the state it had. A job that was
 stopped or failed comes back under its own id, as a further attempt over the files of the earlier ones. Acts on nothing
-but the one file that names the checkpoint, which must lie there before a worker can look for it.
+but the one file that names the checkpoint. It must lie there before a worker can look for it, and so before the
+commit; therefore it also names the event, and counts only as long as that event was committed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.paths import JobPaths
@@ -23,6 +25,7 @@ from edt_server.store import JobRow
 _NAME = re.compile(r"(?:(epoch|update)-|model_(epoch)_)(\d{1,18})(?:\.ckpt|\.pth)?\Z")
 _WORKING = (JobState.LAUNCHING, JobState.RUNNING, JobState.RECOVERING)
 _ENDED = (JobState.KILLED, JobState.FAILED)
+_RESUMES = (kinds.JOB_ARRIVED, kinds.JOB_RESUMED)
 
 
 def suspend(change: Change, job: str, by: str) -> JobRow:
@@ -66,6 +69,7 @@ def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str =
             raise _workers_run(change, row)
         if not change.core.suspended(job):
             return row
+    _forget_uncommitted(change, paths, job)
     chosen = find(paths, checkpoint) if checkpoint else ""
     said: dict[str, Any] = {"by": by, "checkpoint": chosen} if chosen else {"by": by}
     if row.state in _ENDED:
@@ -78,8 +82,25 @@ def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str =
     _go_on(change, job, seq)
     if chosen:
         # Before the commit, and so before anybody can hear of a slot.
-        write_private(paths.resume_from, chosen.encode())
+        write_private(paths.resume_from, f"{chosen}\n{seq}\n".encode())
     return change.row(job)
+
+
+def _forget_uncommitted(change: Change, paths: JobPaths, job: str) -> None:
+    """Remove the file that names a checkpoint when what asked for it never was committed.
+
+    One that was committed stays until a worker has gone on from it, also over a further suspension.
+    """
+    try:
+        name, _, number = paths.resume_from.read_text(encoding="utf-8").partition("\n")
+    except FileNotFoundError:
+        return
+    seq = int(number) if number.strip().isdecimal() else 0
+    # A number that was rolled back may be another event's by now.
+    for event in change.ledger.store.events(job=job, kinds=_RESUMES, after=seq - 1, limit=1):
+        if event.seq == seq and event.data.get("checkpoint") == name:
+            return
+    paths.resume_from.unlink(missing_ok=True)
 
 
 def _go_on(change: Change, job: str, seq: int) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 import time
+from contextlib import contextmanager
 
 import msgspec
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from edt_sdk.schemas import control
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
@@ -89,6 +93,19 @@ class Play:
 
     def texts(self, job, kind):
         return [event.text for event in self.ledger.store.events(job=job, kinds=[kind])]
+
+
+@contextmanager
+def no_room_for_a_page():
+    """Small files can be written, a page of the store cannot: what fails is the commit."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, limits[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.fixture
@@ -228,7 +245,9 @@ class TestCheckpoints:
         trained.suspend("a")
         trained.leave("a")
         trained.resume("a", name)
-        assert trained.paths("a").resume_from.read_text() == chosen
+        name, seq = trained.paths("a").resume_from.read_text().split()
+        assert name == chosen
+        assert int(seq) in [event.seq for event in trained.ledger.store.events(job="a", kinds=["job_resumed"])]
         assert trained.texts("a", "job_resumed") == [f"resumed (by ann), from checkpoint {chosen}"]
 
     @pytest.mark.parametrize(
@@ -263,6 +282,32 @@ class TestCheckpoints:
         trained.leave("a")
         trained.resume("a", "epoch-1")
         assert trained.paths("a").resume_from.exists()
+
+    @pytest.mark.parametrize("ended", [False, True])
+    def test_a_request_that_was_not_committed_does_not_count(self, trained, ended):
+        checkpoint(trained, "a", "epoch-1")
+        if ended:
+            trained.say("a", control.JobEnded(state=JobState.FAILED, message=""))
+        else:
+            trained.suspend("a")
+            trained.leave("a")
+        before = trained.state("a")
+        with no_room_for_a_page(), pytest.raises(OperationalError):
+            trained.resume("a", "epoch-1")
+        assert trained.state("a") is before
+        assert trained.paths("a").resume_from.exists(), "the commit failed behind it"
+        trained.submit("b", 1)  # takes the number that was rolled back
+        trained.resume("a")
+        assert trained.state("a") is JobState.LAUNCHING
+        assert not trained.paths("a").resume_from.exists()
+
+    def test_one_that_was_committed_counts_until_a_worker_has_seen_it(self, trained):
+        checkpoint(trained, "a", "epoch-1")
+        for name in ("epoch-1", ""):
+            trained.suspend("a")
+            trained.leave("a")
+            trained.resume("a", name)
+            assert trained.paths("a").resume_from.read_text().startswith("epoch-1\n")
 
     def test_one_that_failed_goes_back_too(self, trained):
         checkpoint(trained, "a", "epoch-1")
