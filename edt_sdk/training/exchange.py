@@ -13,7 +13,7 @@ backward passes run. Vectors are summed in place: the result lies in the first o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import torch
@@ -75,6 +75,7 @@ class Exchange:
         scratch: Scratch,
     ) -> None:
         self._group = group
+        self._layout = layout
         self._counts = counts
         self._divisor = divisor
         self._vectors = vectors
@@ -84,18 +85,26 @@ class Exchange:
         self.total = self._sums[0] if self._sums else vectors[0]
         self._spans = layout.spans(group.world, PIECE)
         self._under_way: list[_Piece] = []
-        self._done = 0
+        self._last: Move | None = None
 
     @property
     def started(self) -> int:
         """How many pieces are on their way or there."""
         return len(self._under_way)
 
-    def start(self, move: Move | None) -> None:
-        """The next piece is final in all vectors but for the merges of `move`: do these and send it."""
+    def follow(self, move: Move) -> Callable[[int], None]:
+        """Send pieces while the backward pass of the rank's last shard settles them; what to tell of each entry.
+
+        The merges of that move are done here, piece by piece.
+        """
+        self._last = move
+        return Overlap(self, self._layout, self._group.world).settled
+
+    def start(self) -> None:
+        """The next piece is final in all vectors but for the merges of the last move: do these and send it."""
         number, span = self._spans[len(self._under_way)]
-        if move is not None:
-            for target, other in move.merges:
+        if self._last is not None:
+            for target, other in self._last.merges:
                 self._vectors[target].sections[number][span].add_(self._vectors[other].sections[number][span])
         out = self.total.sections[number][span]
         ours = [part.sections[number][span] for part in self._sums]
@@ -113,10 +122,10 @@ class Exchange:
         if count > _SCATTERED + _GATHERED:
             self._under_way[count - 1 - _SCATTERED - _GATHERED].wait()
 
-    def start_all(self, move: Move | None) -> None:
+    def start_all(self) -> None:
         """Send all pieces that have not been sent."""
         while len(self._under_way) < len(self._spans):
-            self.start(move)
+            self.start()
 
     def finish(self) -> Flat:
         """Wait for everything; the total.
@@ -138,12 +147,10 @@ class Overlap:
         exchange: nothing of it started yet.
         layout: of its vectors.
         world: number of ranks.
-        move: of the last shard.
     """
 
-    def __init__(self, exchange: Exchange, layout: Layout, world: int, move: Move) -> None:
+    def __init__(self, exchange: Exchange, layout: Layout, world: int) -> None:
         self._exchange = exchange
-        self._move = move
         self._pieces_of, waiting = layout.pieces_of_entries(world, PIECE)
         self._waiting = list(waiting)
 
@@ -152,7 +159,7 @@ class Overlap:
         for piece in self._pieces_of[entry]:
             self._waiting[piece] -= 1
         while (next_one := self._exchange.started) < len(self._waiting) and not self._waiting[next_one]:
-            self._exchange.start(self._move)
+            self._exchange.start()
 
 
 class Scratch:

@@ -51,14 +51,30 @@ class Entry:
 
 
 class Flat:
-    """One vector of a layout: a 1-D tensor per section and a view per entry. `a += b` adds whole sections."""
+    """One vector of a layout: a 1-D tensor per section and a view per entry. `a += b` adds whole sections.
 
-    __slots__ = ("_users", "sections", "views")
+    Args:
+        sections: with a view of each entry.
+        entries: of the layout.
+        memory: what the sections were cut from, if it is one.
+        start: where that begins in this process's window; None when it lies in no window.
+    """
 
-    def __init__(self, sections: tuple[Tensor, ...], entries: tuple[Entry, ...]) -> None:
+    __slots__ = ("_memory", "_users", "sections", "start", "views")
+
+    def __init__(
+        self,
+        sections: tuple[Tensor, ...],
+        entries: tuple[Entry, ...],
+        memory: Tensor | None = None,
+        start: int | None = None,
+    ) -> None:
         self.sections = sections
+        self.start = start
+        self._memory = memory  # counted as a user below, so it has to stay
         self.views = tuple(
-            sections[e.section].as_strided(e.shape, e.strides, e.offset) for e in entries
+            sections[e.section].as_strided(e.shape, e.strides, sections[e.section].storage_offset() + e.offset)
+            for e in entries
         )  # as_strided and not view: a gradient has the memory format of its parameter
         self._users = self._count_users()
 
@@ -124,15 +140,32 @@ class Layout:
             lengths[section] += -(-shape.numel() // step) * step
         self.entries = tuple(entries[number] for number in numbers)
         self.lengths = tuple(lengths)
-        self._shards = shards
+        self._room = [
+            length + shards * (ALIGNMENT // dtype.itemsize)
+            for (dtype, _), length in zip(self._kinds, lengths, strict=True)
+        ]
         self._spans: dict[tuple[int, int], list[tuple[int, slice]]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a vector's sections, padding included, one behind the other."""
+        return sum(length * dtype.itemsize for (dtype, _), length in zip(self._kinds, self._room, strict=True))
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether all sections are in the memory of the host."""
+        return all(device.type == "cpu" for _, device in self._kinds)
+
+    def sections(self, memory: Tensor) -> tuple[Tensor, ...]:
+        """The sections of a vector that lies in uint8 [nbytes] of the host's memory."""
+        sizes = [length * dtype.itemsize for (dtype, _), length in zip(self._kinds, self._room, strict=True)]
+        return tuple(part.view(dtype) for part, (dtype, _) in zip(torch.split(memory, sizes), self._kinds, strict=True))
 
     def vector(self) -> Flat:
         """A new vector, not initialised, with room for as many equal slices as there are shards."""
         sections = []
-        for (dtype, device), length in zip(self._kinds, self.lengths, strict=True):
-            step = ALIGNMENT // dtype.itemsize
-            sections.append(torch.empty(length + self._shards * step, dtype=dtype, device=device))
+        for (dtype, device), length in zip(self._kinds, self._room, strict=True):
+            sections.append(torch.empty(length, dtype=dtype, device=device))
             if sections[-1].data_ptr() % ALIGNMENT:
                 raise RuntimeError("This build of torch does not align its tensors to 64 bytes.")
         return Flat(tuple(sections), self.entries)
@@ -143,6 +176,10 @@ class Layout:
         for section in vector.sections:
             section.zero_()
         return vector
+
+    def within(self, memory: Tensor, start: int) -> Flat:
+        """A vector in uint8 [nbytes] zeros of the host's memory, which begins at `start` of a window."""
+        return Flat(self.sections(memory), self.entries, memory, start)
 
     def pieces(self, section: int, world: int, limit: int) -> Iterator[tuple[int, int]]:
         """A section in pieces of about `limit` bytes, each of `world` equal slices: (start of piece, length of slice).

@@ -1,9 +1,9 @@
 """Micro-batches by key, from this process or from any number of loader processes: the bits are the same.
 
-A sample's random states follow from (seed, epoch, sample) and those of the collate function from (seed, epoch, step,
-shard), so neither the process nor its history matters; every fetch runs under one intra-op thread, as loader processes
-do, and every tensor of a batch starts on a 64-byte boundary. In a validation the epoch is left out: each one measures
-the same thing.
+The random states that a micro-batch is loaded under follow from (seed, epoch, step, shard), and which samples it holds
+from the same, so neither the process nor its history matters; every fetch runs under one intra-op thread, as loader
+processes do, and every tensor of a batch starts on a 64-byte boundary. In a validation the epoch is left out: each one
+measures the same thing.
 
 Built on torch's DataLoader: one iterator lives through the whole training, its processes are forked once. `plan` tells
 it what comes next; on a change of membership batches under way that are still wanted are kept and nothing is restarted.
@@ -37,7 +37,7 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import nested
 from edt_sdk.training.layout import ALIGNMENT
 from edt_sdk.training.order import TEST, TRAIN, BatchKey, Indices
-from edt_sdk.training.seeds import derive, preserved, set_states
+from edt_sdk.training.seeds import derive, set_states
 
 _PR_SET_PDEATHSIG = 1
 
@@ -126,6 +126,9 @@ class ShardLoader:
 
     def take(self, key: BatchKey) -> Batch:
         """The batch of a key; one that was not planned is loaded as well, only without working ahead.
+
+        Leaves random states as loading has left them, if it was loaded in this process: who needs them afterwards uses
+        `seeds.preserved`.
 
         Raises:
             Unprocessable: the data set or the collate function raised; the message names the sample, the cause has the
@@ -223,10 +226,11 @@ class _Fetcher(Dataset[Any]):
             return _Failure(error.message, error.ids["sample"], "".join(traceback.format_exception(cause)).rstrip())
 
     def fetch(self, key: BatchKey) -> Batch:
-        with preserved(), _one_thread():
+        with _one_thread():
             called: list[int] = []
+            # Once and not for each sample: that would cost as much as a simple data set does.
+            set_states(derive(self._seed, f"{key.kind}-batch", *self._time(key), key.step, key.shard))
             items = [self._item(key, index, called) for index in key.indices]
-            set_states(derive(self._seed, f"{key.kind}-collate", *self._time(key), key.step, key.shard))
             try:
                 data = self._collate(items)
             except Exception as error:
@@ -236,7 +240,6 @@ class _Fetcher(Dataset[Any]):
             return Batch(nested.convert(data, _aligned), np.array(called, dtype=np.int64))
 
     def _item(self, key: BatchKey, index: int, called: list[int]) -> Any:
-        set_states(derive(self._seed, f"{key.kind}-sample", *self._time(key), index))
         called.append(index)
         try:
             return self._datasets[key.kind][index]

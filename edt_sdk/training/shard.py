@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.accuracy import count_correct, eva
 from edt_sdk.training.buffers import Buffers
+from edt_sdk.training.header import Bits
 from edt_sdk.training.layout import Flat, Layout, real
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.nested import to_device
@@ -28,6 +29,9 @@ from edt_sdk.training.order import Indices
 from edt_sdk.training.seeds import set_states
 
 log = logging.getLogger(__name__)
+
+# Elements of a gradient up to which a call costs more than a pass over cold memory.
+_SMALL = 1 << 14
 
 LossFunction = Callable[[Any, Any], Tensor]
 Metric = Callable[[Any, Any], Any]
@@ -54,7 +58,7 @@ class Outcome:
     correct: Any
     metrics: tuple[float, ...]
     present: tuple[bool, ...] = ()
-    changed: Tensor | None = None
+    changed: Bits | None = None
     others: tuple[Tensor, ...] = ()
 
 
@@ -264,7 +268,7 @@ class ShardRunner:
             for number in floats:
                 contribution.settled(first + number)
 
-    def _others(self, changed: Tensor) -> tuple[Tensor, ...]:
+    def _others(self, changed: Bits) -> tuple[Tensor, ...]:
         first = len(self._layout.floats)
         values = self._buffers.values(range(first, first + len(self._layout.others)))
         return tuple(
@@ -293,7 +297,8 @@ class _Arrivals:
     """Which gradients of one shard have come.
 
     Each is taken, and its memory given back, when the backward pass has finished it: it is still in the caches then,
-    and the next gradient finds memory that needs no clearing by the system. Some models finish one several times
+    and the next gradient finds memory that needs no clearing by the system. Small ones are taken together at the end,
+    unless somebody waits for them: a call each would cost more. Some models finish one several times
     (re-entrant checkpoints): the first shard of a process only looks whether that is so, and then all are left to the
     end.
     """
@@ -315,12 +320,13 @@ class _Arrivals:
             return
         seen: list[int] = []
         arrived = seen.append if trial else self._arrived
+        least = 0 if trial or self._contribution.settled is not None else _SMALL
         handles = [
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                 lambda _, number=number: arrived(number)
             )
             for number, parameter in enumerate(parameters)
-            if parameter.requires_grad
+            if parameter.requires_grad and parameter.numel() > least
         ]
         try:
             yield

@@ -28,9 +28,9 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import moves
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.buffers import Buffers
-from edt_sdk.training.exchange import Exchange, Overlap, Scratch
+from edt_sdk.training.exchange import Exchange, Scratch
 from edt_sdk.training.group import Group
-from edt_sdk.training.header import Bits, Header, Report, ShardStats, Summary, summarize
+from edt_sdk.training.header import Bits, Header, Report, ShardStats, Summary
 from edt_sdk.training.layout import Flat, Layout
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.moves import Plan
@@ -49,6 +49,10 @@ from edt_sdk.training.shard import (
     number_or_none,
     plain,
 )
+from edt_sdk.training.shared_exchange import Neighbours, SharedExchange, meet
+from edt_sdk.training.told import Told
+from edt_sdk.training.vectors import Vectors
+from edt_sdk.training.window import Window, offered
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +91,9 @@ class _Computed:
     outcomes: tuple[Outcome, ...]
     plan: Plan
     vectors: list[Flat]
+    pool: Vectors
     group: Group | None
-    exchange: Exchange | None
+    exchange: Exchange | SharedExchange | None
 
 
 class UpdateEngine:
@@ -175,9 +180,14 @@ class UpdateEngine:
         self._test_header = Header(self._metrics)
         self._fast = mode == "fast"
         self._guard = LossGuard(stop=nan_loss == "stop")
+        self._window = Window() if self._layout.on_cpu and offered() else None
+        self._vectors = Vectors(self._layout, self._window)
+        self._result: Flat | None = None
+        self._met: tuple[Group, Neighbours | None] | None = None
+        # For members on other hosts: a vector that is being sent when a member dies cannot be used again.
+        self._sent = Vectors(self._layout, None)
         self._scratch = Scratch()
         self._world = 0
-        self._free: list[Flat] = []
         self._computed: _Computed | None = None
 
     def compute(self, step: TrainStep, block: range, loader: Loader, group: Group | None = None) -> None:
@@ -191,37 +201,39 @@ class UpdateEngine:
             RuntimeError: a member is gone.
         """
         self._forget()
+        neighbours = None
         if group is not None:
             self._check_block(block, group)
+            neighbours = self._neighbours(group)
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
         # A power of two that divides all counts is taken out: multiplying by it would only change exponents.
         unit = _common_power_of_two(counts)
         filled = tuple(count > 0 for count in counts)
         plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
-        vectors = [self._vector() for _ in range(max(1, plan.vectors))]
+        pool = self._sent if group is not None and group.world > 1 and neighbours is None else self._vectors
+        vectors = [pool.take() for _ in range(max(1, plan.vectors))]
         if not plan.moves and self._fast:  # this rank has nothing to add, but takes part
             for section in vectors[0].sections:
                 section.zero_()
-        computed = _Computed(step, block, (), plan, vectors, group, None)
+        computed = _Computed(step, block, (), plan, vectors, pool, group, None)
         if group is not None:
             computed = replace(computed, exchange=self._exchange(computed, group))
+        self._computed = computed
         outcomes: list[Outcome] = []
         with preserved(), self._same_buffers():
             keys = {key.shard: key for key in self._order.keys(step, block)}
             for move in plan.moves:
                 contribution = Contribution(vectors[move.into], counts[move.shard] / unit, move.add)
-                last = move is plan.moves[-1]
-                if last and computed.exchange is not None and group is not None:
-                    overlap = Overlap(computed.exchange, self._layout, group.world, move)
-                    contribution.settled = overlap.settled
+                if move is plan.moves[-1] and computed.exchange is not None:
+                    contribution.settled = computed.exchange.follow(move)
                 seed = derive(self._seed, "train-shard", step.update, move.shard)
                 batch = loader.take(keys[move.shard])
                 outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
-                if not last or group is None:
+                if contribution.settled is None:
                     for target, other in move.merges:
                         vectors[target] += vectors[other]
         if computed.exchange is not None:
-            computed.exchange.start_all(plan.moves[-1] if plan.moves else None)
+            computed.exchange.start_all()
         self._computed = replace(computed, outcomes=tuple(outcomes))
 
     def rehearse(self, loader: Loader) -> None:
@@ -230,8 +242,6 @@ class UpdateEngine:
         Kernels are chosen and memory is laid out; model, buffers and random states stay as they were.
         """
         self.compute(TrainStep(0, 0, 0), range(1), loader)
-        if self._computed is not None:
-            self._free.extend(self._computed.vectors)
         self._forget()
 
     def commit(self, group: Group, *, pending: int) -> Committed:
@@ -254,42 +264,54 @@ class UpdateEngine:
         exchange = computed.exchange
         if exchange is None:
             exchange = self._exchange(computed, group)
-            exchange.start_all(None)
+            exchange.start_all()
         elif computed.group is not group:
             raise ValueError("commit with another group than compute")
-        told = _Told(group, self._train_header, self._train_report(computed.outcomes, pending), counts)
-        combined = exchange.finish()
+        told = Told(group, self._train_header, self._train_report(computed.outcomes, pending), counts)
+        # Everybody's records are here, so everybody's vectors are final.
         summary = told.summary()
+        combined = exchange.finish()
         others = self._receive_others(group, summary, computed.outcomes)
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
         self._apply(step, summary, combined, others)
-        self._free.extend(computed.vectors)
+        computed.pool.give_back(computed.vectors)
         return Committed(summary.shards, summary.pending)
 
-    def _exchange(self, computed: _Computed, group: Group) -> Exchange:
+    def _exchange(self, computed: _Computed, group: Group) -> Exchange | SharedExchange:
         step = computed.step
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        divisor = float(sum(counts) // _common_power_of_two(counts))
+        sums = [computed.vectors[number] for number in computed.plan.sums]
+        neighbours = self._neighbours(group)
+        if neighbours is not None:
+            total = computed.vectors[0]
+            return SharedExchange(neighbours, counts, divisor, sums, total, fast=self._fast)
         if group.world != self._world:
             self._world = group.world
             self._scratch.clear()
-        divisor = float(sum(counts) // _common_power_of_two(counts))
         return Exchange(
             group, self._layout, counts, divisor, computed.vectors, computed.plan.sums,
             fast=self._fast, scratch=self._scratch,
         )  # fmt: skip
 
-    def _forget(self) -> None:
-        """Drop a computed update; its vectors too, since transfers may still be reading and writing them."""
-        self._computed = None
-        self._runner.clear_gradients()
+    def _neighbours(self, group: Group) -> Neighbours | None:
+        """The other members, when all can see each other's memory; they find out at the first update of a group."""
+        if group.world == 1 or not self._layout.on_cpu:
+            self._met = None
+            return None
+        if self._met is None or self._met[0] is not group:
+            self._met = None  # lets go of the memory of former members
+            if self._result is None:
+                self._result = self._vectors.take()
+            self._met = group, meet(group, self._layout, self._window, self._result)
+        return self._met[1]
 
-    def _vector(self) -> Flat:
-        while self._free:
-            vector = self._free.pop()
-            # An optimizer or a hook may have kept a gradient, and would find the next one in it.
-            if vector.alone:
-                return vector
-        return self._layout.zeros()
+    def _forget(self) -> None:
+        """Drop a computed update. Vectors that transfers may still be reading and writing go with it."""
+        computed, self._computed = self._computed, None
+        if computed is not None and (computed.exchange is None or isinstance(computed.exchange, SharedExchange)):
+            computed.pool.give_back(computed.vectors)
+        self._runner.clear_gradients()
 
     def evaluate(self, step: TestStep, block: range, loader: Loader, group: Group, *, pending: int) -> Committed:
         """One step of the validation: no gradients; the model, its mode, and random states stay as they were."""
@@ -302,7 +324,7 @@ class UpdateEngine:
             for key in self._test_order.keys(step, block):
                 seed = derive(self._seed, "test-shard", step.index, key.shard)
                 outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed))
-        summary = _Told(group, self._test_header, self._test_report(outcomes, pending), counts).summary()
+        summary = Told(group, self._test_header, self._test_report(outcomes, pending), counts).summary()
         return Committed(summary.shards, summary.pending)
 
     @contextmanager
@@ -399,31 +421,6 @@ class UpdateEngine:
         self._buffers.commit([first + number for number in others], list(others.values()))
 
 
-class _Told:
-    """The records of all ranks on their way; started before the gradients, read after them."""
-
-    def __init__(self, group: Group, header: Header, report: Report, counts: Sequence[int]) -> None:
-        self._header = header
-        self._counts = counts
-        self._blocks = blocks(len(counts), group.world)
-        length = max(header.length([counts[shard] for shard in block]) for block in self._blocks)
-        record = header.encode(report)
-        self._mine = torch.frombuffer(bytearray(record.ljust(length, b"\0")), dtype=torch.uint8)
-        self._all = torch.empty(group.world * length, dtype=torch.uint8)
-        self._handle = group.all_gather(self._all, self._mine)
-
-    def summary(self) -> Summary:
-        """Wait for the records and put them together."""
-        self._handle.wait()
-        records = self._all.view(len(self._blocks), -1).numpy()
-        return summarize(
-            [
-                self._header.decode(record.tobytes(), block, self._counts)
-                for record, block in zip(records, self._blocks, strict=True)
-            ]
-        )
-
-
 @contextmanager
 def _evaluation_mode(model: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
@@ -443,8 +440,7 @@ def _common_power_of_two(counts: Sequence[int]) -> int:
 def _bits_of(outcome: Outcome) -> Bits:
     if outcome.changed is None:
         raise ValueError(f"shard {outcome.shard} was not trained")
-    bits: Bits = outcome.changed.cpu().numpy()
-    return bits
+    return outcome.changed
 
 
 def _to_bytes(tensor: Tensor) -> Tensor:

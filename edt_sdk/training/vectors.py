@@ -1,0 +1,41 @@
+"""The flat vectors of one process: taken for an update, given back after it, used again.
+
+Fresh memory costs more than the sum it is for. On a host's own memory they lie in this process's window, where the
+members beside it can read them (`shared_exchange.py`); on a GPU, or where there is no such memory, anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from edt_sdk.training.layout import Flat, Layout
+from edt_sdk.training.window import Window
+
+
+class Vectors:
+    """All vectors of a layout.
+
+    Args:
+        layout: of the vectors.
+        window: takes their memory; None for none.
+    """
+
+    def __init__(self, layout: Layout, window: Window | None) -> None:
+        self._layout = layout
+        self._window = window
+        self._free: list[Flat] = []
+
+    def take(self) -> Flat:
+        """A vector of whatever was in it before; what lies between the entries is zero."""
+        # An optimizer or a hook may have kept a gradient, and would find the next one in it: such a vector waits.
+        for number, vector in enumerate(self._free):
+            if vector.alone:
+                return self._free.pop(number)
+        if self._window is None:
+            return self._layout.zeros()
+        start, memory = self._window.allocate(self._layout.nbytes)
+        return self._layout.within(memory, start)
+
+    def give_back(self, vectors: Iterable[Flat]) -> None:
+        """Nobody adds to them or sends them any more."""
+        self._free.extend(vectors)
