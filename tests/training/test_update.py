@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training import exchange
+from edt_sdk.training import exchange, shared_exchange, update
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.group import Group, connect_store
 from edt_sdk.training.loader import ShardLoader
@@ -178,7 +178,14 @@ def mean_score(outputs, labels):
     return outputs.mean()
 
 
-def train(rank, port, kind, schedule, options):
+def without_windows(rank, ranks):
+    """As on a system without such memory, or as if these ranks could not be seen by the others."""
+    if rank in ranks:
+        update.offered = lambda: False
+
+
+def train(rank, port, kind, schedule, options, unseen=()):
+    without_windows(rank, unseen)
     return Job(kind, **options).train(rank, port, schedule)
 
 
@@ -195,11 +202,12 @@ def essence(log):
     ]
 
 
+@pytest.mark.parametrize("unseen", [(), (0, 1, 2, 3)], ids=["read", "sent"])
 @pytest.mark.parametrize("kind", ["cnn", "transformer"])
 @pytest.mark.parametrize("world", [2, 3, 4])
-def test_same_bits_for_any_number_of_workers(processes, kind, world):
+def test_same_bits_for_any_number_of_workers(processes, kind, world, unseen):
     expected, log = alone(kind)
-    results = processes(world, train, kind, [(0, world)], {})
+    results = processes(world, train, kind, [(0, world)], {}, unseen)
     assert {result for result, _ in results} == {expected}
     for _, theirs in results:
         assert essence(theirs) == essence(log)
@@ -208,11 +216,30 @@ def test_same_bits_for_any_number_of_workers(processes, kind, world):
     assert len({stats.pid for stats in results[0][1][0].stats}) == world
 
 
-@pytest.mark.parametrize("world", [1, 3])
-def test_same_bits_without_overlap(processes, world):
+@pytest.mark.parametrize(("world", "unseen"), [(1, ()), (3, ()), (3, (0, 1, 2))])
+def test_same_bits_without_overlap(processes, world, unseen):
     expected, _ = alone("transformer")
-    results = processes(world, train, "transformer", [(0, world)], {"overlap": False})
+    results = processes(world, train, "transformer", [(0, world)], {"overlap": False}, unseen)
     assert {result for result, _ in results} == {expected}
+
+
+def test_one_that_cannot_be_seen_is_enough_to_send_to_all(processes):
+    expected, _ = alone("cnn")
+    results = processes(3, train, "cnn", [(0, 3)], {}, (1,))
+    assert {result for result, _ in results} == {expected}
+
+
+def how_it_went(rank, port, unseen):
+    without_windows(rank, unseen)
+    sent = []
+    exchange.Exchange.follow = lambda self, move: sent.append(move)
+    train(rank, port, "cnn", [(0, 2)], {"epochs": 1})
+    return bool(sent)
+
+
+def test_gradients_are_sent_only_where_they_cannot_be_read(processes):
+    assert processes(2, how_it_went, ()) == [False, False]
+    assert processes(2, how_it_went, (1,)) == [True, True]
 
 
 def plain_sum(shards, batch):
@@ -254,18 +281,19 @@ def test_the_bits_are_those_of_the_tree_written_out(shards, batch):
     assert all(torch.equal(a, b) for a, b in zip(job.model.parameters(), expected, strict=True))
 
 
-def train_fast(rank, port, world):
+def train_fast(rank, port, world, unseen):
     exchange.PIECE = 64 * 8
+    without_windows(rank, unseen)
     job = Job("cnn", mode="fast")
     job.train(rank, port, [(0, world)])
     return {name: value.numpy() for name, value in job.model.state_dict().items()}, essence(job.log)
 
 
-@pytest.mark.parametrize("world", [1, 2, 4])
-def test_fast_computes_the_same_but_for_rounding(processes, world):
+@pytest.mark.parametrize(("world", "unseen"), [(1, ()), (2, ()), (4, ()), (2, (0, 1)), (4, (0, 1, 2, 3))])
+def test_fast_computes_the_same_but_for_rounding(processes, world, unseen):
     job = Job("cnn")
     job.train(0, 0, [(0, 1)])
-    results = processes(world, train_fast, world)
+    results = processes(world, train_fast, world, unseen)
     for state, log in results:
         for name, value in job.model.state_dict().items():  # whole numbers are shard 0's in both modes
             np.testing.assert_allclose(state[name], value.numpy(), rtol=1e-3, atol=1e-4)
@@ -394,9 +422,10 @@ def test_float_buffers_are_the_mean_weighted_by_samples():
     torch.testing.assert_close(model[0].running_var, 0.9 + 0.1 * (3 * first.var(0) + 2 * second.var(0)) / 5)
 
 
-def many_shards(rank, port):
+def many_shards(rank, port, unseen):
     """Every V from 1 to 8 with every N up to 4, in pieces of 64 bytes a slice; one hash per (V, N)."""
-    exchange.PIECE = 64 * 8
+    exchange.PIECE = shared_exchange.CHUNK = 64 * 8
+    without_windows(rank, unseen)
     store = connect_store("127.0.0.1", port)
     found = {}
     for shards in range(1, 9):
@@ -410,8 +439,9 @@ def many_shards(rank, port):
     return found
 
 
-def test_same_bits_for_any_number_of_shards(processes):
-    results = processes(4, many_shards)
+@pytest.mark.parametrize("unseen", [(), (0, 1, 2, 3)], ids=["read", "sent"])
+def test_same_bits_for_any_number_of_shards(processes, unseen):
+    results = processes(4, many_shards, unseen)
     for shards in range(1, 9):
         hashes = {found[key] for found in results for key in found if key[0] == shards}
         assert len(hashes) == 1
@@ -463,8 +493,9 @@ def test_validation_is_the_same_for_any_number_of_workers_and_changes_nothing(pr
         assert essence(log) == expected
 
 
-def lose_a_member(rank, port, overlap):
+def lose_a_member(rank, port, overlap, unseen):
     exchange.PIECE = 64 * 8
+    without_windows(rank, unseen)
     job = Job("transformer", epochs=1)
     group = Group(connect_store("127.0.0.1", port), rank, 2, device=CPU, interface="127.0.0.1", generation=1)
     block = blocks(job.shards, 2)[rank]
@@ -489,10 +520,36 @@ def lose_a_member(rank, port, overlap):
     return digest(job.model, job.optimizer)
 
 
+@pytest.mark.parametrize("unseen", [(), (0, 1)], ids=["read", "sent"])
 @pytest.mark.parametrize("overlap", [True, False])
-def test_a_lost_member_costs_the_update_in_flight_and_no_bit(processes, overlap):
+def test_a_lost_member_costs_the_update_in_flight_and_no_bit(processes, overlap, unseen):
     expected, _ = alone("transformer", epochs=1)
-    assert processes(2, lose_a_member, overlap, may_die=True) == [expected, None]
+    assert processes(2, lose_a_member, overlap, unseen, may_die=True) == [expected, None]
+
+
+def lose_a_member_while_adding(rank, port, when):
+    """Rank 1 dies before it has added up its slices, or when it has and nobody has copied them."""
+    job = Job("transformer", epochs=1)
+    group = Group(connect_store("127.0.0.1", port), rank, 2, device=CPU, interface="127.0.0.1", generation=1)
+    job.updates(group, blocks(job.shards, 2)[rank], 0, 1)
+    before = digest(job.model, job.optimizer)
+    if rank == 1:
+        add_up = shared_exchange.SharedExchange._add_up
+        shared_exchange.SharedExchange._add_up = lambda self: (when == "after" and add_up(self), os._exit(0))
+    with pytest.raises(RuntimeError) as caught:
+        job.updates(group, blocks(job.shards, 2)[rank], 1, 2)
+    assert is_lost_peer(caught.value)
+    group.close()
+    assert digest(job.model, job.optimizer) == before
+    last = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=2)
+    job.updates(last, range(job.shards), 1, job.order.total_updates)
+    return digest(job.model, job.optimizer)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_member_lost_while_slices_are_added_costs_no_bit(processes, when):
+    expected, _ = alone("transformer", epochs=1)
+    assert processes(2, lose_a_member_while_adding, when, may_die=True) == [expected, None]
 
 
 def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, **options):
@@ -500,8 +557,8 @@ def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, **op
     engine = UpdateEngine(model, optimizer, loss, order=order, seed=0, device=CPU, **options)
     group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
     loader = ShardLoader(dataset or [(torch.ones(3) * i, torch.ones(1)) for i in range(4)])
-    for update in range(order.total_updates):
-        engine.compute(order.step(update), range(2), loader, group)
+    for number in range(order.total_updates):
+        engine.compute(order.step(number), range(2), loader, group)
         committed = engine.commit(group, pending=0)
     return committed
 
