@@ -63,7 +63,7 @@ from edt_server.supervisor.history import history_of
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.membership import Membership
-from edt_server.supervisor.memory import memory_folder, remove_memory_folder
+from edt_server.supervisor.memory import memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.predecessors import Predecessors
 from edt_server.supervisor.reporter import Reporter
@@ -200,6 +200,7 @@ class Supervisor:
             log.warning("no server took the last reports; they stay in %s", self._paths.journal)
 
     async def _sample(self) -> None:
+        await asyncio.to_thread(sweep)
         while self._paths.job_dir.exists():
             self._index.sample(time.time())
             await asyncio.sleep(SAMPLE_INTERVAL)

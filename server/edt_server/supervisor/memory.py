@@ -1,40 +1,124 @@
-"""The job's folder in memory: what its workers keep there outlives them and their supervisor, but not the job."""
+"""The job's folder in memory: what its workers keep there outlives them and their supervisor, but not the job.
+
+A supervisor holds a lock in the folder as long as it lives, whatever it dies of. Where nobody comes back to a job, such
+as one whose server was killed and its files removed, the folder is nobody's: the next supervisor of this account that
+starts marks it, and one that finds it still unused an hour later removes it. Until then another attempt may take it up.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 
 log = logging.getLogger(__name__)
 
 SHARED_MEMORY = Path("/dev/shm")
+UNUSED_FOR = 3600.0
+_LOCK = "alive"
+_UNUSED = "unused"
 
 
 def memory_folder(job_id: str, root: Path = SHARED_MEMORY) -> str:
-    """Make the folder, or find that of an earlier attempt; "" where memory cannot be had, or the name is taken."""
+    """Make the folder, or find that of an earlier attempt; "" where memory cannot be had, or the name is taken.
+
+    It is this process's until that ends.
+    """
     if not (_is_tmpfs(root) and os.access(root, os.W_OK | os.X_OK)):
         return ""
-    folder = root / f"edt-{os.getuid()}-{job_id}"
+    folder = root / f"{_prefix()}{job_id}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        # Others may write beside it: a link or a folder of theirs is not to be trusted.
-        found = folder.lstat()
+        _hold(folder)
     except OSError as wrong:
         log.warning("no folder in memory: %s", wrong)
         return ""
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
+    if not _is_private(folder):
         log.warning("%s is not a private folder of this account: it is not used", folder)
         return ""
     return str(folder)
+
+
+def sweep(root: Path = SHARED_MEMORY, unused_for: float = UNUSED_FOR) -> list[Path]:
+    """Remove folders of this account that no supervisor has used for so many seconds; those that were removed.
+
+    A folder without a lock was not made here, and is left alone.
+    """
+    removed = []
+    for folder in root.glob(f"{_prefix()}*") if _is_tmpfs(root) else ():
+        try:
+            if _is_private(folder) and _is_unused(folder, unused_for):
+                removed.append(folder)
+        except OSError as wrong:  # removed meanwhile, as a rule
+            log.debug("%s was not looked at: %s", folder, wrong)
+    return removed
 
 
 def remove_memory_folder(folder: str) -> None:
     """The job is over."""
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prefix() -> str:
+    return f"edt-{os.getuid()}-"
+
+
+def _hold(folder: Path) -> None:
+    """Make the folder if it is not there, and hold its lock until this process ends."""
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_private(folder):
+            return
+        try:
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            continue
+        # Shared: the supervisor before may still be seeing its processes off.
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if os.fstat(lock).st_nlink:
+            (folder / _UNUSED).unlink(missing_ok=True)
+            return  # never closed: the lock ends with the process
+        os.close(lock)  # somebody removed the folder in this moment
+
+
+def _is_unused(folder: Path, unused_for: float) -> bool:
+    """Whether nobody has held the folder for so long; then it is gone. Else that is noted for the next one."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        mark = folder / _UNUSED
+        try:
+            since = mark.stat().st_mtime
+        except FileNotFoundError:
+            mark.touch(mode=0o600)
+            return False
+        if time.time() - since < unused_for:
+            return False
+        log.info("%s was left behind: removed", folder)
+        # The lock goes last but for the folder: whoever waits for it sees then that it is gone.
+        for path in folder.iterdir():
+            if path.name != _LOCK:
+                path.unlink()
+        (folder / _LOCK).unlink()
+        folder.rmdir()
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+
+
+def _is_private(folder: Path) -> bool:
+    # Others may write beside it: a link or a folder of theirs is not to be trusted.
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700
 
 
 def _is_tmpfs(root: Path) -> bool:
