@@ -1,3 +1,35 @@
-"""Plugins of the whole suite: pytest takes them from the top folder only. Fixtures of `tests/jupyter` build on them."""
+"""Plugins of the whole suite, which pytest takes from the top folder only, and what tests of several folders share."""
+
+import pytest
 
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
+
+_SLOW_TRAINER = """\
+import sys, time
+from pathlib import Path
+import torch
+from fabric_model import FabricModel
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if not Path(sys.argv[1]).exists():
+            time.sleep(0.02)
+        return torch.full((3,), float(index)), torch.tensor(float(index))
+
+def datasets():
+    return Slow(), Slow()
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Flatten(0))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+fabric = FabricModel(model, datasets, torch.nn.functional.mse_loss, optimizer)
+fabric.train(100, 2, 2, checkpoint_freq=1, validation_freq=100)
+"""
+
+
+@pytest.fixture(scope="session")
+def slow_trainer() -> str:
+    """A main script that trains slowly until the file named by its argument is there: time to act in the middle."""
+    return _SLOW_TRAINER

@@ -6,32 +6,11 @@ import pytest
 
 SLEEPER = {"train.py": b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"}
 LEAVER = {"train.py": b"print('no training here', flush=True)\n"}
-# Slow until the file named by its argument is there, so that a test can act in the middle.
-TRAINER = {
-    "train.py": b"""\
-import sys, time
-from pathlib import Path
-import torch
-from fabric_model import FabricModel
 
-class Slow(torch.utils.data.Dataset):
-    def __len__(self):
-        return 8
-    def __getitem__(self, index):
-        if not Path(sys.argv[1]).exists():
-            time.sleep(0.02)
-        return torch.full((3,), float(index)), torch.tensor(float(index))
 
-def datasets():
-    return Slow(), Slow()
-
-torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Flatten(0))
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-fabric = FabricModel(model, datasets, torch.nn.functional.mse_loss, optimizer)
-fabric.train(100, 2, 2, checkpoint_freq=1, validation_freq=100)
-"""
-}
+@pytest.fixture
+def trainer(slow_trainer):
+    return {"train.py": slow_trainer.encode()}
 
 
 @pytest.fixture
@@ -107,9 +86,9 @@ async def test_what_is_over_is_refused_by_both(submit, call, becomes):
     assert "never began to train" in answer.json["message"]
 
 
-async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, call, becomes, until, tmp_path):
+async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, trainer, call, becomes, until, tmp_path):
     go = tmp_path / "go"
-    job = (await submit(TRAINER, args=[str(go)], max_workers=2)).json["id"]
+    job = (await submit(trainer, args=[str(go)], max_workers=2)).json["id"]
 
     async def names():
         found = (await call("GET", f"jobs/{job}/checkpoints")).json["checkpoints"]
@@ -144,7 +123,7 @@ async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, ca
         answer = await call("POST", f"jobs/{job}/resume", body=body)
         assert (answer.status, answer.json["code"], answer.json["state"]) == (409, "conflict", "FINISHED")
 
-    second = await submit(TRAINER, args=[str(go)], warm_start=job, mode="fast")
+    second = await submit(trainer, args=[str(go)], warm_start=job, mode="fast")
     assert (second.status, second.json["mode"], second.json["warm_start"]) == (201, "fast", job)
     view = await becomes(second.json["id"], "FINISHED", "FAILED")
     assert view["state"] == "FINISHED", view["message"]

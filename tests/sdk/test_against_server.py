@@ -19,31 +19,6 @@ print("to stderr", file=sys.stderr, flush=True)
 """
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
 
-# Slow until the file named by its argument is there, so that a test can act in the middle.
-TRAINS = """\
-import sys, time
-from pathlib import Path
-import torch
-from fabric_model import FabricModel
-
-class Slow(torch.utils.data.Dataset):
-    def __len__(self):
-        return 8
-    def __getitem__(self, index):
-        if not Path(sys.argv[1]).exists():
-            time.sleep(0.02)
-        return torch.full((3,), float(index)), torch.tensor(float(index))
-
-def datasets():
-    return Slow(), Slow()
-
-torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Flatten(0))
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-fabric = FabricModel(model, datasets, torch.nn.functional.mse_loss, optimizer)
-fabric.train(100, 2, 2, checkpoint_freq=1, validation_freq=100)
-"""
-
 
 def until(condition, what):
     deadline = time.monotonic() + 60
@@ -129,10 +104,10 @@ def test_waiting_watching_and_stopping(client):
     assert client.cluster()["slots"][0]["device"] == "cpu"
 
 
-def test_suspending_going_back_and_beginning_with_its_weights(client, tmp_path):
+def test_suspending_going_back_and_beginning_with_its_weights(client, slow_trainer, tmp_path):
     """A whole life of a training with the SDK's verbs, and of a second one that begins with its weights."""
     go = tmp_path / "go"
-    job = client.submit(TRAINS, name="trains", max_workers=2, args=[str(go)], progress=False)
+    job = client.submit(slow_trainer, name="trains", max_workers=2, args=[str(go)], progress=False)
     until(lambda: "epoch-2" in exact(job), "the second epoch's checkpoint")
     with pytest.raises(Conflict, match="while workers run"):
         job.resume(checkpoint="epoch-1")
@@ -155,13 +130,13 @@ def test_suspending_going_back_and_beginning_with_its_weights(client, tmp_path):
     with pytest.raises(Conflict, match="is finished"):
         job.resume()
 
-    second = client.submit(TRAINS, warm_start=job, mode="fast", args=[str(go)], progress=False).wait(
+    second = client.submit(slow_trainer, warm_start=job, mode="fast", args=[str(go)], progress=False).wait(
         120, progress=False
     )
     assert second.view.mode == "fast"
     empty = client.submit(SLEEPS, progress=False)
     with pytest.raises(Unprocessable, match="no weights yet"):
-        client.submit(TRAINS, warm_start=empty, args=[str(go)], progress=False)
+        client.submit(slow_trainer, warm_start=empty, args=[str(go)], progress=False)
     empty.stop()
 
 

@@ -11,32 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edt_sdk.schemas.control import Launch
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.paths import JobPaths
-from edt_server.launcher import key_pair, launch, wait_gone
+from edt_server.launcher import launch, wait_gone
 from edt_server.processes import identify, is_alive, parent_of
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture
-def orders(tmp_path):
-    public, secret = key_pair()
-    return Launch(
-        job_id="job-1",
-        owner="ann",
-        attempt=1,
-        spec=JobSpec(name="n", main="train.py", max_workers=1),
-        data_dir=str(tmp_path / "data"),
-        runtime_dir=str(tmp_path / "run"),
-        control_file=str(tmp_path / "nowhere.json"),
-        public_key=public,
-        secret_key=secret,
-        interpreter=sys.executable,
-        threads_per_slot=1,
-    )
 
 
 def environment_of(pid):
