@@ -30,6 +30,9 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | None:
         predicted = outputs.argmax(-1)
     else:
         return None
+    if labels.dim() == 1:
+        # A negative label equals no prediction.
+        return (predicted == labels).sum(dtype=torch.float64)
     valid = (labels >= 0).reshape(len(labels), -1)
     right = (predicted == labels).reshape(len(labels), -1) & valid
     return (right.sum(1, dtype=torch.float64) / valid.sum(1).clamp(min=1)).sum()

@@ -288,6 +288,9 @@ def _as_it_is(batch: Any) -> Any:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
+    if threads == 1:  # setting it throws away the convolutions that oneDNN has prepared
+        yield
+        return
     torch.set_num_threads(1)
     try:
         yield

@@ -31,6 +31,9 @@ _AT_START = (
     "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_",
 )  # fmt: skip
 HASH_SEED = "0"
+# An update frees and takes again what its activations need. glibc would give that memory back to the system each time
+# and have it cleared again: a tenth of the time of a small convolutional model on CPU.
+_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 SDK_DIR = Path(schemas.__file__).parents[1]
 COMPAT_DIR = SDK_DIR / "compat" / "job"
 
@@ -95,7 +98,7 @@ def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, 
         env: the job's own variables; without them, the zygote fits all jobs without `start_time_variables`.
     """
     env = env or {}
-    environment = {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}
+    environment = _KEEP_MEMORY | {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}
     environment |= {
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": HASH_SEED,

@@ -150,6 +150,8 @@ def test_a_zygote_has_what_every_job_has_and_nothing_of_one(surroundings):
     assert zygote.pop("PYTHONPATH") == "/shared/lib"
     assert zygote.pop("USER") == "jupyter"
     assert zygote.pop("CUDA_VISIBLE_DEVICES") == "0,1,2,3"
+    # Read by glibc when a program starts: it comes too late for what is forked, which has it from the zygote.
+    assert int(zygote.pop("MALLOC_TRIM_THRESHOLD_")) > int(zygote.pop("MALLOC_MMAP_THRESHOLD_")) > 0
     assert zygote.items() <= worker.items()
     assert (zygote.pop("OMP_NUM_THREADS"), zygote.pop("MKL_NUM_THREADS")) == ("2", "2")
     assert zygote.items() <= driver.items()
@@ -161,6 +163,7 @@ def test_a_jobs_own_zygote_has_its_variables():
     assert (zygote["OMP_NUM_THREADS"], zygote["MKL_NUM_THREADS"], zygote["LR"]) == ("7", "2", "1")
     assert zygote["PYTHONPATH"] == "/own"
     assert "EDT_JOB" not in zygote
+    assert zygote_environment(SERVER, 2, {"MALLOC_TRIM_THRESHOLD_": "1"})["MALLOC_TRIM_THRESHOLD_"] == "1"
 
 
 def test_which_variables_need_a_start():
