@@ -1,0 +1,226 @@
+"""How the slots are shared: resource groups, and the tree of instance groups over each. What an administrator sets.
+
+A `Plan` is one value, checked as a whole and changed as a whole; the scheduling core gets it as an input like any
+other. Names follow WMLA: ownership, share ratio, borrowing, lending, reclaiming.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP
+
+POLICIES = ("fairshare", "priority", "fifo")
+DEFAULT_RESOURCE_GROUP = "default"
+MOST_SHARE = 10**6
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}\Z")
+_FORMULA = re.compile(
+    r"(?:(?P<of>ngpus|ncpus)(?:\s*(?P<sign>[*/])\s*(?P<by>[1-9][0-9]{0,5}))?|(?P<number>[0-9]{1,6}))\Z"
+)
+Named = TypeVar("Named", "ResourceGroup", "InstanceGroup")
+
+
+class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hosts and how many slots each of them offers.
+
+    Attributes:
+        name: what instance groups call it.
+        hosts: names of its hosts, empty for every host that no other resource group names.
+        slots: of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number;
+            "" for what the host offers by itself (one slot a GPU, else one a CPU share).
+    """
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    slots: str = ""
+
+    def check(self) -> ResourceGroup:
+        """Return self, or raise Unprocessable."""
+        _check_name(self.name, "resource group")
+        if self.slots:
+            slots_by_formula(self.slots, 0, 0)
+        return self
+
+
+class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One queue, or an inner node of the tree that holds other groups and no jobs.
+
+    Attributes:
+        name: what jobs call it.
+        resource_group: whose slots it divides; children are in that of their parent.
+        parent: name of the group it is part of, "" for none.
+        policy: how its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule; "priority":
+            strictly the higher first, then the earlier; "fifo": strictly the earlier first.
+        preemption: slots above a job's entitlement are taken back at the next update; off: when the job gives them up.
+        share: weight against its siblings for slots that nobody owns or that are lent, ≥ 1.
+        own: slots that are its own whenever it has use for them.
+        lend: most of its own slots that others may use while it does not; None for all.
+        borrow: most slots it may use beyond its own; None for no limit.
+        user_shares: owner of jobs → weight, as a level between the group and its jobs; "*" for everybody else (1 where
+            it is missing). None for no such level.
+        throughput_aware: divide by measured speed: a slot goes where it speeds up most.
+        quantum: seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots.
+        pending_timeout: seconds after which a job that has never got a slot ends with ERROR; None for never.
+    """
+
+    name: str
+    resource_group: str = DEFAULT_RESOURCE_GROUP
+    parent: str = ""
+    policy: str = "fairshare"
+    preemption: bool = True
+    share: int = 1
+    own: int = 0
+    lend: int | None = None
+    borrow: int | None = None
+    user_shares: dict[str, int] | None = None
+    throughput_aware: bool = False
+    quantum: float = 60.0
+    pending_timeout: float | None = None
+
+    def check(self) -> InstanceGroup:
+        """Return self, or raise Unprocessable."""
+        _check_name(self.name, "instance group")
+        if self.policy not in POLICIES:
+            raise self._wrong("policy", f"is one of {', '.join(POLICIES)}, not {self.policy!r}")
+        if not 1 <= self.share <= MOST_SHARE:
+            raise self._wrong("share", f"must lie in 1 … {MOST_SHARE}, not {self.share}")
+        for field, value in (("own", self.own), ("lend", self.lend), ("borrow", self.borrow)):
+            if value is not None and value < 0:
+                raise self._wrong(field, f"is a number of slots and cannot be {value}")
+        for user, share in (self.user_shares or {}).items():
+            if not user or not 1 <= share <= MOST_SHARE:
+                raise self._wrong("user_shares", f"must lie in 1 … {MOST_SHARE}; it is {share} for {user!r}")
+        if not 0 < self.quantum < float("inf"):
+            raise self._wrong("quantum", f"is a number of seconds above 0, not {self.quantum}")
+        if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
+            raise self._wrong("pending_timeout", f"is a number of seconds above 0, not {self.pending_timeout}")
+        if self.throughput_aware and self.policy != "fairshare":
+            raise self._wrong("throughput_aware", "needs policy fairshare")
+        return self
+
+    def _wrong(self, field: str, what: str) -> Unprocessable:
+        return Unprocessable(f"{field} of the instance group {self.name!r} {what}.", field=field)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of them. The first instance group that holds no others is the one for jobs that name none."""
+
+    resource_groups: tuple[ResourceGroup, ...] = (ResourceGroup(name=DEFAULT_RESOURCE_GROUP),)
+    instance_groups: tuple[InstanceGroup, ...] = (InstanceGroup(name=DEFAULT_INSTANCE_GROUP),)
+
+    def check(self) -> Plan:
+        """Return self, or raise Unprocessable: names, numbers, formulas, hosts in two groups, a cycle of parents."""
+        groups = _by_name([group.check() for group in self.instance_groups], "instance group")
+        resources = _by_name([group.check() for group in self.resource_groups], "resource group")
+        if not groups or not resources:
+            raise Unprocessable("A plan needs a resource group and an instance group.", field="instance_groups")
+        self._check_hosts()
+        for group in groups.values():
+            _check_parents(group, groups)
+            if group.resource_group not in resources:
+                raise Unprocessable(
+                    f"The instance group {group.name!r} is over {group.resource_group!r}, which is no resource group.",
+                    hint=f"Choose one of: {', '.join(resources)}.",
+                    field="resource_group",
+                )
+        return self
+
+    def leaves(self) -> tuple[InstanceGroup, ...]:
+        """The groups that jobs may be in."""
+        parents = {group.parent for group in self.instance_groups}
+        return tuple(group for group in self.instance_groups if group.name not in parents)
+
+    def group(self, name: str) -> InstanceGroup:
+        """The group of that name that jobs may be in, or Unprocessable with the names there are."""
+        for group in self.leaves():
+            if group.name == name:
+                return group
+        inner = any(group.name == name for group in self.instance_groups)
+        raise Unprocessable(
+            f"The instance group {name!r} holds other groups, and no jobs."
+            if inner
+            else f"There is no instance group {name!r}.",
+            hint=f"Choose one of: {', '.join(group.name for group in self.leaves())}.",
+            field="instance_group",
+        )
+
+    def _check_hosts(self) -> None:
+        seen: dict[str, str] = {}
+        rest = [group.name for group in self.resource_groups if not group.hosts]
+        if len(rest) > 1:
+            raise Unprocessable(
+                f"The resource groups {rest[0]!r} and {rest[1]!r} both take every host that no other names.",
+                hint="Name the hosts of one of them.",
+                field="hosts",
+            )
+        for group in self.resource_groups:
+            for host in group.hosts:
+                if host in seen:
+                    raise Unprocessable(
+                        f"The host {host!r} is in the resource groups {seen[host]!r} and {group.name!r}.",
+                        hint="A host belongs to one resource group.",
+                        field="hosts",
+                    )
+                seen[host] = group.name
+
+
+def slots_by_formula(formula: str, gpus: int, cpus: int) -> int:
+    """How many slots a host with so many GPUs and CPU cores offers under the formula; Unprocessable for no formula."""
+    found = _FORMULA.match(formula.strip())
+    if found is None:
+        raise Unprocessable(
+            f"{formula!r} is no formula for slots.",
+            hint="Write a number, ngpus, ncpus, or one of these with * or / and a whole number, such as ncpus/2.",
+            field="slots",
+        )
+    if found["number"] is not None:
+        return int(found["number"])
+    base = gpus if found["of"] == "ngpus" else cpus
+    by = int(found["by"] or 1)
+    return base // by if found["sign"] == "/" else base * by
+
+
+def _check_name(name: str, what: str) -> None:
+    if not _NAME.match(name):
+        raise Unprocessable(
+            f"{name!r} cannot be the name of a {what}.",
+            hint="Use 1 to 100 letters, digits, blanks, dots, dashes or underscores, the first a letter or digit.",
+            field="name",
+        )
+
+
+def _by_name(items: Sequence[Named], what: str) -> dict[str, Named]:
+    found: dict[str, Named] = {}
+    for item in items:
+        if item.name in found:
+            raise Unprocessable(f"Two {what}s have the name {item.name!r}.", field="name")
+        found[item.name] = item
+    return found
+
+
+def _check_parents(group: InstanceGroup, groups: dict[str, InstanceGroup]) -> None:
+    path = [group.name]
+    while groups[path[-1]].parent:
+        parent = groups[path[-1]].parent
+        if parent not in groups:
+            raise Unprocessable(
+                f"The parent of the instance group {path[-1]!r}, {parent!r}, does not exist.", field="parent"
+            )
+        if parent in path:
+            raise Unprocessable(
+                f"The instance groups {' → '.join([*path, parent])} are each other's parents.",
+                hint="A group's parents must end at one without a parent.",
+                field="parent",
+            )
+        if groups[parent].resource_group != group.resource_group:
+            raise Unprocessable(
+                f"The instance group {group.name!r} and its parent {parent!r} are over different resource groups.",
+                field="resource_group",
+            )
+        path.append(parent)
