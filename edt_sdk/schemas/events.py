@@ -19,13 +19,21 @@ JOB_GONE = "job_gone"
 SLOT_RELEASED = "slot_released"
 JOB_SUSPENDED = "job_suspended"
 JOB_RESUMED = "job_resumed"
+PLAN_CHANGED = "plan_changed"
+TIME_PASSED = "time_passed"  # no data: the row's time says it
+SPEED_MEASURED = "speed_measured"
 INPUTS = frozenset(
-    {SLOTS_CHANGED, JOB_ARRIVED, JOB_DEMAND, JOB_CHANGED, JOB_GONE, JOB_SUSPENDED, JOB_RESUMED, SLOT_RELEASED}
+    {
+        *(SLOTS_CHANGED, PLAN_CHANGED, TIME_PASSED),
+        *(JOB_ARRIVED, JOB_DEMAND, JOB_CHANGED, JOB_GONE, JOB_SUSPENDED, JOB_RESUMED, SLOT_RELEASED, SPEED_MEASURED),
+    }
 )
 
 # Decisions of the core.
 SLOT_GRANTED = "slot_granted"  # data: slot, slots (held afterwards)
 SLOT_REVOKED = "slot_revoked"  # data: slot, slots (entitled to afterwards); the slot is free at its slot_released
+
+JOB_GIVEN_UP = "job_given_up"  # data: seconds (its pending time-out); the service ends the job
 
 # What else happened to a job.
 STATE = "state"  # data: state, before, message

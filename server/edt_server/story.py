@@ -72,6 +72,12 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
             return f"{who} gave slot {data['slot']} back"
         case kinds.SLOTS_CHANGED:
             return f"this server offers {_count(len(data['slots']), 'slot')} now"
+        case kinds.PLAN_CHANGED:
+            return "the plan of the groups changed"
+        case kinds.TIME_PASSED:
+            return "another job's turn begins"
+        case kinds.SPEED_MEASURED:
+            return f"{whose} speed was measured anew"
         case _:
             return cause.text or cause.kind.replace("_", " ")
 
@@ -165,6 +171,18 @@ def _slots_changed(data: Data) -> str:
     return f"this server offers {parts}"
 
 
+def _plan_changed(data: Data) -> str:
+    groups = data["plan"].get("instance_groups") or ()
+    names = ", ".join(str(group["name"]) for group in groups)
+    return f"the plan has {_count(len(groups), 'instance group')} now{_by(data)}" + (f": {names}" if names else "")
+
+
+def _speed_measured(data: Data) -> str:
+    speeds = sorted((int(slots), speed) for slots, speed in data["speeds"].items())
+    told = ", ".join(f"{speed:.4g} a second on {_count(slots, 'slot')}" for slots, speed in speeds)
+    return f"its speed was measured: {told or 'nothing yet'}"
+
+
 def _state(data: Data) -> str:
     state, message = str(_get(data, "state", "?")), str(_get(data, "message", "")).rstrip(".")
     after = f": {message}" if message else ""
@@ -254,6 +272,8 @@ def _pid(data: Data) -> str:
 
 _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.SLOTS_CHANGED: _slots_changed,
+    kinds.PLAN_CHANGED: _plan_changed,
+    kinds.TIME_PASSED: lambda _: "it was looked whose turn it is",
     kinds.JOB_ARRIVED: _arrived,
     kinds.JOB_DEMAND: _demand,
     kinds.JOB_CHANGED: _changed,
@@ -261,8 +281,10 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.JOB_SUSPENDED: lambda data: f"is being suspended{_by(data)}: it leaves all its slots",
     kinds.JOB_RESUMED: lambda data: f"resumed{_by(data)}{_from(data)}",
     kinds.SLOT_RELEASED: _released,
+    kinds.SPEED_MEASURED: _speed_measured,
     kinds.SLOT_GRANTED: _granted,
     kinds.SLOT_REVOKED: _revoked,
+    kinds.JOB_GIVEN_UP: lambda data: f"given up: it got no slot in {_duration(data['seconds'])}",
     kinds.STATE: _state,
     kinds.DRIVER_STARTED: _driver_started,
     kinds.TRAINING_STARTED: _training_started,

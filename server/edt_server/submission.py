@@ -48,8 +48,8 @@ class Submission:
         change.tx.add_job(self._row(change.now))
         data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
         change.append(kinds.STATE, self.job, data)
-        arrived = JobArrived(self.job, spec.priority, spec.max_workers, spec.instance_group)
-        seq = change.apply(arrived, owner=self.owner, name=spec.name)
+        arrived = JobArrived(self.job, spec.priority, spec.max_workers, spec.instance_group, owner=self.owner)
+        seq = change.apply(arrived, name=spec.name)
         if not change.core.holding(self.job):
             change.wait(self.job, cause=seq)
 

@@ -73,8 +73,8 @@ def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str =
     chosen = find(paths, checkpoint) if checkpoint else ""
     said: dict[str, Any] = {"by": by, "checkpoint": chosen} if chosen else {"by": by}
     if row.state in _ENDED:
-        arrival = JobArrived(job, row.priority, row.max_workers, row.instance_group)
-        seq = change.apply(arrival, owner=row.owner, name=row.spec.name, again=True, **said)
+        arrival = JobArrived(job, row.priority, row.max_workers, row.instance_group, owner=row.owner)
+        seq = change.apply(arrival, name=row.spec.name, again=True, **said)
         # Nothing of the former attempt runs any more; the next one is launched with its first slot.
         change.tx.update_job(job, supervisor=None, public_key="", ended=None)
     else:

@@ -69,9 +69,9 @@ class Recorder:
 def demo() -> Recorder:
     r = Recorder()
     r.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(4))))
-    r.apply(JobArrived("a", 5000, 4, "default"), owner="ana")
+    r.apply(JobArrived("a", 5000, 4, "default", owner="ana"))
     r.apply(JobDemand("a", 8))
-    r.apply(JobArrived("b", 5000, 4, "default"), owner="ana")
+    r.apply(JobArrived("b", 5000, 4, "default", owner="ana"))
     r.leave()
     r.apply(JobDemand("b", 8))
     r.leave()

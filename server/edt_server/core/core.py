@@ -24,8 +24,11 @@ from edt_server.core.events import (
     JobGone,
     JobResumed,
     JobSuspended,
+    PlanChanged,
     SlotReleased,
     SlotsChanged,
+    SpeedMeasured,
+    TimePassed,
 )
 from edt_server.core.groups import InstanceGroup
 from edt_server.core.instructions import Grant, Instruction, Revoke
@@ -132,6 +135,8 @@ class Core:
                 del self._jobs[name]
             case SlotReleased(job=name, slot=slot):
                 self._release(self._job(name), slot)
+            case PlanChanged() | TimePassed() | SpeedMeasured():
+                pass
         return self._settle(lost, now)
 
     def _set_slots(self, slots: Sequence[Slot]) -> list[tuple[_Job, int]]:

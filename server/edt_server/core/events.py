@@ -1,7 +1,7 @@
 """What the core is told, and how that is kept as a row of the event list.
 
 The store keeps kind and JSON data (`edt_sdk.schemas.events`); the core takes structs. `to_data` and `from_data` are
-each other's inverse. Data may carry further keys for people (`owner`, `before`, …): the core never reads them, so what
+each other's inverse. Data may carry further keys for people (`name`, `before`, …): the core never reads them, so what
 it decides depends on its inputs alone.
 """
 
@@ -15,21 +15,47 @@ import msgspec
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.plan import Plan
 
 
 class SlotsChanged(msgspec.Struct, frozen=True, tag=True):
-    """All slots of the resource group from now on; slots that are missing here are revoked."""
+    """All slots there are from now on; slots that are missing here are revoked."""
 
     slots: tuple[Slot, ...]
 
 
+class PlanChanged(msgspec.Struct, frozen=True, tag=True):
+    """How the slots are shared from now on."""
+
+    plan: Plan
+
+
+class TimePassed(msgspec.Struct, frozen=True, tag=True):
+    """Nothing happened but that it is later: turns end, and jobs that waited too long are given up."""
+
+
 class JobArrived(msgspec.Struct, frozen=True, tag=True):
-    """A new job. It asks for one slot, to start on, until its first JobDemand."""
+    """A new job. It asks for the least it can start on until its first JobDemand.
+
+    Attributes:
+        job: its id.
+        priority: weight, see `InstanceGroup.policy`.
+        max_workers: most workers it may have.
+        instance_group: the group it is in.
+        owner: whose it is, for groups that divide among users.
+        min_workers: it runs on no fewer than these.
+        slots_per_unit: slots are given and taken in multiples of this.
+        pending_timeout: seconds after which it is given up if it never got a slot; None for its group's.
+    """
 
     job: str
     priority: int
     max_workers: int
     instance_group: str
+    owner: str = ""
+    min_workers: int = 1
+    slots_per_unit: int = 1
+    pending_timeout: float | None = None
 
 
 class JobDemand(msgspec.Struct, frozen=True, tag=True):
@@ -73,10 +99,31 @@ class SlotReleased(msgspec.Struct, frozen=True, tag=True):
     slot: int
 
 
-CoreEvent = SlotsChanged | JobArrived | JobDemand | JobChanged | JobSuspended | JobResumed | JobGone | SlotReleased
+class SpeedMeasured(msgspec.Struct, frozen=True, tag=True):
+    """What the job was measured to do: slots → samples a second. Replaces what was measured before."""
+
+    job: str
+    speeds: dict[int, float]
+
+
+CoreEvent = (
+    SlotsChanged
+    | PlanChanged
+    | TimePassed
+    | JobArrived
+    | JobDemand
+    | JobChanged
+    | JobSuspended
+    | JobResumed
+    | JobGone
+    | SlotReleased
+    | SpeedMeasured
+)
 
 _BY_KIND: dict[str, type[CoreEvent]] = {
     kinds.SLOTS_CHANGED: SlotsChanged,
+    kinds.PLAN_CHANGED: PlanChanged,
+    kinds.TIME_PASSED: TimePassed,
     kinds.JOB_ARRIVED: JobArrived,
     kinds.JOB_DEMAND: JobDemand,
     kinds.JOB_CHANGED: JobChanged,
@@ -84,6 +131,7 @@ _BY_KIND: dict[str, type[CoreEvent]] = {
     kinds.JOB_RESUMED: JobResumed,
     kinds.JOB_GONE: JobGone,
     kinds.SLOT_RELEASED: SlotReleased,
+    kinds.SPEED_MEASURED: SpeedMeasured,
 }
 _KIND = {cls: kind for kind, cls in _BY_KIND.items()}
 
@@ -95,7 +143,7 @@ def kind_of(event: CoreEvent) -> str:
 
 def to_data(event: CoreEvent) -> dict[str, Any]:
     """The event as a JSON object, job included, kind not."""
-    data: dict[str, Any] = msgspec.to_builtins(event)
+    data: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
     del data["type"]  # the row's kind says it already
     return data
 
@@ -107,7 +155,7 @@ def from_data(kind: str, data: dict[str, Any]) -> CoreEvent:
         KeyError: `kind` is no input of the core.
         msgspec.ValidationError: the data does not fit the kind, with the path of the wrong field.
     """
-    return msgspec.convert(data, _BY_KIND[kind])
+    return msgspec.convert(data, _BY_KIND[kind], str_keys=True)
 
 
 def inputs(events: Iterable[Event]) -> list[tuple[CoreEvent, float]]:

@@ -10,6 +10,7 @@ import pytest
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_server.core import (
     Grant,
     JobArrived,
@@ -18,9 +19,12 @@ from edt_server.core import (
     JobGone,
     JobResumed,
     JobSuspended,
+    PlanChanged,
     Revoke,
     SlotReleased,
     SlotsChanged,
+    SpeedMeasured,
+    TimePassed,
     from_data,
     inputs,
     kind_of,
@@ -38,6 +42,10 @@ ALL = [
     JobResumed("a"),
     JobGone("a"),
     SlotReleased("a", 3),
+    JobArrived("a", 5000, 4, "default", owner="ana", min_workers=2, slots_per_unit=2, pending_timeout=60.0),
+    PlanChanged(Plan(instance_groups=(InstanceGroup(name="day", own=2), InstanceGroup(name="night", share=3)))),
+    TimePassed(),
+    SpeedMeasured("a", {1: 10.5, 4: 38.0}),
 ]
 
 
@@ -53,7 +61,7 @@ def test_every_input_has_its_struct():
 
 
 def test_keys_for_people_are_not_read():
-    data = {"job": "a", "priority": 6000, "max_workers": 4, "instance_group": "default", "owner": "ana"}
+    data = {"job": "a", "priority": 6000, "max_workers": 4, "instance_group": "default", "name": "digits"}
     assert from_data("job_arrived", data) == JobArrived("a", 6000, 4, "default")
 
 
