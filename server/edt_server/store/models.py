@@ -10,13 +10,13 @@ from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, String, Text, TypeDecorator
+from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, LargeBinary, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
-from edt_server.store.rows import JobRow
+from edt_server.store.rows import JobRow, Lease, Snapshot
 
 T = TypeVar("T")
 
@@ -125,6 +125,39 @@ class EventModel(Base):
         return Event(
             seq=self.seq, time=self.time, job=self.job, kind=self.kind, data=self.data, cause=self.cause, text=self.text
         )
+
+
+class SnapshotModel(Base):
+    """The row of `edt_core_snapshots`: the newest is the only one."""
+
+    __tablename__ = "edt_core_snapshots"
+
+    seq: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False
+    )
+    version: Mapped[str]
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+    created: Mapped[float]
+
+    def to_snapshot(self) -> Snapshot:
+        """The row as a value."""
+        return Snapshot(seq=self.seq, version=self.version, data=self.data, created=self.created)
+
+
+class LeaseModel(Base):
+    """One row of `edt_leases`. Kept when the lease is given back, for its fencing number."""
+
+    __tablename__ = "edt_leases"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    holder: Mapped[ProcessIdentity | None] = mapped_column(StructJSON(ProcessIdentity))
+    expires: Mapped[float]
+    url: Mapped[str]
+    fencing: Mapped[int] = mapped_column(BigInteger)
+
+    def to_lease(self) -> Lease:
+        """The row as a value."""
+        return Lease(self.name, self.holder, self.expires, self.url, self.fencing)
 
 
 JOB_FIELDS = tuple(each.name for each in fields(JobRow))

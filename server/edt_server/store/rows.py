@@ -1,4 +1,4 @@
-"""A job as the store keeps it: one immutable value, read and written whole."""
+"""What the store keeps beside events, as immutable values: a job, a snapshot of the core, a lease."""
 
 from __future__ import annotations
 
@@ -53,3 +53,42 @@ class JobRow:
     def supervised(self) -> bool:
         """False when nobody looks after the job's processes: it has not started, or its supervisor is gone."""
         return bool(self.public_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The core as it was after event number `seq`.
+
+    Attributes:
+        seq: the newest event it includes.
+        version: format of `data`; one that is not known is no snapshot.
+        created: seconds since the epoch.
+    """
+
+    seq: int
+    version: str
+    data: bytes
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may do what only one may do.
+
+    Attributes:
+        name: of the thing held.
+        holder: the process that holds it; None when it was given back.
+        expires: seconds since the epoch; from then on anybody may take it.
+        url: where the holder is reached, "" when it does not say.
+        fencing: grows with every take and never shrinks, so that an earlier holder is known as such.
+    """
+
+    name: str
+    holder: ProcessIdentity | None
+    expires: float
+    url: str
+    fencing: int
+
+    def free(self, now: float) -> bool:
+        """True when anybody may take it."""
+        return self.holder is None or self.expires <= now

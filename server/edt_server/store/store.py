@@ -19,8 +19,8 @@ from edt_sdk.schemas.job import JobState
 from edt_server.store import schema
 from edt_server.store.engine import WRITING, make_engine
 from edt_server.store.errors import StoreError, damaged
-from edt_server.store.models import EventModel, JobModel
-from edt_server.store.rows import JobRow
+from edt_server.store.models import EventModel, JobModel, LeaseModel, SnapshotModel
+from edt_server.store.rows import JobRow, Lease, Snapshot
 from edt_server.store.writer import Writer
 
 
@@ -103,6 +103,18 @@ class Store:
             query = query.where(EventModel.kind.in_(list(kinds)))
         with Session(self._engine) as session:
             return [model.to_event() for model in session.scalars(query)]
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot of the core, None when there is none."""
+        with Session(self._engine) as session:
+            model = session.scalar(select(SnapshotModel).order_by(SnapshotModel.seq.desc()).limit(1))
+            return None if model is None else model.to_snapshot()
+
+    def lease(self, name: str) -> Lease | None:
+        """The lease of that name, None when nobody ever took it. Whether it still holds, its `expires` says."""
+        with Session(self._engine) as session:
+            model = session.get(LeaseModel, name)
+            return None if model is None else model.to_lease()
 
     def close(self) -> None:
         """Close all connections. The store must not be used afterwards."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time as clock
 from typing import Any
 
 import msgspec
+from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
+from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.events import Event
-from edt_server.store.models import JOB_FIELDS, EventModel, JobModel
-from edt_server.store.rows import JobRow
+from edt_server.store.models import JOB_FIELDS, EventModel, JobModel, LeaseModel, SnapshotModel
+from edt_server.store.rows import JobRow, Lease
 
 
 class Writer:
@@ -75,6 +78,72 @@ class Writer:
         self._session.add(model)
         self._session.flush()
         return model.to_event()
+
+    def put_snapshot(self, seq: int, version: str, data: bytes) -> None:
+        """Keep the core as it is after event `seq`, in place of the snapshot there was."""
+        self._session.execute(delete(SnapshotModel))
+        self._session.add(SnapshotModel(seq=seq, version=version, data=data, created=clock.time()))
+        self._session.flush()
+
+    def lease(self, name: str) -> Lease | None:
+        """The lease as this transaction sees it, None when nobody ever took it."""
+        model = self._session.get(LeaseModel, name)
+        return None if model is None else model.to_lease()
+
+    def take_lease(
+        self,
+        name: str,
+        holder: ProcessIdentity,
+        *,
+        now: float,
+        expires: float,
+        url: str = "",
+        dead: int | None = None,
+    ) -> Lease | None:
+        """Take a lease that nobody holds; as it is then, None when somebody holds it.
+
+        A holder that is this very process counts as somebody: `renew_lease` keeps what one holds.
+
+        Args:
+            name: what is to be held.
+            holder: who takes it.
+            now: the time, seconds since the epoch.
+            expires: until when, likewise.
+            url: where the holder is reached.
+            dead: fencing number of a lease whose holder is known to be no more, so that it is free before it expires.
+        """
+        model = self._session.get(LeaseModel, name)
+        if model is None:
+            model = LeaseModel(name=name, holder=None, expires=0.0, url="", fencing=0)
+            self._session.add(model)
+        elif not model.to_lease().free(now) and model.fencing != dead:
+            return None
+        model.holder, model.expires, model.url, model.fencing = holder, expires, url, model.fencing + 1
+        self._session.flush()
+        return model.to_lease()
+
+    def renew_lease(self, name: str, fencing: int, *, expires: float, url: str | None = None) -> bool:
+        """Hold on to the lease taken with `fencing` until `expires`; False when it was taken since, or given back.
+
+        One that expired and that nobody took meanwhile is still held: nobody else can have acted on it.
+        """
+        model = self._session.get(LeaseModel, name)
+        if model is None or model.fencing != fencing or model.holder is None:
+            return False
+        model.expires = expires
+        if url is not None:
+            model.url = url
+        self._session.flush()
+        return True
+
+    def release_lease(self, name: str, fencing: int) -> bool:
+        """Give back the lease taken with `fencing`; False when it was not held any more."""
+        model = self._session.get(LeaseModel, name)
+        if model is None or model.fencing != fencing or model.holder is None:
+            return False
+        model.holder, model.expires, model.url = None, 0.0, ""
+        self._session.flush()
+        return True
 
     def _model(self, job_id: str) -> JobModel:
         model = self._session.get(JobModel, job_id)

@@ -61,6 +61,11 @@ def test_a_stored_database_opens_with_all_that_is_in_it(tmp_path, asset):
         row = jobs[job_id]
         assert {name: _plain(getattr(row, name)) for name in fields} == fields
     assert [_plain(event) for event in store.events()] == expected["events"]
+    snapshot, lease = store.snapshot(), store.lease("server")
+    assert expected.get("lease") == _plain(lease)
+    assert expected.get("snapshot") == (
+        None if snapshot is None else {"seq": snapshot.seq, "version": snapshot.version, "data": _plain(snapshot.data)}
+    )
     with store.write() as writer:
         writer.update_job("job-1", message="still writable")
         assert writer.append("x", job="job-1", data={}, time=0.0).seq == len(expected["events"]) + 1

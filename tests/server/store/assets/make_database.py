@@ -62,6 +62,7 @@ JOBS = [
         instance_group="default",
     ),
 ]
+HOLDER = ProcessIdentity(host="h", boot_id="b-1", pid_namespace="4026531836", pid=4712, start_ticks=100)
 EVENTS = [
     (
         "slots_changed",
@@ -91,9 +92,13 @@ def make(folder: Path) -> Path:
             writer.add_job(row)
         for number, (kind, job, data, cause, text) in enumerate(EVENTS):
             writer.append(kind, job=job, data=data, time=1_700_000_000.0 + number / 4, cause=cause, text=text)
+        writer.put_snapshot(len(EVENTS), "1", b"\x00\xffcore")
+        writer.take_lease("server", HOLDER, now=1_700_000_000.0, expires=1_700_000_005.5, url="http://h:8888/")
     expected = {
         "jobs": {row.id: {each.name: getattr(row, each.name) for each in fields(row)} for row in store.jobs()},
         "events": store.events(),
+        "snapshot": {"seq": len(EVENTS), "version": "1", "data": store.snapshot().data},
+        "lease": store.lease("server"),
     }
     with store._engine.connect() as connection:
         made = folder / f"revision_{schema.revision(connection)}.db"
