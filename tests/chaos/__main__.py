@@ -63,7 +63,7 @@ def one(root: Path, training: plan.Training, epochs: int, events: list[plan.Even
         record = referee.read(jobs, job, epochs, training.shards)
         referee.compare(record, undisturbed)
     print(
-        f"  equal: {record.hash[:16]}, {record.updates} updates in {record.generations} generations, "
+        f"  equal: {record.files['model_epoch_final.pth'][:16]}, {record.updates} updates in {record.generations} generations, "
         f"{record.discarded} discarded, {disturbed.done} events, {time.monotonic() - begun:.0f} s",
         flush=True,
     )

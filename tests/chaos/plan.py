@@ -18,6 +18,7 @@ class Kind(StrEnum):
     KILL_WORKERS = "kill workers"
     STOP_WORKER = "stop worker"
     KILL_DRIVER = "kill driver"
+    KILL_ZYGOTES = "kill zygotes"
     KILL_SUPERVISOR = "kill supervisor"
     KILL_SERVER = "kill server"
     START_SERVER = "start server"
@@ -32,6 +33,7 @@ _WEIGHTS = {
     Kind.KILL_WORKERS: 2,
     Kind.STOP_WORKER: 1,
     Kind.KILL_DRIVER: 2,
+    Kind.KILL_ZYGOTES: 2,
     Kind.KILL_SUPERVISOR: 2,
     Kind.KILL_SERVER: 2,
     Kind.KILL_EVERYTHING: 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,12 @@ class Processes:
     supervisors: tuple[psutil.Process, ...]
     drivers: tuple[psutil.Process, ...]
     workers: tuple[psutil.Process, ...]
+    zygotes: tuple[psutil.Process, ...]
 
     @property
     def all(self) -> tuple[psutil.Process, ...]:
         """Everything."""
-        return (*self.supervisors, *self.drivers, *self.workers)
+        return (*self.supervisors, *self.drivers, *self.workers, *self.zygotes)
 
 
 def of_job(job_dir: Path) -> Processes:
@@ -36,7 +38,7 @@ def of_job(job_dir: Path) -> Processes:
             parent = process.parent()
             if parent is not None and "edt_server.supervisor" in " ".join(parent.cmdline()):
                 parents[parent.pid] = parent
-    return Processes(tuple(parents.values()), drivers, workers)
+    return Processes(tuple(parents.values()), drivers, workers, _zygotes(parents.values()))
 
 
 def hit(process: psutil.Process, number: signal.Signals) -> bool:
@@ -54,6 +56,18 @@ def journal(job_dir: Path) -> list[dict[str, object]]:
         return []
     lines = path.read_bytes().split(b"\n")[:-1]
     return [json.loads(line)["report"] for line in lines]
+
+
+def _zygotes(supervisors: Iterable[psutil.Process]) -> tuple[psutil.Process, ...]:
+    """What workers are forked from, and what would take its place."""
+    found = []
+    for supervisor in supervisors:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in supervisor.children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if "edt_sdk.training.zygote" in " ".join(child.cmdline()):
+                        found.append(child)
+    return tuple(found)
 
 
 def _living(pids: set[object]) -> tuple[psutil.Process, ...]:

@@ -18,14 +18,14 @@ class Record:
     """What a finished job proves.
 
     Attributes:
-        hash: SHA-256 of the final model with its buffers.
+        files: SHA-256 of what is in each file of weights, the epochs' and the last, by name.
         losses: of every update, then of every validation, as they were written.
         updates: committed.
         generations: memberships it went through.
         discarded: updates that were committed, lost with all who knew them, and computed again.
     """
 
-    hash: str
+    files: dict[str, str]
     losses: tuple[float, ...]
     updates: int
     generations: int
@@ -53,7 +53,7 @@ def read(jobs: Jobs, job: Job, epochs: int, shards: int) -> Record:
     validated = [line["epoch"] for line in test]
     assert validated == sorted(set(validated)), f"a validation is there twice: {validated}"
     return Record(
-        hash=jobs.final_hash(job),
+        files=jobs.file_hashes(job),
         losses=tuple(line["loss"] for line in (*train, *test)),
         updates=len(commits),
         generations=len({commit["generation"] for commit in commits}),
@@ -66,7 +66,9 @@ def compare(record: Record, undisturbed: Record) -> None:
     assert record.updates == undisturbed.updates
     first = next((n for n, (a, b) in enumerate(zip(record.losses, undisturbed.losses, strict=True)) if a != b), None)
     assert first is None, f"the loss of update {first} differs"
-    assert record.hash == undisturbed.hash, "the final weights differ"
+    assert sorted(record.files) == sorted(undisturbed.files), "files of an epoch are missing"
+    wrong = [name for name, found in record.files.items() if found != undisturbed.files[name]]
+    assert not wrong, f"these differ: {wrong}"
 
 
 def _odd(numbers: list[int]) -> list[int]:

@@ -88,6 +88,11 @@ class Disturbed:
             case Kind.KILL_DRIVER:
                 for victim in running.drivers:
                     hit(victim, signal.SIGKILL)
+            case Kind.KILL_ZYGOTES:
+                count = 1 + int(event.dice * len(running.zygotes))
+                what = f"kill {min(count, len(running.zygotes))} of {len(running.zygotes)} zygotes"
+                for victim in running.zygotes[:count]:
+                    hit(victim, signal.SIGKILL)
             case Kind.KILL_SUPERVISOR:
                 for victim in running.supervisors:
                     hit(victim, signal.SIGKILL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,29 @@ class Jobs:
 
     def final_hash(self, job: Job) -> str:
         """SHA-256 over the names, shapes, types and bytes of the tensors of the final model."""
+        return self.file_hashes(job)["model_epoch_final.pth"]
+
+    def file_hashes(self, job: Job) -> dict[str, str]:
+        """The same for each of the job's files of weights, by its name."""
         import torch
 
-        path = Path(job.view.result_dir) / "model" / "train" / "model_epoch_final.pth"
-        digest = hashlib.sha256()
-        for name, tensor in torch.load(path, weights_only=True).items():
-            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        found = {}
+        for path in sorted((Path(job.view.result_dir) / "model" / "train").glob("*.pth")):
+            digest = hashlib.sha256()
+            for name, tensor in _tensors(torch.load(path, weights_only=True)):
+                digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+                digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            found[path.name] = digest.hexdigest()
+        return found
+
+
+def _tensors(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """All tensors in nested dictionaries and lists, with their paths."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _tensors(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from _tensors(value, f"{name}.{number}")
+    elif hasattr(tree, "untyped_storage"):
+        yield name, tree
