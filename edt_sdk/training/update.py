@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,8 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import moves
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.buffers import Buffers
-from edt_sdk.training.exchange import Exchange, Scratch
+from edt_sdk.training.exchange import Exchange
+from edt_sdk.training.exchanges import Exchanges, common_power_of_two
 from edt_sdk.training.group import Group
 from edt_sdk.training.header import Bits, Header, Report, ShardStats, Summary
 from edt_sdk.training.layout import Flat, Layout
@@ -36,6 +36,7 @@ from edt_sdk.training.loader import Batch
 from edt_sdk.training.moves import Plan
 from edt_sdk.training.not_a_number import LossGuard
 from edt_sdk.training.order import BatchKey, Order, TestOrder, TestStep, TrainStep
+from edt_sdk.training.others import Others
 from edt_sdk.training.remarks import remarks
 from edt_sdk.training.seeds import derive, preserved, set_states
 from edt_sdk.training.shard import (
@@ -49,17 +50,13 @@ from edt_sdk.training.shard import (
     number_or_none,
     plain,
 )
-from edt_sdk.training.shared_exchange import Neighbours, SharedExchange, meet
+from edt_sdk.training.shared_exchange import SharedExchange
 from edt_sdk.training.told import Told
 from edt_sdk.training.vectors import Vectors
-from edt_sdk.training.window import Window, offered
 
 log = logging.getLogger(__name__)
 
 __all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "UpdateEngine"]
-
-# Buffers that are not averaged and no larger than this travel in the header; larger ones only when they have changed.
-_SMALL = 1024
 
 
 class Loader(Protocol):
@@ -169,25 +166,18 @@ class UpdateEngine:
             fn_step_train=fn_step_train,
             metrics=metrics,
         )
-        self._small, self._large = self._sort_others()
+        self._others = Others(self._layout)
         self._train_header = Header(
             self._metrics,
             parameters=len(self._layout.parameters),
             floats=len(self._layout.floats),
             others=len(self._layout.others),
-            small=sum(self._tensors_of_others()[n].nbytes for n in self._small),
+            small=self._others.small_bytes,
         )
         self._test_header = Header(self._metrics)
         self._fast = mode == "fast"
         self._guard = LossGuard(stop=nan_loss == "stop")
-        self._window = Window() if self._layout.on_cpu and offered() else None
-        self._vectors = Vectors(self._layout, self._window)
-        self._result: Flat | None = None
-        self._met: tuple[Group, Neighbours | None] | None = None
-        # For members on other hosts: a vector that is being sent when a member dies cannot be used again.
-        self._sent = Vectors(self._layout, None)
-        self._scratch = Scratch()
-        self._world = 0
+        self._exchanges = Exchanges(self._layout, fast=self._fast)
         self._computed: _Computed | None = None
 
     def compute(self, step: TrainStep, block: range, loader: Loader, group: Group | None = None) -> None:
@@ -201,23 +191,20 @@ class UpdateEngine:
             RuntimeError: a member is gone.
         """
         self._forget()
-        neighbours = None
         if group is not None:
             self._check_block(block, group)
-            neighbours = self._neighbours(group)
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
-        # A power of two that divides all counts is taken out: multiplying by it would only change exponents.
-        unit = _common_power_of_two(counts)
+        unit = common_power_of_two(counts)
         filled = tuple(count > 0 for count in counts)
         plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
-        pool = self._sent if group is not None and group.world > 1 and neighbours is None else self._vectors
+        pool = self._exchanges.vectors(group)
         vectors = [pool.take() for _ in range(max(1, plan.vectors))]
         if not plan.moves and self._fast:  # this rank has nothing to add, but takes part
             for section in vectors[0].sections:
                 section.zero_()
         computed = _Computed(step, block, (), plan, vectors, pool, group, None)
         if group is not None:
-            computed = replace(computed, exchange=self._exchange(computed, group))
+            computed = replace(computed, exchange=self._exchanges.between(group, counts, vectors, plan.sums))
         self._computed = computed
         outcomes: list[Outcome] = []
         with preserved(), self._same_buffers():
@@ -263,7 +250,7 @@ class UpdateEngine:
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
         exchange = computed.exchange
         if exchange is None:
-            exchange = self._exchange(computed, group)
+            exchange = self._exchanges.between(group, counts, computed.vectors, computed.plan.sums)
             exchange.start_all()
         elif computed.group is not group:
             raise ValueError("commit with another group than compute")
@@ -271,40 +258,11 @@ class UpdateEngine:
         # Everybody's records are here, so everybody's vectors are final.
         summary = told.summary()
         combined = exchange.finish()
-        others = self._receive_others(group, summary, computed.outcomes)
+        others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
         self._apply(step, summary, combined, others)
         computed.pool.give_back(computed.vectors)
         return Committed(summary.shards, summary.pending)
-
-    def _exchange(self, computed: _Computed, group: Group) -> Exchange | SharedExchange:
-        step = computed.step
-        counts = self._order.samples_of(step.epoch, step.update_in_epoch)
-        divisor = float(sum(counts) // _common_power_of_two(counts))
-        sums = [computed.vectors[number] for number in computed.plan.sums]
-        neighbours = self._neighbours(group)
-        if neighbours is not None:
-            total = computed.vectors[0]
-            return SharedExchange(neighbours, counts, divisor, sums, total, fast=self._fast)
-        if group.world != self._world:
-            self._world = group.world
-            self._scratch.clear()
-        return Exchange(
-            group, self._layout, counts, divisor, computed.vectors, computed.plan.sums,
-            fast=self._fast, scratch=self._scratch,
-        )  # fmt: skip
-
-    def _neighbours(self, group: Group) -> Neighbours | None:
-        """The other members, when all can see each other's memory; they find out at the first update of a group."""
-        if group.world == 1 or not self._layout.on_cpu:
-            self._met = None
-            return None
-        if self._met is None or self._met[0] is not group:
-            self._met = None  # lets go of the memory of former members
-            if self._result is None:
-                self._result = self._vectors.take()
-            self._met = group, meet(group, self._layout, self._window, self._result)
-        return self._met[1]
 
     def _forget(self) -> None:
         """Drop a computed update. Vectors that transfers may still be reading and writing go with it."""
@@ -352,7 +310,7 @@ class UpdateEngine:
             changed |= bits
             if outcome.shard == 0:
                 of_shard_0 = bits[floats:]
-                small = b"".join(_to_bytes(outcome.others[n]).cpu().numpy().tobytes() for n in self._small)
+                small = self._others.pack(outcome.others)
         stats = self._stats(outcomes)
         return Report(pending, self._worker, os.getpid(), stats, present, changed[:floats], of_shard_0, small)
 
@@ -374,32 +332,6 @@ class UpdateEngine:
             )
             for outcome in outcomes
         )
-
-    def _sort_others(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        sizes = [tensor.nbytes for tensor in self._tensors_of_others()]
-        small = tuple(number for number, size in enumerate(sizes) if size <= _SMALL)
-        return small, tuple(number for number in range(len(sizes)) if number not in small)
-
-    def _tensors_of_others(self) -> list[Tensor]:
-        return [tensor for place in self._layout.others if (tensor := place.get()) is not None]
-
-    def _receive_others(self, group: Group, summary: Summary, outcomes: Sequence[Outcome]) -> dict[int, Tensor]:
-        """New values of the buffers that are not averaged and that shard 0 changed, by number."""
-        tensors = self._tensors_of_others()
-        found: dict[int, Tensor] = {}
-        start = 0
-        for number in self._small:
-            stop = start + tensors[number].nbytes
-            if summary.changed_others[number]:
-                content = torch.frombuffer(bytearray(summary.small[start:stop]), dtype=torch.uint8)
-                found[number] = content.view(tensors[number].dtype).view(tensors[number].shape)
-            start = stop
-        for number in self._large:
-            if summary.changed_others[number]:
-                value = outcomes[0].others[number] if group.rank == 0 else tensors[number].detach()
-                found[number] = value.clone(memory_format=torch.contiguous_format)
-                group.broadcast(_to_bytes(found[number]), 0).wait()
-        return found
 
     def _apply(self, step: TrainStep, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
         """Everything has arrived: from here on nothing waits for anybody."""
@@ -432,20 +364,10 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _common_power_of_two(counts: Sequence[int]) -> int:
-    common = math.gcd(*counts)
-    return common & -common
-
-
 def _bits_of(outcome: Outcome) -> Bits:
     if outcome.changed is None:
         raise ValueError(f"shard {outcome.shard} was not trained")
     return outcome.changed
-
-
-def _to_bytes(tensor: Tensor) -> Tensor:
-    """The memory of a contiguous tensor as uint8 [bytes]; a copy when it is not contiguous."""
-    return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 def _like(view: Tensor, tensor: Tensor | None) -> Tensor:

@@ -62,8 +62,9 @@ def one(root: Path, training: plan.Training, epochs: int, events: list[plan.Even
         job = disturbed.run(training, epochs, events)
         record = referee.read(jobs, job, epochs, training.shards)
         referee.compare(record, undisturbed)
+    final = record.files["model_epoch_final.pth"]
     print(
-        f"  equal: {record.files['model_epoch_final.pth'][:16]}, {record.updates} updates in {record.generations} generations, "
+        f"  equal: {final[:16]}, {record.updates} updates in {record.generations} generations, "
         f"{record.discarded} discarded, {disturbed.done} events, {time.monotonic() - begun:.0f} s",
         flush=True,
     )

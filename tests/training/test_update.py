@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training import exchange, shared_exchange, update
+from edt_sdk.training import exchange, exchanges, shared_exchange
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.group import Group, connect_store
 from edt_sdk.training.loader import ShardLoader
@@ -181,7 +181,7 @@ def mean_score(outputs, labels):
 def without_windows(rank, ranks):
     """As on a system without such memory, or as if these ranks could not be seen by the others."""
     if rank in ranks:
-        update.offered = lambda: False
+        exchanges.offered = lambda: False
 
 
 def train(rank, port, kind, schedule, options, unseen=()):
