@@ -80,6 +80,9 @@ class Client:
         main: str | None = None,
         name: str | None = None,
         max_workers: int = 1,
+        min_workers: int = 1,
+        slots_per_unit: int = 1,
+        pending_timeout: float | None = None,
         priority: int = DEFAULT_PRIORITY,
         instance_group: str = DEFAULT_INSTANCE_GROUP,
         mode: str = "exact",
@@ -98,6 +101,11 @@ class Client:
             main: main script, relative to the folder; needed only where more than one could be meant.
             name: what people call it; taken from the source by default.
             max_workers: most slots it may hold at once. It starts on one.
+            min_workers: slots without which it does not run: it waits until it can have as many.
+            slots_per_unit: its slots come and go so many at a time; `max_workers` is a multiple of it, `min_workers` is
+                1 (for one unit) or one too.
+            pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its
+                instance group says.
             priority: weight under fair share; twice the weight gets about twice the slots.
             instance_group: the queue.
             mode: "exact": equal bits for any number of workers; "fast": the same batches, not the same bits.
@@ -120,6 +128,9 @@ class Client:
             name=name or collected.name,
             main=collected.main,
             max_workers=max_workers,
+            min_workers=min_workers,
+            slots_per_unit=slots_per_unit,
+            pending_timeout=pending_timeout,
             args=tuple(map(str, args)),
             env=dict(env or {}),
             priority=priority,

@@ -46,6 +46,9 @@ class EdtMagics(Magics):
     @option("source", nargs="?", help="folder, .py or .ipynb file; in a cell magic the cell is the script")
     @option("--main", metavar="FILE", help="main script, relative to the folder")
     @option("--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)")
+    @option("--min-workers", type=int, default=1, metavar="N", help="slots it cannot run without (default 1)")
+    @option("--slots-per-unit", type=int, default=1, metavar="N", help="its slots come N at a time (default 1)")
+    @option("--pending-timeout", type=float, metavar="S", help="give up after S seconds without a slot")
     @option("--name", help="what to call it (default: from the source)")
     @option("--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)")
     @option("--instance-group", default="default", metavar="G", help="the queue")
@@ -83,6 +86,9 @@ class EdtMagics(Magics):
                 main=options.main,
                 name=options.name,
                 max_workers=options.max_workers,
+                min_workers=options.min_workers,
+                slots_per_unit=options.slots_per_unit,
+                pending_timeout=options.pending_timeout,
                 priority=options.priority,
                 instance_group=options.instance_group,
                 mode=options.mode,

@@ -21,6 +21,18 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)"
     )
+    submit.add_argument(
+        "--min-workers", type=int, default=1, metavar="N", help="slots it cannot run without (default 1)"
+    )
+    submit.add_argument(
+        "--slots-per-unit", type=int, default=1, metavar="N", help="its slots come N at a time (default 1)"
+    )
+    submit.add_argument(
+        "--pending-timeout",
+        type=float,
+        metavar="S",
+        help="give up after S seconds without a slot (default: its group's)",
+    )
     submit.add_argument("--name", help="what to call it (default: from the source)")
     submit.add_argument(
         "--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)"
@@ -50,6 +62,9 @@ def run_submit(arguments: argparse.Namespace) -> int:
         main=arguments.main,
         name=arguments.name,
         max_workers=arguments.max_workers,
+        min_workers=arguments.min_workers,
+        slots_per_unit=arguments.slots_per_unit,
+        pending_timeout=arguments.pending_timeout,
         priority=arguments.priority,
         instance_group=arguments.instance_group,
         mode=arguments.mode,

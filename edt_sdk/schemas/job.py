@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
+from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 
 DEFAULT_PRIORITY = 5000
 DEFAULT_INSTANCE_GROUP = "default"
 DEFAULT_SHARDS = 8
 T = TypeVar("T")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Where msgspec says what is wrong: "… field `shar` …", "… - at `$.instance_groups[0].share`".
+_FIELD = re.compile(r"field `(?P<named>[^`]+)`|at `\$\.(?:[^`]*\.)?(?P<at>\w+)(?:\[[^`\]]*\])*`")
 
 
 class JobState(StrEnum):
@@ -51,6 +53,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         name: what people call it; need not be unique.
         main: main script, relative to the code folder, POSIX separators.
         max_workers: most slots the job may hold at once, ≥ 1.
+        min_workers: slots without which it does not run at all; 1 with `slots_per_unit` means one unit.
+        slots_per_unit: its slots come and go this many at a time; the other two are multiples of it.
+        pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its instance
+            group says.
         code_dir: name of the package's one top folder, or "" when its files lie at the top.
         args: the script's own arguments.
         env: environment variables for driver and workers.
@@ -68,6 +74,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     main: str
     max_workers: int
+    min_workers: int = 1
+    slots_per_unit: int = 1
+    pending_timeout: float | None = None
     code_dir: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
@@ -91,6 +100,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
                 field="main",
             )
         check_max_workers(self.max_workers)
+        check_units(self.min_workers, self.max_workers, self.slots_per_unit)
+        if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
+            raise Unprocessable(
+                f"pending_timeout is a number of seconds above 0, not {self.pending_timeout:g}.",
+                hint="Leave it out to wait as long as it takes.",
+                field="pending_timeout",
+            )
         check_priority(self.priority)
         if self.mode not in ("exact", "fast"):
             raise Unprocessable(f"mode is 'exact' or 'fast', not {self.mode!r}.", field="mode")
@@ -113,6 +129,33 @@ def check_max_workers(value: int) -> int:
             field="max_workers",
         )
     return value
+
+
+def check_units(least: int, most: int, unit: int) -> None:
+    """Unprocessable unless a job with these `min_workers`, `max_workers` and `slots_per_unit` can exist."""
+    if unit < 1:
+        raise Unprocessable(f"slots_per_unit must be at least 1, not {unit}.", field="slots_per_unit")
+    if most < unit or most % unit:
+        nearest = max(unit, most // unit * unit)
+        raise Unprocessable(
+            f"max_workers is {most}, which is no multiple of slots_per_unit, {unit}.",
+            hint=f"Say max_workers={nearest}.",
+            field="max_workers",
+        )
+    if least < 1 or (least > 1 and least % unit):
+        raise Unprocessable(
+            f"min_workers is {least}, which is no multiple of slots_per_unit, {unit}."
+            if least > 1
+            else f"min_workers must be at least 1, not {least}.",
+            hint=f"Say min_workers={max(1, least // unit) * unit}.",
+            field="min_workers",
+        )
+    if least > most:
+        raise Unprocessable(
+            f"min_workers is {least} and max_workers {most}: it could never have as many as it needs.",
+            hint=f"Say max_workers={least} or more.",
+            field="min_workers",
+        )
 
 
 def check_priority(value: int) -> int:
@@ -229,6 +272,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     result_dir: str
     warm_start: str = ""
+    min_workers: int = 1
+    slots_per_unit: int = 1
+    pending_timeout: float | None = None
 
 
 def parse_spec(data: bytes | str) -> JobSpec:
@@ -237,8 +283,8 @@ def parse_spec(data: bytes | str) -> JobSpec:
 
 
 def parse_patch(data: bytes | str) -> JobPatch:
-    """A checked JobPatch from JSON; InvalidRequest names the wrong field."""
-    return _parse(data, JobPatch).check()
+    """A checked JobPatch from JSON; Unprocessable names the wrong field, InvalidRequest says that it is no JSON."""
+    return parse_change(data, JobPatch).check()
 
 
 def parse_resume(data: bytes | str) -> JobResume:
@@ -246,10 +292,40 @@ def parse_resume(data: bytes | str) -> JobResume:
     return (_parse(data, JobResume) if data else JobResume()).check()
 
 
+def parse_change(data: bytes | str, cls: type[T]) -> T:
+    """A `cls` from the JSON of a change, not checked yet.
+
+    Raises:
+        InvalidRequest: it is no JSON.
+        Unprocessable: a field that there is not, or that cannot have this value; `field` names it.
+    """
+    try:
+        return msgspec.json.decode(data, type=cls)
+    except msgspec.ValidationError as wrong:
+        raise _misfit(wrong, Unprocessable) from None
+    except msgspec.DecodeError as wrong:
+        raise InvalidRequest(f"The body is not JSON: {wrong}.") from None
+
+
+def convert_change(value: Any, cls: type[T]) -> T:
+    """The same from plain data, such as what an administrator has configured."""
+    try:
+        return msgspec.convert(value, cls)
+    except msgspec.ValidationError as wrong:
+        raise _misfit(wrong, Unprocessable) from None
+
+
+def _misfit(wrong: msgspec.ValidationError, cls: type[InvalidRequest] | type[Unprocessable]) -> EdtError:
+    text = str(wrong)
+    found = _FIELD.search(text)
+    ids = {"field": found["named"] or found["at"]} if found else {}
+    return cls(f"{text.replace('$.', '').rstrip('.')}.", **ids)
+
+
 def _parse(data: bytes | str, cls: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=cls)
     except msgspec.ValidationError as wrong:
-        raise InvalidRequest(f"{str(wrong).replace('$.', '').rstrip('.')}.") from None
+        raise _misfit(wrong, InvalidRequest) from None
     except msgspec.DecodeError as wrong:
         raise InvalidRequest(f"The body is not JSON: {wrong}.") from None

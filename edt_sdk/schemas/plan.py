@@ -13,13 +13,13 @@ from typing import TypeVar
 import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, parse_change
 
 POLICIES = ("fairshare", "priority", "fifo")
 DEFAULT_RESOURCE_GROUP = "default"
 MOST_SHARE = 10**6
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}\Z")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9._-])?\Z")
 _FORMULA = re.compile(
     r"(?:(?P<of>ngpus|ncpus)(?:\s*(?P<sign>[*/])\s*(?P<by>[1-9][0-9]{0,5}))?|(?P<number>[0-9]{1,6}))\Z"
 )
@@ -43,6 +43,8 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def check(self) -> ResourceGroup:
         """Return self, or raise Unprocessable."""
         _check_name(self.name, "resource group")
+        if not all(map(str.strip, self.hosts)):
+            raise Unprocessable(f"A host of the resource group {self.name!r} has no name.", field="hosts")
         if self.slots:
             slots_by_formula(self.slots, 0, 0)
         return self
@@ -151,6 +153,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
 
     def _check_hosts(self) -> None:
+        """Every host is in one group: of those that name none, one takes the rest."""
         seen: dict[str, str] = {}
         rest = [group.name for group in self.resource_groups if not group.hosts]
         if len(rest) > 1:
@@ -163,11 +166,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             for host in group.hosts:
                 if host in seen:
                     raise Unprocessable(
-                        f"The host {host!r} is in the resource groups {seen[host]!r} and {group.name!r}.",
+                        f"The host {host!r} is in the resource groups {seen[host]!r} and {group.name!r}."
+                        if seen[host] != group.name
+                        else f"The host {host!r} is in the resource group {group.name!r} twice.",
                         hint="A host belongs to one resource group.",
                         field="hosts",
                     )
                 seen[host] = group.name
+
+
+def parse_plan(data: bytes | str) -> Plan:
+    """A checked Plan from JSON.
+
+    Raises:
+        InvalidRequest: it is no JSON.
+        Unprocessable: a field that there is not, or that cannot have this value; `field` names it.
+    """
+    return parse_change(data, Plan).check()
 
 
 def slots_by_formula(formula: str, gpus: int, cpus: int) -> int:

@@ -48,8 +48,7 @@ class Submission:
         change.tx.add_job(self._row(change.now))
         data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
         change.append(kinds.STATE, self.job, data)
-        arrived = JobArrived(self.job, spec.priority, spec.max_workers, spec.instance_group, owner=self.owner)
-        seq = change.apply(arrived, name=spec.name)
+        seq = change.apply(arrival(self.job, self.owner, spec), name=spec.name)
         if not change.core.holding(self.job):
             change.wait(self.job, cause=seq)
 
@@ -77,6 +76,20 @@ class Submission:
             max_workers=spec.max_workers,
             instance_group=spec.instance_group,
         )
+
+
+def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
+    """What the core is told of a job that is submitted."""
+    return JobArrived(
+        job,
+        spec.priority,
+        spec.max_workers,
+        spec.instance_group,
+        owner=owner,
+        min_workers=spec.min_workers,
+        slots_per_unit=spec.slots_per_unit,
+        pending_timeout=spec.pending_timeout,
+    )
 
 
 def place(

@@ -12,14 +12,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.paths import JobPaths
-from edt_server.core import JobArrived, JobDemand, JobResumed, JobSuspended
+from edt_server.core import JobDemand, JobResumed, JobSuspended
 from edt_server.ledger import Change
 from edt_server.private_files import write_private
 from edt_server.store import JobRow
+from edt_server.submission import arrival
 
 # What people may call a checkpoint: as it is called in `checkpoint/training-<k>/`, or as WMLA calls the epoch's file.
 _NAME = re.compile(r"(?:(epoch|update)-|model_(epoch)_)(\d{1,18})(?:\.ckpt|\.pth)?\Z")
@@ -73,8 +76,10 @@ def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str =
     chosen = find(paths, checkpoint) if checkpoint else ""
     said: dict[str, Any] = {"by": by, "checkpoint": chosen} if chosen else {"by": by}
     if row.state in _ENDED:
-        arrival = JobArrived(job, row.priority, row.max_workers, row.instance_group, owner=row.owner)
-        seq = change.apply(arrival, name=row.spec.name, again=True, **said)
+        spec = msgspec.structs.replace(
+            row.spec, priority=row.priority, max_workers=row.max_workers, instance_group=row.instance_group
+        )
+        seq = change.apply(arrival(job, row.owner, spec), name=row.spec.name, again=True, **said)
         # Nothing of the former attempt runs any more; the next one is launched with its first slot.
         change.tx.update_job(job, supervisor=None, public_key="", ended=None)
     else:

@@ -49,6 +49,9 @@ def job_view(ledger: Ledger, row: JobRow, data_dir: Path, progress: JobProgress 
         message=row.message,
         result_dir=str(JobPaths(data_dir, row.owner, row.id).result_dir),
         warm_start=spec.warm_start,
+        min_workers=spec.min_workers,
+        slots_per_unit=spec.slots_per_unit,
+        pending_timeout=spec.pending_timeout,
     )
 
 

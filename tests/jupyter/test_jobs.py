@@ -83,7 +83,8 @@ async def test_update_changes_what_it_names_and_refuses_the_rest(submit, call):
     assert (view["priority"], view["max_workers"]) == (10000, 3)
     for body, status, code in (
         ({}, 400, "invalid_request"),
-        ({"color": "red"}, 400, "invalid_request"),
+        ({"color": "red"}, 422, "unprocessable"),
+        ({"priority": "high"}, 422, "unprocessable"),
         (b"{", 400, "invalid_request"),
         (b"", 400, "invalid_request"),
         ({"priority": 0}, 422, "unprocessable"),
