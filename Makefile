@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab test check format bench chaos docs constraints clean
+.PHONY: help install demo lab test check format bench chaos chaos-server docs constraints clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -16,7 +16,7 @@ BENCHMARKS := scaling throughput rescale failure first_step
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 install: $(STAMP) ## .venv with the package (editable), its tools and everything the demo needs
 
@@ -48,6 +48,9 @@ bench-%: $(STAMP)
 
 chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every time (EVENTS=, SEED=)
 	@$(BIN)/python -m tests.chaos --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED))
+
+chaos-server: $(STAMP) ## the server killed 50 times under load: no job lost, none twice, no update lost (KILLS=, SEED=)
+	@$(BIN)/python -m tests.chaos.server_kills --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
 docs: $(STAMP) ## links, examples and the table of settings in the documentation are right
 	@$(BIN)/python -m pytest -q tests/repo/test_docs.py

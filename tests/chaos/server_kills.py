@@ -1,0 +1,265 @@
+"""`make chaos-server`: the Jupyter Server is killed again and again under load, and nothing of any job is lost.
+
+    python -m tests.chaos.server_kills --kills 50 --seed 7
+
+Small real jobs are submitted, changed, suspended, resumed and stopped without a pause; at random instants the server
+alone is killed and started again. What the next server says is compared with what the jobs' own files say: states,
+workers and their slots, logs, metrics, within `PROMISED` seconds of its first answer. At the end every update of every
+job is in its commit log once, and no job ran twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from edt_sdk import EdtError, Job
+from edt_sdk.schemas.job import JobState
+from edt_sdk.testing import LocalServer
+from tests.chaos import processes
+from tests.e2e.harness import Jobs, wait_until
+
+ROOT = Path(__file__).resolve().parents[2] / ".chaos" / "server"
+TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.checkpoint_interval": 5.0}
+SLOTS = 4
+MOST_ALIVE = 4
+EPOCHS, SAMPLES = (4, 40), 60
+# The promise of the design: what the server says is right so many seconds after it answers.
+PROMISED = 5.0
+PATIENCE = 240.0
+
+
+class Load:
+    """Somebody who never stops giving orders.
+
+    Args:
+        jobs: the server.
+        dice: decides what is ordered.
+
+    Attributes:
+        acknowledged: ids of the jobs whose submission was answered; none of these may be lost.
+    """
+
+    def __init__(self, jobs: Jobs, dice: random.Random) -> None:
+        self._jobs = jobs
+        self._dice = dice
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="load")
+        self.acknowledged: list[str] = []
+        self.verbs: Counter[str] = Counter()
+        self.trouble: list[str] = []
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._over.wait(self._dice.uniform(0.01, 0.15)):
+            server = self._jobs.server
+            if not server.running:
+                continue
+            try:
+                with server.client() as client:
+                    self._one(Jobs(server), list(client.jobs()))
+            except EdtError as refused:
+                # The server was killed in the middle, or the job was over: both are told, neither is a loss.
+                if refused.status not in (409, 503):
+                    self.trouble.append(f"{type(refused).__name__}: {refused}")
+
+    def _one(self, jobs: Jobs, known: list[Job]) -> None:
+        living = [job for job in known if not job.view.state.final]
+        verb = self._dice.choice(("submit", "update", "resize", "suspend", "resume", "resume", "stop"))
+        if len(living) < MOST_ALIVE // 2 or verb == "submit":
+            if len(living) < MOST_ALIVE:
+                arguments = ("--epochs", str(self._dice.randint(*EPOCHS)), "--samples", str(SAMPLES), "--shards", "4")
+                job = jobs.submit("cnn.py", *arguments, name="load", max_workers=self._dice.randint(1, SLOTS))
+                self.acknowledged.append(job.id)
+                self.verbs["submit"] += 1
+            return
+        if not living:
+            return
+        job = self._dice.choice(living)
+        match verb:
+            case "update":
+                job.update(priority=self._dice.randint(1, 10_000))
+            case "resize":
+                job.update(max_workers=self._dice.randint(1, SLOTS))
+            case "suspend":
+                job.suspend()
+            case "resume":
+                job.resume()
+            case "stop" if self._dice.random() < 0.2:
+                job.stop()
+            case _:
+                return
+        self.verbs[verb] += 1
+
+
+class Referee:
+    """Compares what a server says with what the jobs' files say; both move, so it looks until they agree."""
+
+    def __init__(self, jobs: Jobs, load: Load) -> None:
+        self._jobs = jobs
+        self._load = load
+        self.slowest = 0.0
+
+    def right_soon(self) -> None:
+        """AssertionError with everything that is wrong still, `PROMISED` seconds after the server answered."""
+        begun = time.monotonic()
+        written = {job: self._written(job) for job in list(self._load.acknowledged)}
+        wrong = self._wrong(written)
+        while wrong and time.monotonic() < begun + PROMISED:
+            time.sleep(0.1)
+            wrong = self._wrong(written)
+        assert not wrong, "\n".join(wrong)
+        self.slowest = max(self.slowest, time.monotonic() - begun)
+
+    def _written(self, job: str) -> tuple[int, int]:
+        """Updates in the metrics file, and lines of the driver: what the server must know of, and perhaps more."""
+        folder = self._jobs.server.data_dir / "jobs" / job
+        updates = sum(line["kind"] == "train" for line in _lines(folder / "training-0.metrics.jsonl"))
+        said = sum(file.read_bytes().count(b"\n") for file in (folder / "streams").glob("driver.std*"))
+        return updates, said
+
+    def _wrong(self, written: dict[str, tuple[int, int]]) -> list[str]:
+        with self._jobs.server.client() as client:
+            known = {job.id: job for job in client.jobs()}
+            taken = {slot["id"]: slot["job"] for slot in client.cluster()["slots"]}
+        wrong = [f"{job} is lost" for job in self._load.acknowledged if job not in known]
+        for job in known.values():
+            wrong += [f"{job.id} ({job.view.state.value}): {what}" for what in self._of(job, taken)]
+            if job.id in written:
+                wrong += [f"{job.id}: {what}" for what in _unread(job, *written[job.id])]
+        return wrong
+
+    def _of(self, job: Job, taken: dict[int, str | None]) -> list[str]:
+        reports = processes.journal(self._jobs.private(job))
+        ended = [str(report["state"]) for report in reports if report["type"] == "JobEnded"]
+        view = job.view
+        if view.state.final:
+            right = not reports or ended == [view.state.value]
+            left = [slot for slot, holder in taken.items() if holder == job.id]
+            return ([] if right else [f"its supervisor said {ended}"]) + ([f"still in slots {left}"] if left else [])
+        wrong = [f"ended as {ended[-1]}"] if ended else []
+        inside = _inside(reports)
+        misplaced = [slot for slot in inside if taken.get(slot) != job.id]
+        if misplaced:
+            wrong.append(f"its workers are in slots {misplaced}, which are not its")
+        told = {worker["pid"] for worker in job.workers()}
+        if told != set(inside.values()):
+            wrong.append(f"its workers are {sorted(inside.values())}, not {sorted(told)}")
+        if inside and view.state in (JobState.SUSPENDED, JobState.PENDING, JobState.SUBMITTED):
+            wrong.append("it has workers")
+        return wrong
+
+
+def _unread(job: Job, updates: int, said: int) -> list[str]:
+    """What was in the files when the server came up, and is not in its answers."""
+    wrong = []
+    newest = max((point["update"] + 1 for point in job.metrics().train), default=0)
+    if newest < updates:
+        wrong.append(f"{updates} updates were written, its metrics end at {newest}")
+    if len(str(job.logs(stream="driver")).splitlines()) < said:
+        wrong.append("its log is shorter than the file")
+    return wrong
+
+
+def _inside(reports: list[dict[str, Any]]) -> dict[int, int]:
+    """Slot → pid of the workers that have started and whose slot was not given back."""
+    inside: dict[int, int] = {}
+    for report in reports:
+        if report["type"] == "WorkerStarted":
+            inside[report["slot"]] = report["pid"]
+        elif report["type"] == "SlotReleased":
+            inside.pop(report["slot"], None)
+        elif report["type"] == "JobEnded":
+            inside.clear()
+    return inside
+
+
+def once(jobs: Jobs, job: Job) -> None:
+    """AssertionError unless the job ran once, and each of its updates happened once."""
+    reports = processes.journal(jobs.private(job))
+    drivers = sum(report["type"] == "DriverStarted" for report in reports)
+    assert drivers <= 1, f"{job.id} ran {drivers} times"
+    commits = jobs.commits(job)
+    assert [commit["update"] for commit in commits] == list(range(len(commits))), job.id
+    assert not (jobs.private(job) / "training-0.discarded.jsonl").exists(), f"updates of {job.id} were lost"
+    seen: dict[int, list[int]] = {}
+    for commit in commits:
+        for shard in commit["shards"]:
+            seen.setdefault(commit["epoch"], []).extend(shard["indices"])
+    newest = max(seen, default=-1)
+    for epoch, indices in seen.items():
+        if epoch < newest or job.view.state is JobState.FINISHED:
+            assert sorted(indices) == list(range(SAMPLES)), f"{job.id}, epoch {epoch}: samples missing or twice"
+    if job.view.state is JobState.FINISHED:
+        assert len(seen) == int(job.view.args[1]), f"{job.id} has {len(seen)} epochs: {job.view.args}"
+    else:
+        assert job.view.state is JobState.KILLED, f"{job.id} is {job.view.state.value}: {job.view.message}"
+
+
+def kill_again_and_again(root: Path, kills: int, seed: int) -> str:
+    """Do it; what happened, in a sentence. AssertionError for the first promise that was not kept."""
+    dice = random.Random(seed)
+    server = LocalServer(root, slots=SLOTS, traits=TRAITS)
+    jobs = Jobs(server.start())
+    try:
+        with Load(jobs, random.Random(dice.random())) as load:
+            referee = Referee(jobs, load)
+            for number in range(kills):
+                time.sleep(dice.uniform(0, dice.choice((0.5, 3.0, 8.0))))
+                server.kill()
+                server.start()
+                referee.right_soon()
+                print(f"  kill {number + 1}: {len(load.acknowledged)} jobs, all right", flush=True)
+        assert not load.trouble, load.trouble
+        client = jobs.client = server.client()
+        for job in client.jobs(state=JobState.SUSPENDED):
+            job.resume()
+        wait_until(lambda: all(job.view.state.final for job in client.jobs()), "the end of all jobs", PATIENCE)
+        ended = list(client.jobs())
+        for job in ended:
+            once(jobs, job)
+        finished = sum(job.view.state is JobState.FINISHED for job in ended)
+        verbs = ", ".join(f"{count} {verb}" for verb, count in sorted(load.verbs.items()))
+        return (
+            f"{kills} kills, {len(ended)} jobs ({finished} finished), {verbs}: none lost, none twice, "
+            f"right at most {referee.slowest:.1f} s after the answer"
+        )
+    finally:
+        if not server.running:
+            server.start()
+        server.stop()
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file that is being written."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50, help="how many (default 50)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="default: a new one")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    shutil.rmtree(ROOT, ignore_errors=True)  # what a broken promise leaves behind stays there until the next run
+    print(kill_again_and_again(ROOT, options.kills, options.seed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+"""The server dies under load and comes back: nothing is lost, nothing runs twice. `make chaos-server` does it 50 times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.server_kills import kill_again_and_again
+
+
+@pytest.mark.timeout(600)
+def test_killed_five_times_under_load_the_server_knows_every_job(tmp_path: Path) -> None:
+    print(kill_again_and_again(tmp_path, kills=5, seed=4))
