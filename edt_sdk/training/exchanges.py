@@ -14,7 +14,7 @@ from edt_sdk.training.group import Group
 from edt_sdk.training.layout import Flat, Layout
 from edt_sdk.training.shared_exchange import Neighbours, SharedExchange, meet
 from edt_sdk.training.vectors import Vectors
-from edt_sdk.training.window import Window, offered
+from edt_sdk.training.window import open_window
 
 
 class Exchanges:
@@ -28,7 +28,7 @@ class Exchanges:
     def __init__(self, layout: Layout, *, fast: bool) -> None:
         self._layout = layout
         self._fast = fast
-        self._window = Window() if layout.on_cpu and offered() else None
+        self._window = open_window() if layout.on_cpu else None
         self._own = Vectors(layout, self._window)
         # A vector that is being sent when a member dies cannot be used again.
         self._sent = Vectors(layout, None)

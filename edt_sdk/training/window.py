@@ -8,6 +8,7 @@ the window, proves that it is the one that was meant. Only the owner writes. Nev
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import secrets
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 _WORD = torch.int64
 
@@ -28,13 +31,21 @@ class Address:
     token: int
 
 
-def offered() -> bool:
-    """Whether this system has such memory."""
-    return hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+def open_window() -> Window | None:
+    """A new one; None where the system has no such memory, or forbids it."""
+    if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return Window()
+    except OSError as wrong:
+        log.info("no memory that other workers could read (%s): gradients are sent to them", wrong.strerror)
+        return None
 
 
 class Window:
-    """This process's own. Its first page is a notice board: words that tell the others what lies where.
+    """This process's own; made by `open_window`.
+
+    Its first page is a notice board: words that tell the others what lies where.
 
     Attributes:
         address: tell it to the others.
@@ -42,6 +53,7 @@ class Window:
     """
 
     def __init__(self) -> None:
+        self._file = -1
         self._file = os.memfd_create("edt-window", os.MFD_CLOEXEC)
         self._length = 0
         _, page = self.allocate(mmap.PAGESIZE)
@@ -60,7 +72,8 @@ class Window:
         return start, _mapped(self._file, start, nbytes)
 
     def __del__(self) -> None:
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
 
 
 class View:

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from edt_sdk.training.window import Address, View, Window
+from edt_sdk.training.window import Address, View, Window, open_window
 
 
 @pytest.fixture
@@ -85,3 +85,11 @@ def test_descriptors_are_given_back():
     descriptors = len(os.listdir("/proc/self/fd"))
     del window
     assert len(os.listdir("/proc/self/fd")) == descriptors - 2  # the window's, and that of the notice board's mapping
+
+
+def test_a_system_that_forbids_it_has_none(monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "memfd_create", forbidden)
+    assert open_window() is None
