@@ -1,0 +1,235 @@
+"""`edt simulate`: files in, a table and a picture out. The one impure file of this room.
+
+stdout carries the table alone, stderr how far it is and what is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.errors import EdtError, InvalidRequest
+from edt_sdk.schemas.plan import Plan
+from edt_server.simulator.engine import Run, Settings, simulate
+from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness
+from edt_server.simulator.picture import allocation, draw
+from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make
+from edt_server.simulator.recorded import read_events, recorded_run, workload_of
+from edt_server.simulator.table import table
+from edt_server.simulator.workload import SimulatedJob, read_workload
+
+DEFAULT_SLOTS = 64
+PLAN = "plan"  # in the table: under the policies that the plan names
+RECORDED = "recorded"
+_QUIET_FOR = 1.0  # seconds between two lines about progress
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code, 2 for wrong use."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _simulate(arguments)
+    except EdtError as refused:
+        print(f"edt: {refused}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What was asked for, read and checked."""
+
+    jobs: tuple[SimulatedJob, ...]
+    slots: tuple[Slot, ...]
+    plan: Plan
+    policies: tuple[str, ...]
+    recorded: Run | None
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    question = _question(arguments)
+    runs: dict[str, Run] = {} if question.recorded is None else {RECORDED: question.recorded}
+    for policy in question.policies:
+        runs[policy or PLAN] = _play(question, policy, arguments)
+    judged = {name: figures(run) for name, run in runs.items()}
+    print(table(judged))
+    if arguments.picture is not None:
+        _write(arguments.picture, draw(allocation(list(runs.values())[-1])).encode())
+    if arguments.json is not None:
+        _write(arguments.json, _as_json(arguments, runs, judged))
+    return 0
+
+
+def _question(arguments: argparse.Namespace) -> _Question:
+    recorded = None
+    if arguments.events is not None:
+        events = read_events(arguments.events)
+        jobs, recorded = workload_of(events), recorded_run(events)
+        if not jobs:
+            raise InvalidRequest(f"No job of {arguments.events} has ended: there is nothing to play again.")
+    elif arguments.workload is None:
+        raise InvalidRequest("What shall be simulated?", hint="Give a WORKLOAD.csv, or --events FILE.jsonl.")
+    else:
+        jobs = read_workload(arguments.workload, arguments.apps)
+    slots = _slots(arguments.slots or str(recorded.slots if recorded is not None else DEFAULT_SLOTS))
+    plan = Plan() if arguments.plan is None else _plan(arguments.plan)
+    named = arguments.policy or ("" if arguments.plan is not None else "fairshare")
+    policies = POLICIES if named == "all" else tuple(word.strip() for word in named.split(","))
+    for policy in policies:
+        if policy and policy not in POLICIES:
+            hint = f"Choose from {', '.join(POLICIES)}, several with commas between, or all."
+            raise InvalidRequest(f"There is no policy {policy!r}.", hint=hint, field="policy")
+    if arguments.events is not None and arguments.plan is None:
+        plan = _plan_of(jobs)
+    return _Question(jobs, slots, plan, policies, recorded)
+
+
+def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Run:
+    settings = Settings(
+        resize_cost=arguments.resize_cost,
+        grace=0.0 if policy in RIGID else arguments.grace,
+        interval=arguments.interval,
+        tick=min(group.quantum for group in question.plan.leaves()),
+        tell_speeds=policy not in RIGID,
+    )
+    shown = _Progress(policy or PLAN)
+    jobs = fit(question.jobs, policy, question.plan, len(question.slots))
+    # Processor time: what else the machine does meanwhile is no part of a decision.
+    run = simulate(
+        make(policy, question.plan, question.slots),
+        len(question.slots),
+        jobs,
+        settings,
+        clock=time.thread_time,
+        watch=shown.show,
+    )
+    shown.close()
+    return run
+
+
+class _Progress:
+    """How far a long simulation is, on stderr: one line, written over in a terminal."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy, self._next, self._shown = policy, time.monotonic() + _QUIET_FOR, False
+
+    def show(self, now: float, ended: int, jobs: int) -> None:
+        """Tell it, if it was not told just now."""
+        if time.monotonic() < self._next:
+            return
+        self._next, self._shown = time.monotonic() + _QUIET_FOR, True
+        line = f"{self._policy}: {ended} of {jobs} jobs have ended, {now / 3600:.1f} h are over"
+        print(f"\r{line}" if sys.stderr.isatty() else line, end="" if sys.stderr.isatty() else "\n", file=sys.stderr)
+
+    def close(self) -> None:
+        """End the line."""
+        if self._shown and sys.stderr.isatty():
+            print(file=sys.stderr)
+
+
+def _as_json(arguments: argparse.Namespace, runs: dict[str, Run], judged: dict[str, Figures]) -> bytes:
+    settings = {"resize_cost": arguments.resize_cost, "grace": arguments.grace, "interval": arguments.interval}
+    told = {
+        name: {"slots": run.slots, "figures": asdict(judged[name]), "jobs": _jobs(run)} for name, run in runs.items()
+    }
+    found = {"settings": settings, "runs": told}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+
+
+def _jobs(run: Run) -> list[dict[str, object]]:
+    rho = finish_time_fairness(run)
+    return [
+        {
+            "name": life.job.name,
+            "application": life.job.application,
+            "arrived": life.job.time,
+            "started": life.start,
+            "ended": life.end,
+            "completion": None if life.end is None else completion(life),
+            "restarts": life.restarts,
+            "rho": rho.get(life.job.name),
+        }
+        for life in run.lives
+    ]
+
+
+def _slots(text: str) -> tuple[Slot, ...]:
+    """`64`, or by host: `a=4,b=4`."""
+    counts: dict[str, int] = {}
+    for word in text.split(","):
+        host, _, number = word.rpartition("=")
+        if not number.strip().isdecimal() or not int(number) or host.strip() in counts:
+            hint = "Give how many there are, such as 64, or by host, such as a=4,b=4."
+            raise InvalidRequest(f"{text!r} does not say how many slots there are.", hint=hint, field="slots")
+        counts[host.strip()] = int(number)
+    hosts = [host or "simulated" for host, number in counts.items() for _ in range(number)]
+    return tuple(Slot(id=number, host=host) for number, host in enumerate(hosts))
+
+
+def _plan(path: Path) -> Plan:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Plan).check()
+    except OSError as wrong:
+        raise InvalidRequest(f"{path} cannot be read: {wrong.strerror}.") from None
+    except msgspec.DecodeError as wrong:
+        raise InvalidRequest(f"{path} is no plan: {wrong}.", hint="docs/simulate.md shows one.") from None
+
+
+def _plan_of(jobs: Sequence[SimulatedJob]) -> Plan:
+    """A plan with the queues that recorded jobs were in, all alike."""
+    names = list(dict.fromkeys(job.instance_group for job in jobs))
+    return Plan(instance_groups=tuple(msgspec.structs.replace(Plan().instance_groups[0], name=name) for name in names))
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as wrong:
+        raise InvalidRequest(f"{path} cannot be written: {wrong.strerror}.") from None
+
+
+class _Parser(argparse.ArgumentParser):
+    """One clean line instead of argparse's usage block."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"edt: {message} — see: {self.prog} --help\n")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="edt simulate", description="Play a workload against the scheduler, and tell how it went.")
+    add = parser.add_argument
+    add("workload", metavar="WORKLOAD.csv", type=Path, nargs="?", help="the jobs to come")
+    add("--apps", metavar="APPS.csv", type=Path, help="how fast their applications are")
+    add("--events", metavar="FILE.jsonl", type=Path, help="instead: a server's recorded events, played again")
+    add("--slots", metavar="N", help=f"how many there are (default: {DEFAULT_SLOTS}), or by host: a=4,b=4")
+    says = f"of {', '.join(ELASTIC)} and, without elasticity, {', '.join(RIGID)}; several with commas, or all"
+    add("--policy", metavar="P", help=f"{says} (default: what the plan says, else fairshare)")
+    add("--plan", metavar="PLAN.json", type=Path, help="queues, shares and ownership")
+    for option, default, says in (
+        ("--resize-cost", 1.0, "seconds a job stands still when the number of its workers changes (default: 1)"),
+        ("--grace", 0.0, "seconds a worker needs to leave a slot (default: 0)"),
+        ("--interval", 0.0, "decide only every so many seconds (default: 0, at every event)"),
+    ):
+        add(option, metavar="S", type=_seconds, default=default, help=says)
+    add("--picture", metavar="FILE.svg", type=Path, help="draw who held the slots (under the last policy)")
+    add("--json", metavar="FILE", type=Path, help="write the figures, and those of each job")
+    return parser

@@ -1,0 +1,323 @@
+"""Discrete events: a workload played against a scheduler, with no clock but the events' own times.
+
+The scheduler is the service's core object, or anything that takes the core's events and answers with its instructions
+(`Scheduler`); the engine plays what is around it: jobs that arrive, train at the speed of their size, and end; workers
+that need a while to leave a revoked slot; the pause that a change of size costs. Nothing here knows a policy.
+
+A job runs on the slots it was granted and has not left. At each instant at which their number changes it stands still
+for `resize_cost` seconds (the first start included), then goes on at the new speed; a change in between begins the
+pause anew.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+from edt_server.core import (
+    CoreEvent,
+    Grant,
+    Instruction,
+    JobArrived,
+    JobDemand,
+    JobGone,
+    Revoke,
+    SlotReleased,
+    SpeedMeasured,
+    TimePassed,
+)
+from edt_server.simulator.workload import SimulatedJob
+
+_ARRIVAL, _END, _RELEASE, _DECIDE, _TICK = range(5)
+
+
+class Scheduler(Protocol):
+    """What the engine plays against: `edt_server.core.Core`, or another that speaks as it does."""
+
+    def apply(self, event: CoreEvent, now: float) -> Sequence[Instruction]:
+        """Take an event in and return the slots granted and revoked. A revoked slot is free when it is released."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the world around the scheduler behaves; seconds.
+
+    Attributes:
+        resize_cost: a job stands still for so long whenever the number of its workers changes.
+        grace: from the revocation of a slot until its worker has left it.
+        interval: the scheduler hears of arrivals and ends only at multiples of this; 0 for at once.
+        tick: how often it is told that time passes while a job waits with no worker.
+        tell_speeds: tell it each job's speed table when the job arrives (what workers of a real job measure).
+    """
+
+    resize_cost: float = 1.0
+    grace: float = 0.0
+    interval: float = 0.0
+    tick: float = 60.0
+    tell_speeds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What became of one job.
+
+    Attributes:
+        job: as it was in the workload.
+        sizes: (time, workers) from each change on, the first being its start; after its end, 0.
+        end: when it had done its work; None when it never did.
+        restarts: how often it went on with another number of workers than before, its first start not counted.
+    """
+
+    job: SimulatedJob
+    sizes: tuple[tuple[float, int], ...]
+    end: float | None
+    restarts: int
+
+    @property
+    def start(self) -> float | None:
+        """When it got its first worker; None when it never did."""
+        return self.sizes[0][0] if self.sizes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened.
+
+    Attributes:
+        lives: one per job, in order of arrival.
+        slots: how many there were.
+        latencies: seconds each call of the scheduler took by the clock the engine was given, in order.
+    """
+
+    lives: tuple[Life, ...]
+    slots: int
+    latencies: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job as it is now. `since`: up to when `left` was brought up to date; it stands still until `still`."""
+
+    job: SimulatedJob
+    left: float
+    occupied: int = 0
+    size: int = 0
+    last_size: int = 0
+    since: float = 0.0
+    still: float = 0.0
+    version: int = 0
+    end: float | None = None
+    restarts: int = 0
+    sizes: list[tuple[float, int]] = field(default_factory=list)
+
+    def advance(self, now: float) -> None:
+        moving = now - max(self.since, self.still)
+        if moving > 0 and self.size:
+            self.left = max(0.0, self.left - moving * self.job.speed.at(self.size))
+        self.since = max(self.since, now)
+
+    def resize(self, now: float, pause: float) -> None:
+        self.advance(now)
+        if self.occupied and self.last_size and self.occupied != self.last_size:
+            self.restarts += 1
+        self.size = self.occupied
+        self.last_size = self.size or self.last_size
+        self.still = now + pause
+        self.version += 1
+        self.sizes.append((now, self.size))
+
+    def ends(self) -> float:
+        speed = self.job.speed.at(self.size)
+        return max(self.since, self.still) + self.left / speed if speed > 0 else float("inf")
+
+
+class Engine:
+    """One simulation.
+
+    Args:
+        scheduler: told of everything; its slots and plan are set already.
+        slots: how many slots it has.
+        jobs: the workload; jobs named in `present` have arrived in the scheduler before.
+        settings: see `Settings`.
+        clock: measures how long the scheduler takes; by default nothing is measured.
+        watch: called now and then with (simulated seconds, jobs ended, jobs).
+        present: jobs that are there already → slots they occupy; they run from `begin` on.
+        begin: the time at which the simulation begins.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        slots: int,
+        jobs: Sequence[SimulatedJob],
+        settings: Settings = Settings(),  # frozen
+        *,
+        clock: Callable[[], float] = lambda: 0.0,
+        watch: Callable[[float, int, int], None] | None = None,
+        present: Mapping[str, int] | None = None,
+        begin: float = 0.0,
+    ) -> None:
+        self._scheduler, self._slots, self._settings = scheduler, slots, settings
+        self._clock, self._watch = clock, watch
+        self._jobs = {job.name: _Running(job, job.work, since=begin) for job in jobs}
+        if len(self._jobs) != len(jobs):
+            raise ValueError("two jobs of the workload have the same name")
+        self._queue: list[tuple[float, int, int, tuple[str, int]]] = []
+        self._numbers = count()
+        self._told: list[CoreEvent] = []  # what the scheduler hears at its next round
+        self._touched: dict[str, None] = {}
+        self._idle: set[str] = set()  # jobs that wait with no worker
+        self._latencies: list[float] = []
+        self._ended = 0
+        self._ticking = False
+        for job in jobs:
+            if present is not None and job.name in present:
+                self._begin(job.name, present[job.name], begin)
+            else:
+                self._push(max(begin, job.time), _ARRIVAL, job.name)
+
+    def run(self) -> Run:
+        """Play until every job has ended, or nothing can happen any more."""
+        while self._queue:
+            now = self._queue[0][0]
+            while self._queue and self._queue[0][0] <= now:
+                _, kind, _, (job, number) = heapq.heappop(self._queue)
+                self._happen(kind, job, number, now)
+            self._resize(now)
+            if self._watch is not None:
+                self._watch(now, self._ended, len(self._jobs))
+        lives = [
+            Life(each.job, tuple(each.sizes), each.end, each.restarts)
+            for each in sorted(self._jobs.values(), key=lambda each: each.job.time)
+        ]
+        return Run(tuple(lives), self._slots, tuple(self._latencies))
+
+    def leave(self, job: str, slot: int, now: float) -> None:
+        """The worker of `job` in `slot`, revoked before the simulation began, leaves it after the grace."""
+        self._push(now + self._settings.grace, _RELEASE, job, slot)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def _happen(self, kind: int, job: str, number: int, now: float) -> None:
+        if kind == _ARRIVAL:
+            self._touched[job] = None
+            self._tell(self._arrivals(self._jobs[job].job), now)
+        elif kind == _END:
+            self._end(job, number, now)
+        elif kind == _RELEASE:
+            self._release(job, number, now)
+        elif kind == _DECIDE:
+            told, self._told = self._told, []
+            for event in told:
+                self._apply(event, now)
+        else:
+            self._tick(now)
+
+    def _arrivals(self, job: SimulatedJob) -> list[CoreEvent]:
+        arrived = JobArrived(
+            job.name,
+            job.priority,
+            job.max_workers,
+            job.instance_group,
+            owner=job.owner,
+            min_workers=job.min_workers,
+        )
+        events: list[CoreEvent] = [arrived]
+        if self._settings.tell_speeds:
+            events.append(SpeedMeasured(job.name, job.speed.table(min(job.max_workers, self._slots))))
+        return [*events, JobDemand(job.name, job.max_workers)]
+
+    def _begin(self, name: str, occupied: int, now: float) -> None:
+        each = self._jobs[name]
+        self._touched[name] = None
+        if occupied:
+            each.occupied = occupied
+            each.resize(now, 0.0)
+            self._await_end(each)
+        else:
+            self._push(now, _TICK)
+
+    def _end(self, name: str, version: int, now: float) -> None:
+        each = self._jobs[name]
+        if each.end is not None or each.version != version:
+            return
+        each.advance(now)
+        each.left, each.end, each.size, each.occupied = 0.0, now, 0, 0
+        each.sizes.append((now, 0))
+        self._touched[name] = None
+        self._ended += 1
+        self._tell([JobGone(name)], now)
+
+    def _release(self, name: str, slot: int, now: float) -> None:
+        each = self._jobs[name]
+        if each.end is None:
+            each.occupied -= 1
+            self._touched[name] = None
+            self._apply(SlotReleased(name, slot), now)
+
+    def _tick(self, now: float) -> None:
+        before = len(self._touched)
+        self._apply(TimePassed(), now)
+        # Where nothing runs and nothing will come, and time brought nobody a slot, it never will: no further tick.
+        self._ticking = not self._queue and len(self._touched) == before
+
+    def _tell(self, events: Sequence[CoreEvent], now: float) -> None:
+        """Tell the scheduler now, or at the end of the round."""
+        interval = self._settings.interval
+        if not interval:
+            for event in events:
+                self._apply(event, now)
+            return
+        if not self._told:
+            self._push(-(-now // interval) * interval, _DECIDE)
+        self._told += events
+
+    def _apply(self, event: CoreEvent, now: float) -> None:
+        began = self._clock()
+        instructions = self._scheduler.apply(event, now)
+        self._latencies.append(self._clock() - began)
+        for instruction in instructions:
+            if isinstance(instruction, Grant):
+                if self._jobs[instruction.job].end is None:
+                    self._jobs[instruction.job].occupied += 1
+            elif isinstance(instruction, Revoke):
+                self._push(now + self._settings.grace, _RELEASE, instruction.job, instruction.slot)
+            self._touched[instruction.job] = None
+
+    def _resize(self, now: float) -> None:
+        """Give every job whose slots changed at this instant its new speed, once."""
+        touched, self._touched = self._touched, {}
+        for name in touched:
+            each = self._jobs[name]
+            waits = not each.occupied and each.end is None
+            (self._idle.add if waits else self._idle.discard)(name)
+            if each.end is None and each.occupied != each.size:
+                each.resize(now, self._settings.resize_cost if each.occupied else 0.0)
+                self._await_end(each)
+        if self._idle and not self._ticking:
+            self._ticking = True
+            self._push(now + self._settings.tick, _TICK)
+
+    def _await_end(self, each: _Running) -> None:
+        if each.ends() < float("inf"):
+            self._push(each.ends(), _END, each.job.name, each.version)
+
+    def _push(self, time: float, kind: int, job: str = "", number: int = 0) -> None:
+        heapq.heappush(self._queue, (time, kind, next(self._numbers), (job, number)))
+
+
+def simulate(
+    scheduler: Scheduler,
+    slots: int,
+    jobs: Sequence[SimulatedJob],
+    settings: Settings = Settings(),  # frozen
+    *,
+    clock: Callable[[], float] = lambda: 0.0,
+    watch: Callable[[float, int, int], None] | None = None,
+) -> Run:
+    """Play `jobs` against `scheduler`, whose slots are set; the arguments are those of `Engine`."""
+    return Engine(scheduler, slots, jobs, settings, clock=clock, watch=watch).run()

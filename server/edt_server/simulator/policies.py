@@ -1,0 +1,124 @@
+"""The schedulers a workload can be played against: our core under each of its policies, and two rigid queues.
+
+The queues are there for comparison alone: what a batch system does with jobs that need all their workers from the
+first second to the last. They speak the core's language, so that the engine that plays them is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+import msgspec
+
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.plan import Plan
+from edt_server.core import (
+    Core,
+    CoreEvent,
+    Grant,
+    Instruction,
+    JobArrived,
+    JobGone,
+    PlanChanged,
+    SlotsChanged,
+)
+from edt_server.simulator.engine import Scheduler
+from edt_server.simulator.workload import SimulatedJob
+
+ELASTIC = ("fairshare", "throughput", "priority", "fifo")
+RIGID = ("rigid-fifo", "rigid-backfill")
+POLICIES = (*ELASTIC, *RIGID)
+
+
+class RigidQueue:
+    """First come, first served, all workers or none; nothing is ever taken back.
+
+    Args:
+        backfill: jobs that fit may overtake one that does not; without it the first that does not fit blocks the rest.
+    """
+
+    def __init__(self, *, backfill: bool) -> None:
+        self._backfill = backfill
+        self._free: dict[int, None] = {}
+        self._waiting: dict[str, int] = {}  # in order of arrival
+        self._held: dict[str, list[int]] = {}
+
+    def apply(self, event: CoreEvent, now: float) -> Sequence[Instruction]:
+        """Take an event in; return the slots of the jobs that start. `now` decides nothing."""
+        match event:
+            case SlotsChanged(slots=slots):
+                self._free = dict.fromkeys(slot.id for slot in slots)
+            case JobArrived(job=job, max_workers=size):
+                self._waiting[job] = size
+            case JobGone(job=job):
+                self._waiting.pop(job, None)
+                self._free.update(dict.fromkeys(self._held.pop(job, ())))
+        return self._start()
+
+    def _start(self) -> list[Instruction]:
+        started: list[Instruction] = []
+        for job, size in list(self._waiting.items()):
+            if size <= len(self._free):
+                del self._waiting[job]
+                slots = list(islice(self._free, size))
+                for slot in slots:
+                    del self._free[slot]
+                self._held[job] = slots
+                started += [Grant(job, slot, number) for number, slot in enumerate(slots, 1)]
+            elif not self._backfill:
+                break
+        return started
+
+
+def make(policy: str, plan: Plan, slots: Sequence[Slot]) -> Scheduler:
+    """The scheduler of that name with these slots.
+
+    Args:
+        policy: one of `POLICIES`, for every queue of the plan; "" for the policies that the plan says.
+        plan: how the core shares the slots; a rigid queue has none.
+        slots: what there is.
+
+    Raises:
+        InvalidRequest: no such policy.
+        Unprocessable: the plan cannot be used.
+    """
+    scheduler: Scheduler
+    if policy in RIGID:
+        scheduler = RigidQueue(backfill=policy == "rigid-backfill")
+    else:
+        scheduler = Core()
+        scheduler.apply(PlanChanged(under(policy, plan)), 0.0)
+    scheduler.apply(SlotsChanged(tuple(slots)), 0.0)
+    return scheduler
+
+
+def fit(jobs: Sequence[SimulatedJob], policy: str, plan: Plan, slots: int) -> tuple[SimulatedJob, ...]:
+    """The jobs as that policy takes them: in a queue of the plan, or without elasticity.
+
+    Raises:
+        Unprocessable: a job is in a queue that the plan does not have.
+    """
+    if policy in RIGID:
+        return tuple(job.rigid(slots) for job in jobs)
+    first = plan.leaves()[0].name
+    return tuple(replace(job, instance_group=plan.group(job.instance_group or first).name) for job in jobs)
+
+
+def under(policy: str, plan: Plan) -> Plan:
+    """The plan with that policy in every queue; "" for itself."""
+    if not policy:
+        return plan.check()
+    if policy not in ELASTIC:
+        raise InvalidRequest(
+            f"There is no policy {policy!r}.", hint=f"Choose from {', '.join(POLICIES)}.", field="policy"
+        )
+    named, aware = ("fairshare", True) if policy == "throughput" else (policy, False)
+    leaves = {group.name for group in plan.leaves()}
+    groups = [
+        msgspec.structs.replace(group, policy=named, throughput_aware=aware) if group.name in leaves else group
+        for group in plan.instance_groups
+    ]
+    return msgspec.structs.replace(plan, instance_groups=tuple(groups)).check()

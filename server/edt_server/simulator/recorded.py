@@ -1,0 +1,179 @@
+"""Recorded events as a run that happened, and as a workload that can be played again otherwise.
+
+From the event list of a server (rows of `edt_sdk.schemas.events.Event`): who arrived when and with which settings, and
+who was in how many slots. The work of a job is taken from what it did: its workers over time, at the speeds it was
+measured to have, else at the law of `speed.py`; so the same allocation gives the same end, and another one the end that
+the law says. What a job did between its trainings counts as work too. Jobs that have not ended are left out of the
+workload: nobody knows how much they still have to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.events import Event
+from edt_server.core import (
+    JobArrived,
+    JobChanged,
+    JobDemand,
+    JobGone,
+    SlotReleased,
+    SlotsChanged,
+    SpeedMeasured,
+    from_data,
+)
+from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.speed import Speed
+from edt_server.simulator.workload import SimulatedJob
+
+
+@dataclass(slots=True)
+class _Past:
+    """One job as the rows tell it, `slots` being those it is in."""
+
+    arrived: JobArrived
+    time: float
+    demand: int = 1
+    speeds: dict[int, float] = field(default_factory=dict)
+    slots: set[int] = field(default_factory=set)
+    sizes: list[tuple[float, int]] = field(default_factory=list)
+    end: float | None = None
+
+    def changed(self, now: float) -> None:
+        size = len(self.slots)
+        if self.sizes and self.sizes[-1][0] == now:
+            self.sizes[-1] = (now, size)
+        elif (self.sizes[-1][1] if self.sizes else 0) != size:
+            self.sizes.append((now, size))
+
+    def most(self) -> int:
+        return max(1, min(self.arrived.max_workers, max(self.demand, *(size for _, size in self.sizes), 1)))
+
+
+def read_events(path: Path) -> list[Event]:
+    """Rows of an event list, one JSON object a line, in order. InvalidRequest with the line that cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as wrong:
+        raise InvalidRequest(f"{path} cannot be read: {wrong.strerror}.") from None
+    events: list[Event] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                events.append(msgspec.json.decode(line, type=Event))
+            except msgspec.DecodeError as wrong:
+                raise InvalidRequest(f"{path}, line {number}: this is no event: {wrong}.", line=number) from None
+    if not any(event.kind == kinds.JOB_ARRIVED for event in events):
+        raise InvalidRequest(f"{path} has no job that arrives.", hint="Give a whole event list, from its beginning.")
+    return sorted(events, key=lambda event: event.seq)
+
+
+def recorded_run(events: Iterable[Event]) -> Run:
+    """What happened, as if it had been simulated: times in seconds since the first row."""
+    pasts, slots, begin = _pasts(events)
+    lives = [
+        Life(
+            job=_job(past, begin),
+            sizes=tuple((time - begin, size) for time, size in past.sizes),
+            end=None if past.end is None else past.end - begin,
+            restarts=_restarts(past.sizes),
+        )
+        for past in pasts
+    ]
+    return Run(tuple(lives), slots, ())
+
+
+def workload_of(events: Iterable[Event]) -> tuple[SimulatedJob, ...]:
+    """The jobs that ended, with the work they did, by arrival; times in seconds since the first row."""
+    pasts, _, begin = _pasts(events)
+    jobs = [_job(past, begin) for past in pasts if past.end is not None and past.sizes]
+    return tuple(sorted(jobs, key=lambda job: job.time))
+
+
+def work_done(sizes: Sequence[tuple[float, int]], speed: Speed, until: float) -> float:
+    """What workers at these (time, workers) did up to `until`, in the unit of `speed`."""
+    ends = [*(time for time, _ in sizes[1:]), until]
+    return sum(speed.at(size) * max(0.0, end - time) for (time, size), end in zip(sizes, ends, strict=True))
+
+
+def _job(past: _Past, begin: float) -> SimulatedJob:
+    most = past.most()
+    speed = Speed.of(past.speeds.items()) if past.speeds else Speed.by_law(most)
+    arrived = past.arrived
+    return SimulatedJob(
+        name=arrived.job,
+        time=past.time - begin,
+        application=arrived.owner or "job",
+        replicas=most,
+        max_workers=most,
+        work=work_done(past.sizes, speed, past.sizes[-1][0]) if past.sizes else 0.0,
+        speed=speed,
+        priority=arrived.priority,
+        min_workers=min(arrived.min_workers, most),
+        instance_group=arrived.instance_group,
+        owner=arrived.owner,
+    )
+
+
+def _restarts(sizes: Sequence[tuple[float, int]]) -> int:
+    worked = [size for _, size in sizes if size]
+    return sum(1 for before, after in pairwise(worked) if before != after)
+
+
+def _pasts(events: Iterable[Event]) -> tuple[list[_Past], int, float]:
+    """The jobs in order of arrival, the most slots there were, and the time of the first row."""
+    pasts: dict[str, _Past] = {}
+    most, begin = 0, None
+    for event in events:
+        begin = event.time if begin is None else begin
+        if event.kind in kinds.INPUTS:
+            told = from_data(event.kind, event.data)
+            if isinstance(told, SlotsChanged):
+                most = max(most, len(told.slots))
+            _take(pasts, told, event.time)
+        elif event.kind == kinds.SLOT_GRANTED and event.job in pasts:
+            pasts[event.job].slots.add(event.data["slot"])
+            pasts[event.job].changed(event.time)
+    return list(pasts.values()), most, begin or 0.0
+
+
+def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
+    match told:
+        case JobArrived(job=job):
+            # One that ended and was resumed has one life, with a gap in it.
+            before = pasts.get(job)
+            if before is None:
+                pasts[job] = _Past(told, now)
+            else:
+                before.end = None
+        case JobDemand(job=job, demand=demand) if job in pasts:
+            pasts[job].demand = max(pasts[job].demand, demand)
+        case JobChanged(job=job) if job in pasts:
+            _change(pasts[job], told)
+        case SpeedMeasured(job=job, speeds=speeds) if job in pasts:
+            pasts[job].speeds = {workers: speed for workers, speed in speeds.items() if workers >= 1 and speed > 0}
+        case SlotReleased(job=job, slot=slot) if job in pasts:
+            pasts[job].slots.discard(slot)
+            pasts[job].changed(now)
+        case JobGone(job=job) if job in pasts:
+            pasts[job].slots.clear()
+            pasts[job].changed(now)
+            pasts[job].end = now
+
+
+def _change(past: _Past, told: JobChanged) -> None:
+    """The last setting counts: the workload has one of each."""
+    wanted = {
+        "priority": told.priority,
+        "max_workers": told.max_workers,
+        "instance_group": told.instance_group,
+    }
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    past.arrived = msgspec.structs.replace(past.arrived, **changes)

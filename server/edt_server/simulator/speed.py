@@ -1,0 +1,78 @@
+"""How fast an application is with so many workers: the concave function through its measured points.
+
+Between measured sizes the speed is interpolated linearly, below the smallest it goes to 0 at 0 workers, above the
+largest it stays what it was: nothing is promised that nobody measured. A point that lies below the line between its
+neighbours is raised to it (the upper concave hull), because the scheduler's rule, like anybody who adds workers one
+after the other, needs gains that do not grow again.
+
+Where there is no table, `by_law` stands in: speed(n) = speed(1) · n ÷ (1 + s·(n − 1)), Amdahl's law with s, the serial
+part, 0.05: 8 workers are 5.9 times as fast as one, 64 workers 15.4 times.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SERIAL_PART = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Samples per second (or any unit of work per second) at a number of workers; make it with `of` or `by_law`.
+
+    Attributes:
+        corners: (workers, speed) where the slope changes, ascending, from (0, 0) on.
+    """
+
+    corners: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, points: Iterable[tuple[int, float]]) -> Speed:
+        """The concave function through measured (workers, speed), workers ≥ 1 and speed > 0.
+
+        Raises:
+            ValueError: no points, or one that is not positive.
+        """
+        measured = dict(points)
+        if not measured or any(workers < 1 or not 0 < speed < float("inf") for workers, speed in measured.items()):
+            raise ValueError(f"speeds are positive numbers at one worker or more, not {measured}")
+        hull: list[tuple[float, float]] = [(0.0, 0.0)]
+        for workers, speed in sorted(measured.items()):
+            while len(hull) > 1 and _slope(hull[-2], (workers, speed)) >= _slope(hull[-2], hull[-1]):
+                hull.pop()
+            hull.append((float(workers), speed))
+        return cls(tuple(hull))
+
+    @classmethod
+    def by_law(cls, most: int, *, one: float = 1.0, serial_part: float = SERIAL_PART) -> Speed:
+        """Amdahl's law for 1 … `most` workers, `one` being the speed of a single one."""
+        return cls.of((n, one * n / (1 + serial_part * (n - 1))) for n in range(1, max(1, most) + 1))
+
+    def at(self, workers: float) -> float:
+        """The speed with so many workers; a fraction is a share of one slot's time."""
+        if workers <= 0:
+            return 0.0
+        after = bisect_right(self.corners, (workers, float("inf")))
+        if after == len(self.corners):
+            return self.corners[-1][1]
+        left, right = self.corners[after - 1], self.corners[after]
+        return left[1] + _slope(left, right) * (workers - left[0])
+
+    def table(self, most: int) -> dict[int, float]:
+        """The speed at 1 … `most` workers, as the scheduler is told it."""
+        return {n: self.at(n) for n in range(1, most + 1)}
+
+    def scaled(self, factor: float) -> Speed:
+        """The same shape, `factor` times as fast."""
+        return Speed(tuple((workers, speed * factor) for workers, speed in self.corners))
+
+    @property
+    def most(self) -> int:
+        """The workers beyond which nothing is gained: those of its highest point."""
+        return int(max(self.corners, key=lambda corner: (corner[1], -corner[0]))[0])
+
+
+def _slope(left: tuple[float, float], right: tuple[float, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])

@@ -1,0 +1,232 @@
+"""A workload as the Pollux artifact writes it: one CSV of jobs, one of how fast their applications are.
+
+Jobs: `name,time,application,num_replicas,batch_size`; time in seconds since the beginning. A `duration` column (seconds
+with `num_replicas` workers) may stand instead of what APPS.csv says. Optional columns: `priority`, `max_workers`,
+`min_workers`, `instance_group`, `owner`. Applications: `application,workers,batch_size,samples_per_second,
+samples_total`. What cannot be used is refused with file, line and column.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.job import DEFAULT_PRIORITY
+from edt_server.simulator.speed import Speed
+
+T = TypeVar("T")
+# How far an elastic job without a table and without max_workers may grow: times what its user would have asked for.
+GROWTH_WITHOUT_TABLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedJob:
+    """One job to come.
+
+    Attributes:
+        name: unique in its workload.
+        time: of its arrival, in seconds from the beginning.
+        application: what it runs; jobs of one application have one colour in the picture.
+        replicas: the workers its user would give it where it cannot grow or shrink.
+        max_workers: the most workers it can use where it can.
+        work: what it has to do, in samples (any unit that `speed` has too).
+        speed: samples per second at a number of workers.
+        priority: weight under fair share.
+        min_workers: it runs on no fewer.
+        instance_group: its queue; "" for the plan's first.
+        owner: whose it is, for user shares.
+    """
+
+    name: str
+    time: float
+    application: str
+    replicas: int
+    max_workers: int
+    work: float
+    speed: Speed
+    priority: int = DEFAULT_PRIORITY
+    min_workers: int = 1
+    instance_group: str = ""
+    owner: str = ""
+
+    def rigid(self, slots: int) -> SimulatedJob:
+        """The same job where nothing is elastic: its `replicas` (at most all `slots` there are), from start to end."""
+        size = min(self.replicas, slots)
+        return replace(self, max_workers=size, min_workers=size)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What APPS.csv says of one: samples in all, and by batch size the speed and the sizes it was measured at."""
+
+    samples_total: float
+    speeds: Mapping[int, Speed]
+
+
+class Row:
+    """One line of a CSV file; its methods read a column or say which one is wrong and where."""
+
+    def __init__(self, path: Path, line: int, values: Mapping[str, str]) -> None:
+        self.path, self.line, self._values = path, line, values
+
+    def text(self, column: str, default: str | None = None) -> str:
+        """The column's text; without `default` it must be there."""
+        value = self._values.get(column, "")
+        if value:
+            return value
+        if default is None:
+            raise self.wrong(column, "is empty")
+        return default
+
+    def whole(self, column: str, default: int | None = None) -> int:
+        """A whole number ≥ 1."""
+        return self._number(column, int, 1, "a whole number of at least 1", default)
+
+    def real(self, column: str, *, above: float) -> float:
+        """A number > `above`."""
+        return self._number(column, float, above, f"a number above {above:g}", None)
+
+    def seconds(self, column: str) -> float:
+        """A number ≥ 0."""
+        return self._number(column, float, 0.0, "a number of seconds, 0 or more", None)
+
+    def _number(self, column: str, kind: Callable[[str], T], low: float, says: str, default: T | None) -> T:
+        text = self.text(column, None if default is None else "")
+        if not text and default is not None:
+            return default
+        try:
+            value = kind(text)
+        except ValueError:
+            raise self.wrong(column, f"is {text!r}, not {says}") from None
+        number = float(value)  # type: ignore[arg-type]  # int or float
+        bound = number > low if says.startswith("a number above") else number >= low
+        if not bound or number == float("inf"):
+            raise self.wrong(column, f"is {text}, not {says}")
+        return value
+
+    def wrong(self, column: str, what: str, hint: str = "") -> InvalidRequest:
+        """The error for this line."""
+        return InvalidRequest(
+            f"{self.path}, line {self.line}: column {column} {what}.", hint=hint, field=column, line=self.line
+        )
+
+
+def read_workload(path: Path, apps: Path | None = None) -> tuple[SimulatedJob, ...]:
+    """The jobs of a workload, by arrival.
+
+    Args:
+        path: the jobs.
+        apps: the applications' speeds; may be None where the jobs have a `duration`.
+
+    Raises:
+        InvalidRequest: a file cannot be read or used; says which line and column.
+    """
+    applications = {} if apps is None else read_applications(apps)
+    jobs: dict[str, SimulatedJob] = {}
+    for row in _rows(path, ("name", "time", "num_replicas")):
+        job = _job(row, applications, apps)
+        if job.name in jobs:
+            raise row.wrong("name", f"is {job.name!r}, as in a line before", "Give each job its own.")
+        jobs[job.name] = job
+    if not jobs:
+        raise InvalidRequest(f"{path} has no jobs.", hint="Write one line a job below the names of the columns.")
+    return tuple(sorted(jobs.values(), key=lambda job: job.time))
+
+
+def read_applications(path: Path) -> dict[str, Application]:
+    """The applications by name. InvalidRequest with line and column for what cannot be used."""
+    points: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    totals: dict[str, float] = {}
+    columns = ("application", "workers", "batch_size", "samples_per_second", "samples_total")
+    for row in _rows(path, columns):
+        name, total = row.text("application"), row.real("samples_total", above=0)
+        if totals.setdefault(name, total) != total:
+            raise row.wrong("samples_total", f"is {total:g}; a line before says {totals[name]:g} for {name!r}")
+        known = points[name][row.whole("batch_size")]
+        workers = row.whole("workers")
+        if workers in known:
+            raise row.wrong("workers", f"is {workers} a second time for {name!r} and this batch_size")
+        known[workers] = row.real("samples_per_second", above=0)
+    return {
+        name: Application(totals[name], {size: Speed.of(table.items()) for size, table in sizes.items()})
+        for name, sizes in points.items()
+    }
+
+
+def _job(row: Row, applications: Mapping[str, Application], apps: Path | None) -> SimulatedJob:
+    replicas = row.whole("num_replicas")
+    application = row.text("application", "job")
+    known = applications.get(application)
+    timed = bool(row.text("duration", ""))
+    if known is None:
+        if not timed:
+            where = (
+                f"is {application!r}, which {apps} does not have"
+                if apps
+                else f"is {application!r}; its speed is unknown"
+            )
+            raise row.wrong("application", where, "Give a duration column, or the application's speeds with --apps.")
+        most = row.whole("max_workers", GROWTH_WITHOUT_TABLE * replicas)
+        speed = Speed.by_law(max(most, replicas))
+        work = row.real("duration", above=0) * speed.at(replicas)
+    else:
+        speed = _speed(row, known, application, timed=timed)
+        most = row.whole("max_workers", max(speed.most, replicas))
+        work = row.real("duration", above=0) * speed.at(replicas) if timed else known.samples_total
+    least = row.whole("min_workers", 1)
+    if least > most:
+        raise row.wrong("min_workers", f"is {least}, more than the {most} workers it can use")
+    return SimulatedJob(
+        name=row.text("name"),
+        time=row.seconds("time"),
+        application=application,
+        replicas=replicas,
+        max_workers=most,
+        work=work,
+        speed=speed,
+        priority=row.whole("priority", DEFAULT_PRIORITY),
+        min_workers=least,
+        instance_group=row.text("instance_group", ""),
+        owner=row.text("owner", ""),
+    )
+
+
+def _speed(row: Row, known: Application, application: str, *, timed: bool) -> Speed:
+    if timed and not row.text("batch_size", ""):
+        return next(iter(known.speeds.values()))
+    size = row.whole("batch_size")
+    if size not in known.speeds:
+        sizes = ", ".join(map(str, sorted(known.speeds)))
+        raise row.wrong("batch_size", f"is {size}; {application!r} was measured at {sizes}")
+    return known.speeds[size]
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            head = [name.strip() for name in reader.fieldnames or ()]
+            for column in columns:
+                if column not in head:
+                    raise InvalidRequest(
+                        f"{path}, line 1: there is no column {column}.",
+                        hint=f"It needs {', '.join(columns)}; it has {', '.join(head) or 'nothing'}.",
+                        field=column,
+                        line=1,
+                    )
+            reader.fieldnames = head
+            for values in reader:
+                if None in values:
+                    raise InvalidRequest(
+                        f"{path}, line {reader.line_num}: more values than columns.", line=reader.line_num
+                    )
+                yield Row(path, reader.line_num, {key: (value or "").strip() for key, value in values.items()})
+    except OSError as wrong:
+        raise InvalidRequest(f"{path} cannot be read: {wrong.strerror}.") from None
+    except (UnicodeDecodeError, csv.Error) as wrong:
+        raise InvalidRequest(f"{path} is no CSV file in UTF-8: {wrong}.") from None
