@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from edt_sdk.schemas import control
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
@@ -18,6 +17,7 @@ from edt_sdk.schemas.paths import JobPaths
 from edt_server import recovery, reports, suspension, views
 from edt_server.core import InstanceGroup, SlotsChanged
 from edt_server.ledger import Ledger
+from edt_server.store import StoreUnavailable
 from edt_server.submission import Submission
 
 
@@ -292,7 +292,7 @@ class TestCheckpoints:
             trained.suspend("a")
             trained.leave("a")
         before = trained.state("a")
-        with no_room_for_a_page(), pytest.raises(OperationalError):
+        with no_room_for_a_page(), pytest.raises(StoreUnavailable):
             trained.resume("a", "epoch-1")
         assert trained.state("a") is before
         assert trained.paths("a").resume_from.exists(), "the commit failed behind it"

@@ -4,9 +4,9 @@ SQLAlchemy models with alembic migrations from revision 1. It keeps rows and han
 """
 
 from edt_server.store.engine import sqlite_url
-from edt_server.store.errors import StoreError
+from edt_server.store.errors import StoreError, StoreUnavailable
 from edt_server.store.rows import JobRow, Lease, Snapshot
 from edt_server.store.store import Store
 from edt_server.store.writer import Writer
 
-__all__ = ["JobRow", "Lease", "Snapshot", "Store", "StoreError", "Writer", "sqlite_url"]
+__all__ = ["JobRow", "Lease", "Snapshot", "Store", "StoreError", "StoreUnavailable", "Writer", "sqlite_url"]

@@ -2,7 +2,7 @@
 
 For SQLite: foreign keys, a busy timeout, WAL (a rollback journal on network file systems), and transactions that really
 begin where SQLAlchemy says so: sqlite3 alone begins them late, and a reader that turns writer fails with "database is
-locked" whatever the timeout. Writers therefore begin IMMEDIATE.
+locked" whatever the timeout. Writers therefore begin IMMEDIATE. PostgreSQL's are in `postgres.py`.
 
 `synchronous=FULL`, not NORMAL: what is committed is acted on and acknowledged to supervisors, who never send it again.
 With NORMAL a power cut may undo the last commits, and the store would be behind what others were told.
@@ -19,13 +19,13 @@ import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from edt_server.store.errors import StoreError, damaged
+from edt_server.store.errors import StoreError, StoreUnavailable, damaged
 from edt_server.store.filesystem import network_filesystem
+from edt_server.store.postgres import WRITING, postgres_engine
 
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_MS = 30_000
-WRITING = "edt_writing"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
@@ -43,20 +43,26 @@ def make_engine(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite":
+        backend = parsed.get_backend_name()
+        if backend == "sqlite":
             return _sqlite(parsed)
-        return create_engine(
-            parsed, pool_pre_ping=True, json_serializer=_to_json, json_deserializer=msgspec.json.decode
+        if backend in ("postgresql", "postgres"):
+            return postgres_engine(parsed, _to_json)
+        if backend not in ("mysql", "mariadb", "mssql", "oracle"):
+            raise NoSuchModuleError(backend)
+        raise StoreError(
+            f"The job store cannot be kept in {backend}.",
+            hint="Set c.EdtApp.db_url to a PostgreSQL database (postgresql+psycopg://host/edt), or leave it unset.",
         )
     except (ArgumentError, NoSuchModuleError) as wrong:
         raise StoreError(
             f"This is not the URL of a database we know: {_safe(url)}.",
             hint="Set c.EdtApp.db_url to something like sqlite:////srv/edt/store.db, or leave it unset.",
         ) from wrong
-    except ModuleNotFoundError as missing:
+    except ImportError as missing:
         raise StoreError(
-            f"The database driver {missing.name!r} is not installed.",
-            hint=f"Install it into the server's environment: pip install {missing.name}.",
+            f"The database driver psycopg cannot be used: {missing}.",
+            hint="Install it into the server's environment: pip install 'jupyter-edt[postgresql]'.",
         ) from missing
 
 
@@ -71,7 +77,7 @@ def _sqlite(url: URL) -> Engine:
         with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
             start = file.read(len(_SQLITE_MAGIC))
     except OSError as wrong:
-        raise StoreError(
+        raise StoreUnavailable(
             f"The job store {path} cannot be written: {wrong.strerror}.",
             hint="Make its folder writable for the server, or set c.EdtApp.data_dir to another one.",
         ) from wrong

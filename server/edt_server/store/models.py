@@ -40,6 +40,22 @@ class StructJSON(TypeDecorator[T], Generic[T]):
         return None if value is None else msgspec.convert(value, self.cls)
 
 
+class PlainText(TypeDecorator[str]):
+    """Any text: what PostgreSQL, or any database, refuses (NUL, half a surrogate pair) becomes "�".
+
+    Messages quote the last words of processes that died; a report must not be lost for one of their bytes.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """The text as it can be stored."""
+        if value is None or (value.isascii() and "\0" not in value):
+            return value
+        return value.replace("\0", "�").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 class StateName(TypeDecorator[JobState]):
     """A job state by its name, so that a new state needs no migration."""
 
@@ -58,7 +74,7 @@ class StateName(TypeDecorator[JobState]):
 class Base(DeclarativeBase):
     """Base of the tables."""
 
-    type_annotation_map = {float: Float(53), str: Text()}
+    type_annotation_map = {float: Float(53), str: PlainText()}
 
 
 class JobModel(Base):

@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, select
-from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_server.store import schema
-from edt_server.store.engine import WRITING, make_engine
-from edt_server.store.errors import StoreError, damaged
+from edt_server.store.engine import make_engine
+from edt_server.store.errors import damaged, explain, passing
 from edt_server.store.models import EventModel, JobModel, LeaseModel, SnapshotModel
+from edt_server.store.postgres import WRITING, check_encoding
 from edt_server.store.rows import JobRow, Lease, Snapshot
 from edt_server.store.writer import Writer
 
@@ -45,11 +46,10 @@ class Store:
             with engine.execution_options(**{WRITING: True}).begin() as connection:
                 _check_file(connection)
                 schema.migrate(connection)
-        except DBAPIError as wrong:
+        except BaseException as wrong:
             engine.dispose()
-            raise _unusable(engine, wrong) from wrong
-        except BaseException:
-            engine.dispose()
+            if isinstance(wrong, SQLAlchemyError) and passing(wrong):
+                raise explain(engine, wrong) from wrong
             raise
         return cls(engine)
 
@@ -58,6 +58,9 @@ class Store:
         """One transaction: committed at the end of the block, rolled back when it raises.
 
         Raises:
+            StoreUnavailable: the database cannot be used now. Where that was said while it committed, it may have done
+                so: look for an event of the transaction before doing it again.
+            StoreError: it is damaged.
             RuntimeError: within another `write()` of the same thread; reads there do not see what it wrote either.
         """
         me = threading.get_ident()
@@ -66,14 +69,18 @@ class Store:
         with self._lock:
             self._writer_thread = me
             try:
-                with Session(self._writing, expire_on_commit=False) as session, session.begin():
+                with (
+                    self._told(),
+                    Session(self._writing, expire_on_commit=False) as session,
+                    session.begin(),
+                ):
                     yield Writer(session)
             finally:
                 self._writer_thread = None
 
     def job(self, job_id: str) -> JobRow | None:
         """The job of this id, None when there is none."""
-        with Session(self._engine) as session:
+        with self._reading() as session:
             model = session.get(JobModel, job_id)
             return None if model is None else model.to_row()
 
@@ -84,7 +91,7 @@ class Store:
             query = query.where(JobModel.owner == owner)
         if states is not None:
             query = query.where(JobModel.state.in_(list(states)))
-        with Session(self._engine) as session:
+        with self._reading() as session:
             return [model.to_row() for model in session.scalars(query)]
 
     def events(
@@ -101,20 +108,35 @@ class Store:
             query = query.where(EventModel.job == job)
         if kinds is not None:
             query = query.where(EventModel.kind.in_(list(kinds)))
-        with Session(self._engine) as session:
+        with self._reading() as session:
             return [model.to_event() for model in session.scalars(query)]
 
     def snapshot(self) -> Snapshot | None:
         """The newest snapshot of the core, None when there is none."""
-        with Session(self._engine) as session:
+        with self._reading() as session:
             model = session.scalar(select(SnapshotModel).order_by(SnapshotModel.seq.desc()).limit(1))
             return None if model is None else model.to_snapshot()
 
     def lease(self, name: str) -> Lease | None:
         """The lease of that name, None when nobody ever took it. Whether it still holds, its `expires` says."""
-        with Session(self._engine) as session:
+        with self._reading() as session:
             model = session.get(LeaseModel, name)
             return None if model is None else model.to_lease()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        with self._told(), Session(self._engine) as session:
+            yield session
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """The database's trouble in words for people."""
+        try:
+            yield
+        except SQLAlchemyError as wrong:
+            if not passing(wrong):
+                raise
+            raise explain(self._engine, wrong) from wrong
 
     def close(self) -> None:
         """Close all connections. The store must not be used afterwards."""
@@ -124,24 +146,8 @@ class Store:
 def _check_file(connection: Connection) -> None:
     """Refuse a damaged SQLite file before anything writes to it; reads the whole file, some 100 MB a second."""
     if connection.dialect.name != "sqlite":
+        check_encoding(connection)
         return
     found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
     if found != "ok":
         raise damaged(str(connection.engine.url.database), str(found))
-
-
-def _unusable(engine: Engine, wrong: DBAPIError) -> StoreError:
-    """What the driver said while the store was opened, for people."""
-    said = str(wrong.orig)
-    if engine.dialect.name != "sqlite":
-        return StoreError(
-            f"The job store at {engine.url.render_as_string(hide_password=True)} cannot be opened: {said.strip()}",
-            hint="Check that the database runs and that c.EdtApp.db_url names it.",
-        )
-    path = str(engine.url.database)
-    if isinstance(wrong, DatabaseError) and not isinstance(wrong, OperationalError):
-        return damaged(path, said)
-    return StoreError(
-        f"The job store {path} cannot be opened: {said}.",
-        hint="Check that its folder is writable, its disk not full, and that no other program keeps it locked.",
-    )

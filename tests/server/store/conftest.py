@@ -1,4 +1,4 @@
-"""Rows to store."""
+"""Rows to store, and a PostgreSQL to store them in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
 from edt_server.store import JobRow
+from tests.server.store.cluster import Cluster, Missing
 
 
 def make_job(job_id: str = "job-1", **changes) -> JobRow:
@@ -54,3 +55,15 @@ def make_job(job_id: str = "job-1", **changes) -> JobRow:
 @pytest.fixture
 def job_row():
     return make_job
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """PostgreSQL, running; where it cannot, the skip says why."""
+    pytest.importorskip("psycopg", reason="the driver is missing: pip install 'jupyter-edt[postgresql]'")
+    try:
+        made = Cluster()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    yield made
+    made.stop()

@@ -130,6 +130,31 @@ class StoreConformance:
             writer.add_job(job_row(progress=progress))
         assert store.job("job-1").progress == JobProgress(update=1)
 
+    def test_any_text_can_be_kept(self, store, job_row):
+        """A message quotes what a process wrote before it died."""
+        row = job_row(message="half a line\0\ud800 – " + "x" * 1_000_000, interpreter="/opt/ünï/\U0001f600/python")
+        with store.write() as writer:
+            writer.add_job(row)
+            event = writer.append("x", job="job-1", data={"said": "a\0b", "long": "y" * 300_000}, time=0.1, text="c\0d")
+        kept = store.job("job-1")
+        assert kept.message == "half a line�� – " + "x" * 1_000_000
+        assert kept.interpreter == row.interpreter
+        assert [each.data for each in store.events()] == [event.data]
+        assert store.events()[0].text == "c�d"
+
+    @pytest.mark.parametrize("number", [0.1 + 0.2, 1_763_712_345.123456, 5e-324, 1.7976931348623157e308])
+    def test_a_float_comes_back_to_the_last_bit(self, store, job_row, number):
+        with store.write() as writer:
+            writer.add_job(job_row(state_since=number))
+            writer.append("x", job=None, data={"number": number}, time=number)
+        assert store.job("job-1").state_since.hex() == number.hex()
+        assert store.events()[0].time.hex() == store.events()[0].data["number"].hex() == number.hex()
+
+    def test_numbers_that_json_does_not_have_are_null(self, store):
+        with store.write() as writer:
+            event = writer.append("x", job=None, data={"a": [float("nan"), float("-inf")], "b": 2**53}, time=0.0)
+        assert event.data == store.events()[0].data == {"a": [None, None], "b": 2**53}
+
     # --- events -------------------------------------------------------------------------------------------------------
 
     def test_events_are_numbered_in_order_and_come_back_as_they_were(self, store):
@@ -320,6 +345,51 @@ class StoreConformance:
         assert store.job("job-1").attempt == 40
         assert len(set(seqs)) == 40
 
+    def test_who_has_seen_a_number_has_seen_all_below(self, store, url):
+        """Two servers write, others follow with nothing but the last number they saw."""
+        servers = [store, Store.open(url)]
+        writing = threading.Event()
+        writing.set()
+        followed: list[list[int]] = []
+
+        def append(which: Store) -> None:
+            for n in range(40):
+                with which.write() as writer:
+                    for _ in range(3):
+                        writer.append("x", job=None, data={}, time=float(n))
+
+        def roll_back(which: Store) -> None:
+            for _ in range(20):
+                try:
+                    with which.write() as writer:
+                        writer.append("rolled back", job=None, data={}, time=0.0)
+                        raise ZeroDivisionError
+                except ZeroDivisionError:
+                    pass
+
+        def follow(which: Store) -> None:
+            seen: list[int] = []
+            more = True
+            while more:
+                more = writing.is_set()  # read once more after the last was written
+                seen += [event.seq for event in which.events(after=seen[-1] if seen else 0)]
+            followed.append(seen)
+
+        writers = [threading.Thread(target=append, args=(which,)) for which in (*servers, *servers)]
+        writers += [threading.Thread(target=roll_back, args=(which,)) for which in servers]
+        readers = [threading.Thread(target=follow, args=(which,)) for which in servers]
+        for thread in (*readers, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join(120)
+        writing.clear()
+        for thread in readers:
+            thread.join(60)
+        all_of_them = [event.seq for event in store.events()]
+        servers[1].close()
+        assert len(all_of_them) == 480
+        assert followed == [all_of_them, all_of_them]
+
 
 def process(pid: int) -> ProcessIdentity:
     return ProcessIdentity(host="h", boot_id="b", pid_namespace="n", pid=pid, start_ticks=1)
@@ -333,3 +403,9 @@ class TestSQLite(StoreConformance):
     @pytest.fixture
     def url(self, tmp_path):
         return f"sqlite:///{tmp_path / 'edt.db'}"
+
+
+class TestPostgreSQL(StoreConformance):
+    @pytest.fixture
+    def url(self, cluster):
+        return cluster.new_database()

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import sqlite3
 import stat
+import sys
 
 import pytest
 
@@ -124,6 +125,8 @@ def test_a_place_that_cannot_be_written(tmp_path):
         ("sqlite:///:memory:", "plain file"),
         ("nonsense", "not the URL"),
         ("oracel://ana:geheim@db/edt", "not the URL"),
+        ("mysql://ana:geheim@db/edt", "cannot be kept in mysql"),
+        ("postgresql+psycopg2://ana:geheim@db/edt", r"begin with postgresql\+psycopg:"),
     ],
 )
 def test_urls_that_name_no_store(url, words):
@@ -132,9 +135,10 @@ def test_urls_that_name_no_store(url, words):
     assert "geheim" not in str(caught.value)
 
 
-def test_a_missing_driver_is_named():
-    with pytest.raises(StoreError, match=r"pip install \w+"):
-        Store.open("mssql+pymssql://ana:geheim@db/edt")
+def test_a_missing_driver_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"psycopg.*pip install 'jupyter-edt\[postgresql\]'"):
+        Store.open("postgresql://ana:geheim@db/edt")
 
 
 def _open_and_append(url: str, start, results) -> None:

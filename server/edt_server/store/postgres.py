@@ -1,0 +1,79 @@
+"""PostgreSQL as the job store: one writer at a time, and events that become visible in the order of their numbers.
+
+A sequence hands out numbers before anything is committed; two transactions at once could commit 8 before 7, and a
+reader that had seen 8 would never look for 7. Writers therefore hold one advisory lock of the schema from beginning to
+end. PostgreSQL lets go of it only after the commit is visible, so whoever has seen n has seen everything below n.
+Numbers of transactions that were rolled back are never used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+
+from edt_server.store.errors import StoreError
+
+WRITING = "edt_writing"
+LOCK = 0x4544541  # first half of the advisory lock's key; the second is the schema
+LOCK_TIMEOUT_MS = 30_000
+# A server that hangs, or whose host is gone, must not keep the others from writing for longer than this.
+_IDLE_TIMEOUT_MS = 60_000
+_DRIVERS = ("postgresql", "postgresql+psycopg")
+# libpq's: an unreachable host is told in seconds, not in the two hours of TCP's defaults.
+_CONNECT = {
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "application_name": "jupyter-edt",
+}
+# In one round trip. What is committed is acted upon, so the commit must not be lost with the database's machine.
+_BEGIN = f"""
+SELECT set_config('lock_timeout', '{{lock_timeout}}', true),
+       set_config('idle_in_transaction_session_timeout', '{_IDLE_TIMEOUT_MS}', true),
+       CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END,
+       pg_advisory_xact_lock({LOCK}, hashtext(coalesce(current_schema(), '')))
+"""
+
+
+def postgres_engine(url: URL, to_json: Any) -> Engine:
+    """An engine for a PostgreSQL URL; connects to nothing yet.
+
+    Raises:
+        StoreError: a driver that is not psycopg (version 3).
+        ImportError: psycopg is not installed.
+    """
+    if url.drivername not in _DRIVERS:
+        raise StoreError(
+            f"The job store speaks with PostgreSQL through psycopg, not {url.drivername}.",
+            hint="Let c.EdtApp.db_url begin with postgresql+psycopg://.",
+        )
+    defaults = {name: value for name, value in _CONNECT.items() if name not in url.query}
+    engine = create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        # A connection that the database closed while nobody used it is replaced unnoticed.
+        pool_pre_ping=True,
+        json_serializer=to_json,
+        json_deserializer=msgspec.json.decode,
+        connect_args=defaults,
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get(WRITING, False):
+            connection.exec_driver_sql(_BEGIN.format(lock_timeout=LOCK_TIMEOUT_MS)).close()
+
+    return engine
+
+
+def check_encoding(connection: Connection) -> None:
+    """StoreError for a database that cannot hold every text."""
+    encoding = connection.exec_driver_sql("SELECT current_setting('server_encoding')").scalar_one()
+    if encoding != "UTF8":
+        raise StoreError(
+            f"The job store's database has the encoding {encoding}; it cannot hold every name and message.",
+            hint="Make another one: createdb --encoding=UTF8 --template=template0 edt",
+        )
