@@ -1,28 +1,55 @@
-"""The allocation timeline, of the whole machine and of one job's life."""
+"""The allocation timeline, of the whole machine and of one job's life.
+
+`?start=` and `?end=`, seconds since the epoch, ask for a window, exact to the event; `?points=` for that many rows.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 from tornado.web import authenticated
 
 from edt_jupyter.authorization import authorized
 from edt_jupyter.base import EdtHandler
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_server.timeline_feed import MOST_POINTS
 
 
-class TimelineHandler(EdtHandler):
+class _Windowed(EdtHandler):
+    def window(self) -> dict[str, Any]:
+        """What was asked for; InvalidRequest for what is no time or no number."""
+        points = self.number("points", 0, low=2, high=MOST_POINTS)
+        return {"start": self._time("start"), "end": self._time("end"), "points": points or None}
+
+    def _time(self, name: str) -> float | None:
+        text = self.get_query_argument(name, "")
+        if not text:
+            return None
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds):
+            raise InvalidRequest(f"{name} is a time in seconds since 1970, not {text!r}.", field=name)
+        return seconds
+
+
+class TimelineHandler(_Windowed):
     """`/timeline`."""
 
     @authenticated
     @authorized("read", resource="edt:cluster")
     async def get(self) -> None:
         """Who held how many slots when, and why."""
-        self.reply(await self.service.timeline(self.user))
+        self.reply(await self.service.timeline(self.user, **self.window()))
 
 
-class JobTimelineHandler(EdtHandler):
+class JobTimelineHandler(_Windowed):
     """`/jobs/{id}/timeline`."""
 
     @authenticated
     @authorized("read", resource="edt:jobs")
     async def get(self, job: str) -> None:
         """The same while the job lived."""
-        self.reply(await self.service.timeline(self.user, job))
+        self.reply(await self.service.timeline(self.user, job, **self.window()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from edt_sdk.schemas.errors import Conflict, NotBuiltYet
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
 from edt_sdk.schemas.paths import JobPaths
-from edt_server import access, reports, results, submission, suspension, timeline, views
+from edt_server import access, reports, results, submission, suspension, views
 from edt_server.core import InstanceGroup, JobChanged, SlotsChanged
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
@@ -33,6 +33,7 @@ from edt_server.settings import Settings
 from edt_server.slots import find_slots, threads_per_slot
 from edt_server.store import JobRow
 from edt_server.supervision import STOP_REQUESTED, Supervision
+from edt_server.timeline_feed import TimelineFeed
 from edt_server.warm import Warm
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class Service:
         self._living: set[str] = set()
         self._ledger: Ledger
         self._supervision: Supervision
+        self._timeline: TimelineFeed
+        self._reading: asyncio.Task[None]
         self._warm: Warm
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -79,6 +82,9 @@ class Service:
             await asyncio.to_thread(self._make_folders)
             self._ledger = await self._in_writer(Ledger.open, self.settings.store_url, self.groups)
             await self._look_for_slots()
+            self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
+            # A long history takes a while to read: begun now, nobody waits for it later.
+            self._reading = asyncio.create_task(asyncio.to_thread(self._timeline.catch_up), name="edt timeline")
             settings = self.settings
             self._warm = Warm(settings.warm_workers, settings.runtime_dir, settings.interpreter, self.threads_per_slot)
             self._supervision = Supervision(settings, self.change, lambda job, _: self.hub.ring(job), self._warm)
@@ -94,6 +100,9 @@ class Service:
         if hasattr(self, "_supervision"):
             await self._supervision.stop()
             await self._warm.stop()
+        if hasattr(self, "_timeline"):
+            self._timeline.close()
+            await asyncio.gather(self._reading, return_exceptions=True)
         if hasattr(self, "_ledger"):
             await self._in_writer(self._ledger.close)
         self._writer.shutdown(wait=False)
@@ -337,21 +346,20 @@ class Service:
         await self.mine(user, job)
         return await asyncio.to_thread(lambda: self._ledger.store.events(job=job, after=after, limit=limit))
 
-    async def timeline(self, user: str, job: str | None = None) -> dict[str, Any]:
-        """Who held how many slots when and why; with `job` only while that job lived."""
+    async def timeline(
+        self,
+        user: str,
+        job: str | None = None,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        points: int | None = None,
+    ) -> dict[str, Any]:
+        """Who held how many slots when and why; see `TimelineFeed.read`."""
         if job is not None:
             await self.mine(user, job)
-        chosen = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
-        events = await asyncio.to_thread(lambda: self._ledger.store.events(kinds=chosen))
-        rows: Sequence[timeline.TimelineRow] = timeline.allocation(events, self._ledger.name)
-        if job is not None:
-            rows = timeline.during(rows, events, job)
-        named = {held for row in rows for held in row["slots"]}
-        return {
-            "capacity": len(self._ledger.core.slots),
-            "rows": rows,
-            "names": {held: self._ledger.name(held) for held in sorted(named)},
-        }
+        told = await asyncio.to_thread(self._timeline.read, job=job, start=start, end=end, points=points)
+        return {"capacity": len(self._ledger.core.slots), **told}
 
     async def workers(self, user: str, job: str) -> list[dict[str, Any]]:
         """The workers of the job that run now."""

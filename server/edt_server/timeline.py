@@ -3,6 +3,8 @@
 Pure: from the event list to rows. It reads what was decided (granted, revoked, released, gone) and never asks the rule
 again, so it stays true when the rule changes. Invariant of every row: the slots of all jobs + `free` = `capacity`, but
 for slots that were taken away while a job was still in them.
+
+This is the whole list told at once, and the definition of a row; the service keeps `timeline_index.TimelineIndex`.
 """
 
 from __future__ import annotations
@@ -95,7 +97,7 @@ def allocation(events: Iterable[Event], names: Callable[[str], str] = str) -> li
     for cause, decisions in _steps(events):
         for event in (cause, *decisions):
             state.take(event)
-        row = state.row(cause, _tell(cause, decisions, names))
+        row = state.row(cause, tell(cause, decisions, names))
         if not rows or any(row[key] != rows[-1][key] for key in ("slots", "leaving", "free", "capacity")):
             rows.append(row)
     return rows
@@ -134,7 +136,8 @@ def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
     return steps
 
 
-def _tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
+def tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
+    """One sentence about an input of the core and what it decided then."""
     revoked = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
     granted = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
     own = between_trainings(cause) or cause.kind == kinds.JOB_SUSPENDED

@@ -9,60 +9,10 @@ import pytest
 
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
-from edt_server.core import (
-    Core,
-    JobArrived,
-    JobChanged,
-    JobDemand,
-    JobGone,
-    JobResumed,
-    JobSuspended,
-    SlotReleased,
-    SlotsChanged,
-    kind_of,
-    to_data,
-    to_event,
-)
-from edt_server.story import describe, sentences
+from edt_server.core import JobArrived, JobChanged, JobDemand, JobGone, JobResumed, JobSuspended, SlotsChanged
+from edt_server.story import sentences
 from edt_server.timeline import allocation, during, settled
-
-
-def call(job: str) -> str:
-    return f"digits-{job}"
-
-
-class Recorder:
-    """Applies events to a core and writes the event list as the service does."""
-
-    def __init__(self) -> None:
-        self.core = Core()
-        self.events: list[Event] = []
-
-    def apply(self, event, **more) -> None:
-        cause = self._append(kind_of(event), getattr(event, "job", None), {**more, **to_data(event)}, None)
-        for instruction in self.core.apply(event, cause.time):
-            kind, data = to_event(instruction)
-            self._append(kind, instruction.job, data, cause)
-
-    def leave(self) -> None:
-        for job in self.core.jobs:
-            for slot in self.core.leaving(job):
-                self.apply(SlotReleased(job, slot))
-
-    def _append(self, kind, job, data, cause) -> Event:
-        seq = len(self.events) + 1
-        text = describe(kind, data, job=job, cause=cause, names=call)
-        made = Event(
-            seq=seq,
-            time=1000.0 + seq,
-            job=job,
-            kind=kind,
-            data=json.loads(json.dumps(data)),
-            cause=cause and cause.seq,
-            text=text,
-        )
-        self.events.append(made)
-        return made
+from tests.server.timeline_histories import Recorder, call, wander
 
 
 @pytest.fixture
@@ -227,17 +177,7 @@ def test_the_timeline_agrees_with_the_core_over_random_histories():
     r = Recorder()
     r.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(5))))
     for number in range(400):
-        leaving = [(job, slot) for job in r.core.jobs for slot in r.core.leaving(job)]
-        if leaving and rng.random() < 0.6:
-            r.apply(SlotReleased(*rng.choice(leaving)))
-        elif not r.core.jobs or rng.random() < 0.3:
-            r.apply(JobArrived(f"j{number}", rng.choice([1000, 5000]), rng.randint(1, 5), "default"))
-        elif rng.random() < 0.3:
-            r.apply(JobGone(rng.choice(r.core.jobs)))
-        elif rng.random() < 0.2:
-            r.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in rng.sample(range(7), rng.randint(2, 6)))))
-        else:
-            r.apply(JobDemand(rng.choice(r.core.jobs), rng.randint(0, 6)))
+        wander(r, rng, number)
         row = allocation(r.events)[-1]
         occupied = {job: len(r.core.holding(job)) + len(r.core.leaving(job)) for job in r.core.jobs}
         assert row["slots"] == {job: count for job, count in occupied.items() if count}
