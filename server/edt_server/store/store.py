@@ -6,8 +6,9 @@ committed. It never decides anything, and a database it cannot make sense of is 
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, select
@@ -33,6 +34,7 @@ class Store:
         self._writing = engine.execution_options(**{WRITING: True})
         self._lock = threading.Lock()
         self._writer_thread: int | None = None
+        self._check: Callable[[Writer], None] | None = None
 
     @classmethod
     def open(cls, url: str) -> Store:
@@ -74,9 +76,18 @@ class Store:
                     Session(self._writing, expire_on_commit=False) as session,
                     session.begin(),
                 ):
-                    yield Writer(session)
+                    writer = Writer(session)
+                    if self._check is not None:
+                        self._check(writer)
+                    yield writer
             finally:
                 self._writer_thread = None
+
+    def guarded(self, check: Callable[[Writer], None]) -> Store:
+        """The same store, each of whose transactions begins with `check` and comes to nothing where that raises."""
+        made = copy.copy(self)
+        made._check = check
+        return made
 
     def job(self, job_id: str) -> JobRow | None:
         """The job of this id, None when there is none."""
