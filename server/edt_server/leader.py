@@ -105,7 +105,7 @@ class Leadership:
             tx.release_lease(LEASE, self._fencing)
 
     def guarded(self) -> Store:
-        """The store for what only the leader may do: every transaction of it fails with LeaseLost once we do not lead."""
+        """The store for what only the leader may do: its transactions fail with LeaseLost once we do not lead."""
         fencing = self._fencing
 
         def check(tx: Writer) -> None:

@@ -31,7 +31,7 @@ from edt_server.processes import is_alive
 from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
 from edt_server.slots import find_slots, threads_per_slot
-from edt_server.store import JobRow
+from edt_server.store import JobRow, Store
 from edt_server.supervision import STOP_REQUESTED, Supervision
 from edt_server.timeline_feed import TimelineFeed
 from edt_server.warm import Warm
@@ -49,9 +49,13 @@ class Service:
     Args:
         settings: what the administrator decided.
         on_state: told every change of a job's state, after it is committed, with the state before.
+        store: what to write to, open, of a server that leads those over it (see `leader.py`), and closed by whoever
+            opened it; None to open the configured one, for a service that knows that it is the only one.
     """
 
-    def __init__(self, settings: Settings, *, on_state: StateListener | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, on_state: StateListener | None = None, store: Store | None = None
+    ) -> None:
         self.settings = settings
         self.hub = Hub()
         self.groups = tuple(InstanceGroup(name) for name in settings.instance_groups)
@@ -60,7 +64,8 @@ class Service:
         self._interpreters = Interpreters(settings.interpreter)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="edt-writer")
         self._order = asyncio.Lock()
-        self._lock = ServerLock(settings.runtime_dir / "server.lock")
+        self._store = store
+        self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
         self._living: set[str] = set()
         self._ledger: Ledger
         self._supervision: Supervision
@@ -74,13 +79,14 @@ class Service:
         """Open the store, find the slots, adopt the jobs that live.
 
         Raises:
-            ServerUnreachable: another server runs the jobs of this data folder.
+            ServerUnreachable: another service that was given no store runs the jobs of this data folder.
             StoreError: the store cannot be used; nothing in it was changed.
         """
-        self._lock.acquire()
+        if self._lock is not None:
+            self._lock.acquire()
         try:
             await asyncio.to_thread(self._make_folders)
-            self._ledger = await self._in_writer(Ledger.open, self.settings.store_url, self.groups)
+            self._ledger = await self._in_writer(self._open_ledger)
             await self._look_for_slots()
             self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
             # A long history takes a while to read: begun now, nobody waits for it later.
@@ -103,10 +109,11 @@ class Service:
         if hasattr(self, "_timeline"):
             self._timeline.close()
             await asyncio.gather(self._reading, return_exceptions=True)
-        if hasattr(self, "_ledger"):
+        if hasattr(self, "_ledger") and self._store is None:
             await self._in_writer(self._ledger.close)
         self._writer.shutdown(wait=False)
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def wake(self) -> None:
         """Somebody uses the service: have a spare supervisor ready for the first job."""
@@ -121,6 +128,11 @@ class Service:
     def uploads(self) -> Path:
         """Where an upload may be kept until it is submitted."""
         return self.settings.data_dir / "uploads"
+
+    def _open_ledger(self) -> Ledger:
+        if self._store is None:
+            return Ledger.open(self.settings.store_url, self.groups)
+        return Ledger(self._store, self.groups)
 
     def _make_folders(self) -> None:
         make_private_dir(self.settings.data_dir)
