@@ -1,4 +1,4 @@
-"""The slots this host offers: one per GPU, else one per CPU share.
+"""The slots that hosts offer: what a host has, and how many slots the plan makes of it.
 
 GPUs are found by asking `nvidia-smi`, never by importing torch into the server. What the server itself may use bounds
 what it offers: CUDA_VISIBLE_DEVICES, the CPU affinity and the cgroup's CPU quota are respected.
@@ -10,12 +10,15 @@ import logging
 import os
 import socket
 import subprocess
-from collections.abc import Sized
+from collections.abc import Iterator, Sequence, Sized
+from dataclasses import dataclass
 from functools import cache
+from itertools import count as numbers
 from pathlib import Path
 
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.plan import Plan, ResourceGroup, slots_by_formula
 
 log = logging.getLogger(__name__)
 
@@ -23,31 +26,87 @@ _QUERY = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
 _QUERY_SECONDS = 20.0  # a cold driver takes some
 
 
-def find_slots(count: int = 0, host: str | None = None) -> tuple[Slot, ...]:
-    """The slots of this host, ids from 0.
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What one host has.
 
-    With GPUs there is one slot per GPU, the first `count` of them where `count` > 0; to offer CPU slots on a machine
-    with GPUs start the server with CUDA_VISIBLE_DEVICES="". Without GPUs there are `count` CPU slots, or one per usable
-    core for 0.
+    Attributes:
+        name: unique among the hosts.
+        gpus: indices of its GPUs, as `nvidia-smi` numbers them.
+        cores: CPU cores that may be kept busy.
+        offers: slots it offers by itself, 0 for one a GPU, or one a core where it has none.
+    """
 
-    Args:
-        count: how many, 0 for all there are.
-        host: name of this host, None for the system's.
+    name: str
+    gpus: tuple[int, ...] = ()
+    cores: int = 1
+    offers: int = 0
 
-    Raises:
-        Unprocessable: `count` is negative.
+
+def find_host(count: int = 0, name: str | None = None) -> Host:
+    """What this host has; `count` slots of it are offered where the plan does not say otherwise, 0 for all there are.
+
+    To offer CPU slots on a machine with GPUs start the server with CUDA_VISIBLE_DEVICES="". `name` is the system's by
+    default. Unprocessable when `count` is negative.
     """
     if count < 0:
         raise Unprocessable(
             f"A host cannot offer {count} slots.", hint="Give 0 to find them automatically.", field="local_slots"
         )
-    host = socket.gethostname() if host is None else host
     gpus = find_gpus()
-    if not gpus:
-        return tuple(Slot(id=number, host=host) for number in range(count or usable_cores()))
-    if count > len(gpus):
+    if gpus and count > len(gpus):
         log.warning("%d slots were asked for, but there are %d GPUs: one slot per GPU", count, len(gpus))
-    return tuple(Slot(id=number, host=host, device=f"cuda:{gpu}") for number, gpu in enumerate(gpus[: count or None]))
+    return Host(socket.gethostname() if name is None else name, gpus, usable_cores(), count)
+
+
+def find_slots(count: int = 0, host: str | None = None) -> tuple[Slot, ...]:
+    """The slots of this host under the default plan: one a GPU, the first `count` of them, else `count` CPU slots."""
+    return plan_slots(Plan(), [find_host(count, host)])
+
+
+def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -> tuple[Slot, ...]:
+    """The slots of the hosts under the plan, by id. Pure.
+
+    A host belongs to the resource group that names it, else to the one that names none; without either it offers no
+    slots. A group's formula says how many each of its hosts offers, on GPUs in turn where it has some, unless it counts
+    cores; several slots may share a GPU then. A group without one takes what the host offers by itself.
+
+    Args:
+        plan: its resource groups are all that counts.
+        hosts: in the order in which their slots are numbered.
+        before: the slots so far. Of each host and device those that stay keep their ids; new ones get ids that none of
+            these has.
+    """
+    kept: dict[tuple[str, str], list[Slot]] = {}
+    for slot in sorted(before, reverse=True):
+        kept.setdefault((slot.host, slot.device), []).append(slot)
+    taken = {slot.id for slot in before}
+    fresh = (number for number in numbers() if number not in taken)
+    slots: list[Slot] = []
+    for host in hosts:
+        for device in _devices(host, _group_of(host, plan)):
+            old = kept.get((host.name, device))
+            slots.append(old.pop() if old else Slot(id=next(fresh), host=host.name, device=device))
+    return tuple(sorted(slots))
+
+
+def _group_of(host: Host, plan: Plan) -> ResourceGroup | None:
+    rest = next((group for group in plan.resource_groups if not group.hosts), None)
+    return next((group for group in plan.resource_groups if host.name in group.hosts), rest)
+
+
+def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:
+    """The device of each slot the host offers in the group."""
+    if group is None:
+        return
+    if not group.slots:
+        gpus = host.gpus[: host.offers or None]
+        yield from (f"cuda:{gpu}" for gpu in gpus)
+        yield from ["cpu"] * (0 if gpus else host.offers or host.cores)
+        return
+    count = slots_by_formula(group.slots, len(host.gpus), host.cores)
+    on_gpus = bool(host.gpus) and "ncpus" not in group.slots
+    yield from (f"cuda:{host.gpus[n % len(host.gpus)]}" if on_gpus else "cpu" for n in range(count))
 
 
 def threads_per_slot(slots: int | Sized) -> int:

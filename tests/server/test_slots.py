@@ -10,8 +10,9 @@ import pytest
 
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.plan import Plan, ResourceGroup
 from edt_server import slots
-from edt_server.slots import find_gpus, find_slots, threads_per_slot, usable_cores
+from edt_server.slots import Host, find_gpus, find_host, find_slots, plan_slots, threads_per_slot, usable_cores
 
 
 @pytest.fixture(autouse=True)
@@ -175,3 +176,69 @@ class TestCores:
     )
     def test_the_quota_bounds_the_affinity(self, tmp_path, files, expected):
         assert usable_cores(*self.tree(tmp_path, files)) == expected
+
+
+def resources(*groups):
+    return Plan(resource_groups=tuple(ResourceGroup(**group) for group in groups))
+
+
+def by_host(slots):
+    counts = {}
+    for slot in slots:
+        counts.setdefault(slot.host, []).append(slot.device)
+    return counts
+
+
+class TestUnderAPlan:
+    cpu, other, gpu = Host("a", cores=8), Host("b", cores=3), Host("g", (0, 2), cores=16)
+
+    def test_the_default_plan_takes_what_each_host_offers(self):
+        slots = plan_slots(Plan(), [self.cpu, self.gpu, Host("c", cores=4, offers=2), Host("h", (0, 1), offers=1)])
+        assert by_host(slots) == {
+            "a": ["cpu"] * 8, "g": ["cuda:0", "cuda:2"], "c": ["cpu"] * 2, "h": ["cuda:0"],
+        }  # fmt: skip
+        assert [slot.id for slot in slots] == list(range(13))
+
+    @pytest.mark.parametrize(
+        ("formula", "on_cpu", "on_gpu"),
+        [
+            ("ncpus/2", ["cpu"] * 4, ["cpu"] * 8),
+            ("ngpus", [], ["cuda:0", "cuda:2"]),
+            ("ngpus*2", [], ["cuda:0", "cuda:2", "cuda:0", "cuda:2"]),
+            ("3", ["cpu"] * 3, ["cuda:0", "cuda:2", "cuda:0"]),
+            ("0", [], []),
+        ],
+    )
+    def test_a_formula_counts_on_each_host(self, formula, on_cpu, on_gpu):
+        slots = plan_slots(resources({"name": "default", "slots": formula}), [self.cpu, self.gpu])
+        assert by_host(slots) == {name: found for name, found in (("a", on_cpu), ("g", on_gpu)) if found}
+
+    def test_hosts_are_selected_by_name(self):
+        plan = resources({"name": "big", "hosts": ("g",), "slots": "1"}, {"name": "rest", "slots": "ncpus"})
+        assert by_host(plan_slots(plan, [self.cpu, self.other, self.gpu])) == {
+            "a": ["cpu"] * 8, "b": ["cpu"] * 3, "g": ["cuda:0"],
+        }  # fmt: skip
+        only = resources({"name": "big", "hosts": ("g", "not-here")})
+        assert by_host(plan_slots(only, [self.cpu, self.gpu])) == {"g": ["cuda:0", "cuda:2"]}
+
+    def test_what_stays_keeps_its_id(self):
+        hosts = [self.cpu, self.other]
+        first = plan_slots(Plan(), hosts)
+        fewer = plan_slots(resources({"name": "default", "slots": "2"}), hosts, first)
+        assert [(slot.id, slot.host) for slot in fewer] == [(0, "a"), (1, "a"), (8, "b"), (9, "b")]
+        more = plan_slots(Plan(), hosts, fewer)
+        assert set(fewer) < set(more)
+        assert by_host(more) == by_host(first)
+        assert len({slot.id for slot in more}) == 11
+        assert plan_slots(Plan(), hosts[::-1], first) == first
+
+    def test_a_new_slot_never_takes_the_id_of_one_that_goes(self):
+        """Its worker may still be in there."""
+        first = plan_slots(Plan(), [self.cpu])
+        second = plan_slots(Plan(), [self.other], first)
+        assert {slot.id for slot in first}.isdisjoint(slot.id for slot in second)
+
+    def test_this_host(self, nvidia_smi):
+        nvidia_smi(GPUS)
+        assert find_host(0, "h") == Host("h", (0, 1, 2), usable_cores(), 0)
+        assert find_host(2).name == socket.gethostname()
