@@ -6,6 +6,7 @@ StoreError            the store cannot be used as it is; nothing in it was chang
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import ClassVar
 
@@ -45,7 +46,8 @@ class StoreUnavailable(StoreError):
     """The job store cannot be used at this moment. What was to be written was not, and may be tried again."""
 
     status: ClassVar[int] = 503
-    code: ClassVar[str] = "store_unavailable"
+    # What clients know as "not now": they wait and try again.
+    code: ClassVar[str] = "server_unreachable"
 
 
 def damaged(path: str | Path, said: str) -> StoreError:
@@ -61,6 +63,8 @@ def damaged(path: str | Path, said: str) -> StoreError:
 
 def passing(wrong: BaseException) -> bool:
     """True for what is the database's trouble and not a mistake of the program's."""
+    if isinstance(wrong, OperationalError) and getattr(wrong.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+        return False  # SQLite's word for SQL that it does not understand
     return isinstance(wrong, PoolTimeout | OperationalError | InterfaceError | InternalError) or (
         # Only SQLite raises this class itself, for a file that is no sound database.
         type(wrong) is DatabaseError

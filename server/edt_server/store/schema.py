@@ -1,7 +1,8 @@
 """Bringing a database to the newest revision, and refusing one we must not touch.
 
 The migrations lie in this package as plain Python files and run from here, never by hand. Everything happens in one
-transaction: two servers that start at once on a new file do not collide, and a migration that fails leaves nothing.
+transaction: two servers that start at once on a new file do not collide, and a migration that fails leaves nothing. A
+store with something in it is copied before (`backup.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from edt_server.store.errors import StoreError
+from edt_server.store.backup import back_up
+from edt_server.store.errors import StoreError, passing
 
 VERSION_TABLE = "edt_schema"
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -33,11 +36,15 @@ def revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
-def migrate(connection: Connection) -> None:
+def migrate(connection: Connection, backups: Path | None = None) -> None:
     """Bring the database to the newest revision, within the connection's transaction.
 
+    Args:
+        connection: in a transaction that has written nothing.
+        backups: folder for a dump of PostgreSQL, None for no dump; SQLite's copy is beside the file.
+
     Raises:
-        StoreError: a newer release wrote it.
+        StoreError: a newer release wrote it, there is no room for a backup, or the migration failed; roll back then.
     """
     settings = config(connection)
     scripts = ScriptDirectory.from_config(settings)
@@ -51,4 +58,14 @@ def migrate(connection: Connection) -> None:
             "A newer release wrote it.",
             hint="Install that release again (pip install -U jupyter-edt), or give this one another c.EdtApp.data_dir.",
         )
-    command.upgrade(settings, "head")
+    copy = back_up(connection, str(newest), backups) if present is not None else ""
+    try:
+        command.upgrade(settings, "head")
+    except SQLAlchemyError as wrong:
+        if passing(wrong):
+            raise
+        said = str(wrong.orig if isinstance(wrong, DBAPIError) else wrong).strip()
+        raise StoreError(
+            f"The job store could not be brought from revision {present} to {newest}: {said}. It was left as it was.",
+            hint=f"{copy} Install the release that wrote the store, and report this sentence as a defect.".strip(),
+        ) from wrong

@@ -10,6 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -37,17 +38,21 @@ class Store:
         self._check: Callable[[Writer], None] | None = None
 
     @classmethod
-    def open(cls, url: str) -> Store:
+    def open(cls, url: str, *, backups: Path | None = None) -> Store:
         """Open the store at a SQLAlchemy URL, creating it or bringing it to the newest revision.
 
+        Before a migration an SQLite file is copied beside itself, and a PostgreSQL database dumped into the folder
+        `backups` where that is given and pg_dump installed.
+
         Raises:
-            StoreError: it cannot be reached, is damaged, or was written by a newer release; it is left as it is.
+            StoreUnavailable: it cannot be reached now.
+            StoreError: it is damaged, was written by a newer release, or cannot be migrated; it is left as it is.
         """
         engine = make_engine(url)
         try:
             with engine.execution_options(**{WRITING: True}).begin() as connection:
                 _check_file(connection)
-                schema.migrate(connection)
+                schema.migrate(connection, backups)
         except BaseException as wrong:
             engine.dispose()
             if isinstance(wrong, SQLAlchemyError) and passing(wrong):
