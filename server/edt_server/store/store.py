@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import tuple_, Connection, Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -100,9 +100,21 @@ class Store:
             model = session.get(JobModel, job_id)
             return None if model is None else model.to_row()
 
-    def jobs(self, *, owner: str | None = None, states: Iterable[JobState] | None = None) -> list[JobRow]:
-        """Jobs, newest first; only of `owner`, only in `states`, where these are given."""
-        query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc())
+    def jobs(
+        self,
+        *,
+        owner: str | None = None,
+        states: Iterable[JobState] | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int | None = None,
+    ) -> list[JobRow]:
+        """Jobs, newest first; only of `owner`, only in `states`, where these are given.
+
+        At most `limit`, and only those that come after the one of `before`: when it was created, and its id.
+        """
+        query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(tuple_(JobModel.created, JobModel.id) < before)
         if owner is not None:
             query = query.where(JobModel.owner == owner)
         if states is not None:

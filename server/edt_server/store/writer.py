@@ -6,7 +6,7 @@ import time as clock
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete
+from sqlalchemy import delete, text
 from sqlalchemy.orm import Session
 
 from edt_sdk.schemas.control import ProcessIdentity
@@ -14,6 +14,7 @@ from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.events import Event
 from edt_server.store.models import JOB_FIELDS, EventModel, JobModel, LeaseModel, SnapshotModel
 from edt_server.store.rows import JobRow, Lease
+from edt_server.store.schema import VERSION_TABLE
 
 
 class Writer:
@@ -144,6 +145,10 @@ class Writer:
         model.holder, model.expires, model.url = None, 0.0, ""
         self._session.flush()
         return True
+
+    def probe(self) -> None:
+        """Write something that changes nothing: whether the store can be written to, the commit tells."""
+        self._session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))
 
     def _model(self, job_id: str) -> JobModel:
         model = self._session.get(JobModel, job_id)
