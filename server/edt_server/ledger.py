@@ -1,12 +1,15 @@
 """The store and the core, changed together: a decision is committed in the transaction of what it was decided from.
 
 Everything here blocks and runs in one thread, the service's writer, so the core needs no lock and its state is always
-that of the last commit. Whatever goes wrong in a change, the store is rolled back and the core rebuilt from it.
+that of the last commit. Whatever goes wrong in a change, the store is rolled back and the core rebuilt from it, now or
+as soon as the store can be read. A connection that breaks while it commits leaves a doubt: the next change looks whether
+the store has the events, and then does what follows from them too.
 Nothing here acts: a `Change` tells in its `Outcome` what is to be done now that it is committed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +21,7 @@ from edt_sdk.schemas.errors import NotFound
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_server.core import Core, CoreEvent, Grant, InstanceGroup, inputs, kind_of, to_data, to_event
-from edt_server.store import JobRow, Store, Writer
+from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.story import describe
 
 T = TypeVar("T")
@@ -51,6 +54,9 @@ class Ledger:
         self._groups = tuple(groups)
         self.names = {row.id: row.spec.name for row in store.jobs()}
         self.seq = 0
+        self._stale = False
+        self._doubt: Change | None = None
+        self._late: Change | None = None
         self.core = self._replay()
 
     @classmethod
@@ -63,17 +69,32 @@ class Ledger:
         self.store.close()
 
     def change(self, work: Callable[[Change], T]) -> tuple[T, Outcome]:
-        """Run `work` in one transaction; what it returns, and what is to be done now."""
+        """Run `work` in one transaction; what it returns, and what is to be done now.
+
+        Raises:
+            StoreUnavailable: the store cannot be used now. `work` changed nothing; where that was found out at the very
+                end it may have, and the next change that succeeds has in its outcome what follows from it.
+        """
+        self._settle()
         change: Change | None = None
+        complete = False
         try:
             with self.store.write() as tx:
                 change = Change(tx, self, time.time())
+                if self._late is not None:
+                    change.add(self._late)
                 value = work(change)
                 change.launch_granted()
-        except BaseException:
+                complete = True
+        except BaseException as wrong:
             if change is not None and change.decided:
-                self.core = self._replay()
+                self._stale = True
+            if change is not None and complete and change.events and isinstance(wrong, StoreUnavailable):
+                self._doubt, self._stale = change, True
+            with contextlib.suppress(StoreError):  # then with the next change
+                self._settle()
             raise
+        self._late = None
         self.seq = change.events[-1].seq if change.events else self.seq
         return value, change.outcome()
 
@@ -92,6 +113,21 @@ class Ledger:
         """The slots a living job may use now. Versions grow with the event list, also over a restart of the server."""
         by_id = {slot.id: slot for slot in self.core.slots}
         return Allocation(version=self.seq, slots=tuple(by_id[slot] for slot in self.core.holding(job)))
+
+    def _settle(self) -> None:
+        """Find out what was committed when the store went away, and rebuild the core from what is there."""
+        if self._doubt is not None:
+            last = self._doubt.events[-1]
+            found = self.store.events(after=last.seq - 1, limit=1)
+            # Numbers of rolled back transactions may be used again by another server's.
+            if [(each.seq, each.time, each.kind, each.job) for each in found] == [
+                (last.seq, last.time, last.kind, last.job)
+            ]:
+                self._late = self._doubt
+            self._doubt = None
+        if self._stale:
+            self.core = self._replay()
+            self._stale = False
 
     def _replay(self) -> Core:
         events = self.store.events(kinds=kinds.INPUTS)
@@ -213,6 +249,13 @@ class Change:
                 self.set_state(job, JobState.LAUNCHING, cause=seq)
                 if not row.supervised:
                     self.launch(job)
+
+    def add(self, earlier: Change) -> None:
+        """Do what follows from an earlier change too, which was found committed after all."""
+        self.moved.update(earlier.moved)
+        self.touched.update(earlier.touched)
+        self.launches.extend(earlier.launches)
+        self.states.extend(earlier.states)
 
     def outcome(self) -> Outcome:
         """What is to be done now that it is committed."""

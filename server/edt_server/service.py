@@ -9,6 +9,7 @@ leaves every job as it is.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from edt_server.processes import is_alive
 from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
 from edt_server.slots import find_slots, threads_per_slot
-from edt_server.store import JobRow, Store
+from edt_server.store import JobRow, Store, StoreError
 from edt_server.supervision import STOP_REQUESTED, Supervision
 from edt_server.timeline_feed import TimelineFeed
 from edt_server.warm import Warm
@@ -41,6 +42,7 @@ T = TypeVar("T")
 StateListener = Callable[[JobRow, JobState | None], None]
 
 _PATIENCE_WITH_THE_DEAD = 10.0
+_STORE_AWAY = 1.0
 
 
 class Service:
@@ -66,6 +68,8 @@ class Service:
         self._order = asyncio.Lock()
         self._store = store
         self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
+        self._trouble: StoreError | None = None
+        self._healing: asyncio.Task[None] | None = None
         self._living: set[str] = set()
         self._ledger: Ledger
         self._supervision: Supervision
@@ -103,6 +107,9 @@ class Service:
     async def stop(self) -> None:
         """Let go of everything; supervisors, drivers and workers go on."""
         self.hub.close()
+        if self._healing is not None:
+            self._healing.cancel()
+            await asyncio.gather(self._healing, return_exceptions=True)
         if hasattr(self, "_supervision"):
             await self._supervision.stop()
             await self._warm.stop()
@@ -176,10 +183,36 @@ class Service:
 
     async def change(self, work: Callable[[Change], T]) -> T:
         """Run `work` in a transaction, and do what follows from it once it is committed."""
-        async with self._order:
-            value, outcome = await self._in_writer(lambda: self._ledger.change(work))
-            self._act(outcome)
+        try:
+            async with self._order:
+                value, outcome = await self._in_writer(lambda: self._ledger.change(work))
+                self._act(outcome)
+        except StoreError as trouble:
+            self._heal(trouble)
+            raise
         return value
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing can be written to the store now, None when all is well. Jobs go on, and are written down later."""
+        return self._trouble
+
+    def _heal(self, trouble: StoreError) -> None:
+        """Look until the store can be written to again; what was left undone then follows."""
+        if str(trouble) != str(self._trouble):
+            log.error("%s", trouble)
+        self._trouble = trouble
+        if self._healing is None:
+            self._healing = asyncio.create_task(self._until_well(), name="edt store")
+
+    async def _until_well(self) -> None:
+        while self._trouble is not None:
+            await asyncio.sleep(_STORE_AWAY)
+            with contextlib.suppress(StoreError):  # `change` has said so
+                await self.change(lambda change: change.tx.probe())
+                self._trouble = None
+        self._healing = None
+        log.warning("the job store can be written to again")
 
     def _act(self, outcome: Outcome) -> None:
         for row, before in outcome.states:

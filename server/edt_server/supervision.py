@@ -36,7 +36,7 @@ from edt_server.ledger import Change
 from edt_server.processes import is_alive
 from edt_server.recovery import supervisor_lost
 from edt_server.settings import Settings
-from edt_server.store import JobRow
+from edt_server.store import JobRow, StoreError
 from edt_server.supervisor.journal import read_journal
 from edt_server.warm import Warm
 
@@ -47,6 +47,7 @@ STOP_REQUESTED = "stop_requested"
 _HELLO_LIMIT = 15.0
 _FAR_AWAY = 5.0
 _LOG_LINES = 10
+_STORE_AWAY = 1.0
 _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 
 
@@ -88,6 +89,7 @@ class Supervision:
         self._heard: dict[str, asyncio.Event] = {}
         self._taking: set[str] = set()
         self._outdated: set[str] = set()
+        self._ending = False
         self._control = ControlServer(
             settings.control_dir,
             interface=settings.worker_interface,
@@ -103,6 +105,7 @@ class Supervision:
 
     async def stop(self) -> None:
         """Stop listening and watching; supervisors go on."""
+        self._ending = True
         await self._unwatch()
         # A supervisor that is just being started is written down, so that the next server knows it.
         await asyncio.gather(*self._launches, return_exceptions=True)
@@ -114,6 +117,19 @@ class Supervision:
         for task in watchers:
             task.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
+
+    async def _surely(self, work: Callable[[Change], T]) -> T:
+        """Change the ledger, and try again while the store cannot be written to: nobody else would do it later.
+
+        What supervisors ask for needs no such patience, they ask again.
+        """
+        while True:
+            try:
+                return await self._change(work)
+            except StoreError:
+                if self._ending:
+                    raise
+                await asyncio.sleep(_STORE_AWAY)
 
     # --- what the service asks for ------------------------------------------------------------------------------------
 
@@ -175,7 +191,7 @@ class Supervision:
             return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
 
         try:
-            row = await self._change(begin)
+            row = await self._surely(begin)
         finally:
             self._starting.discard(job)
         if row is None:
@@ -203,11 +219,11 @@ class Supervision:
             identity = await asyncio.to_thread(launch, orders, spare)
         except (EdtError, OSError) as error:
             message = f"It could not be started: {error}"
-            await self._change(lambda change: reports.end(change, job, JobState.ERROR, message))
+            await self._surely(lambda change: reports.end(change, job, JobState.ERROR, message))
             await self._over(job)
             return
         log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
-        await self._change(lambda change: change.tx.update_job(job, supervisor=identity))
+        await self._surely(lambda change: change.tx.update_job(job, supervisor=identity))
         self._watch(job, row.attempt, identity)
 
     # --- listening ----------------------------------------------------------------------------------------------------
@@ -235,7 +251,7 @@ class Supervision:
             self._reconcile(change, job)
             return change.tx.job(job)
 
-        row = await self._change(allocate)
+        row = await self._surely(allocate)
         if row is not None and row.state.final:
             # It may only be waiting to hear that its last report was heard; if not, it must not go on.
             self._control.send(job, StopJob(why=f"The job is {row.state.value}."))
@@ -293,7 +309,7 @@ class Supervision:
 
     async def _bury(self, job: str, attempt: int) -> None:
         """Take what the supervisor could not deliver; if the job has not ended by then, another one goes on."""
-        row = await self._change(lambda change: change.tx.job(job))
+        row = await self._surely(lambda change: change.tx.job(job))
         if row is not None and row.attempt != attempt:
             return
         # From here on: what comes after this change may be the next attempt's.
@@ -330,7 +346,7 @@ class Supervision:
                 supervisor_lost(change, job, said, stopping=self._stopping.get(job), progress=progress)
             return change.row(job).state.final
 
-        return await self._change(close)
+        return await self._surely(close)
 
     async def _over(self, job: str) -> None:
         """Nothing of the job runs any more, and nothing will."""
@@ -353,7 +369,7 @@ class Supervision:
             return
         finally:
             del self._heard[row.id]
-        now = await self._change(lambda change: change.row(row.id))
+        now = await self._surely(lambda change: change.row(row.id))
         if now.supervisor is not None:
             await self._until_gone(row.id, now.attempt, now.supervisor)
 
