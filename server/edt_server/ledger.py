@@ -2,8 +2,8 @@
 
 Everything here blocks and runs in one thread, the service's writer, so the core needs no lock and its state is always
 that of the last commit. Whatever goes wrong in a change, the store is rolled back and the core rebuilt from it, now or
-as soon as the store can be read. A connection that breaks while it commits leaves a doubt: the next change looks whether
-the store has the events, and then does what follows from them too.
+as soon as the store can be read. A connection that breaks while it commits leaves a doubt: the next change looks
+whether the store has the events, and then does what follows from them too.
 Nothing here acts: a `Change` tells in its `Outcome` what is to be done now that it is committed.
 """
 

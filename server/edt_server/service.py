@@ -194,7 +194,7 @@ class Service:
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why nothing can be written to the store now, None when all is well. Jobs go on, and are written down later."""
+        """Why nothing can be written to the store now, None when all is well. Jobs go on all the same."""
         return self._trouble
 
     def _heal(self, trouble: StoreError) -> None:
