@@ -29,6 +29,7 @@ _CONNECT = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
     "application_name": "jupyter-edt",
+    "client_encoding": "utf8",
 }
 # In one round trip. What is committed is acted upon, so the commit must not be lost with the database's machine.
 _BEGIN = f"""
