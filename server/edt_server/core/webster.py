@@ -12,24 +12,32 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from edt_server.core.speedup import Speedup
+
 Rank = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one job may have.
+    """What one job, user or group may have.
 
     Attributes:
         weight: ≥ 1.
         floor: slots that come before every weighted claim of others.
         cap: most slots it can use, ≥ 0; a cap below the floor wins.
         order: settles ties, lower first; unique among the claims divided together.
+        owned: slots it has by itself, which do not count when its claim to a further one is weighed; ≤ floor.
+        unit: slots it takes at once; floor and cap are multiples.
+        speedup: gains of its measured speed, instead of 1 ÷ (k + ½).
     """
 
     weight: int
     floor: int
     cap: int
     order: int
+    owned: int = 0
+    unit: int = 1
+    speedup: Speedup | None = None
 
 
 def precision(slots: int) -> int:
@@ -41,33 +49,56 @@ def precision(slots: int) -> int:
     return 2 * (2 * slots + 1).bit_length()
 
 
+def worth(claim: Claim, held: int, bits: int) -> int:
+    """What one more slot on top of `held`, or one more unit, is worth to the claim, scaled; floors aside.
+
+    A unit of u slots is weighed at its middle, w ÷ (k + u/2): of one slot that is k + ½.
+    """
+    if claim.speedup is not None:
+        return claim.weight * claim.speedup.gain(held, claim.unit)
+    return (claim.weight << bits) // (2 * (held - claim.owned) + claim.unit)
+
+
 def rank(claim: Claim, held: int, bits: int) -> Rank:
     """Sort key of the claim to one more slot on top of `held`, strongest first.
 
-    Floors come first, one slot each in turn; then the worth of the claim; of equal worths the heavier weight (it is the
-    one that holds more), then the lower order.
+    Floors come first, one slot each in turn; then the worth of the claim; of equal worths the heavier weight, then the
+    lower order.
     """
     if held < claim.floor:
         return 0, held, 0, claim.order
-    return 1, -((claim.weight << bits) // (2 * held + 1)), -held, claim.order
+    return 1, -worth(claim, held, bits), -claim.weight, claim.order
 
 
 def divide(slots: int, claims: Sequence[Claim]) -> tuple[int, ...]:
-    """How many of `slots` each claim gets, in the order of `claims`; the sum is min(slots, sum of caps).
+    """How many of `slots` each claim gets, in the order of `claims`; with units of 1 the sum is min(slots, Σ caps).
 
-    O(n + slots·log n). With fewer slots than floors the floors are filled one slot each in turn.
+    A unit that does not fit into what is left is passed over, and what is left goes to the next. O(n + slots·log n).
+    With fewer slots than floors the floors are filled one slot each in turn.
     """
     shares = [0] * len(claims)
-    bits = precision(slots)
-    heap = [(rank(claim, 0, bits), index) for index, claim in enumerate(claims) if claim.cap > 0]
+    left = slots
+    floors = sum(min(claim.floor, claim.cap) for claim in claims)
+    if floors <= slots:  # they all fit: no need to hand them out one by one
+        shares = [min(claim.floor, claim.cap) for claim in claims]
+        left -= floors
+    bits = precision(slots + max((claim.unit for claim in claims), default=1))
+    heap = [
+        (rank(claim, got, bits), n)
+        for n, (claim, got) in enumerate(zip(claims, shares, strict=True))
+        if got < claim.cap
+    ]
     heapq.heapify(heap)
-    for _ in range(slots):
-        if not heap:
-            break
+    while left and heap:
         _, index = heap[0]
-        shares[index] += 1
-        if shares[index] < claims[index].cap:
-            heapq.heapreplace(heap, (rank(claims[index], shares[index], bits), index))
+        claim = claims[index]
+        if claim.unit > left:
+            heapq.heappop(heap)
+            continue
+        shares[index] += claim.unit
+        left -= claim.unit
+        if shares[index] < claim.cap:
+            heapq.heapreplace(heap, (rank(claim, shares[index], bits), index))
         else:
             heapq.heappop(heap)
     return tuple(shares)

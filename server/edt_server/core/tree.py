@@ -1,0 +1,174 @@
+"""The tree that slots are divided down: groups, users below a group with user shares; and what each node needs.
+
+What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`Node`), kept up to date
+in O(depth) a change. What is owned is counted once: a parent owns at least what its children do, and when slots were lost
+and fewer are left than are owned, all owners lose in proportion, whether they use theirs or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.claim import Claim
+from edt_server.core.webster import Claim as Weighted
+from edt_server.core.webster import divide
+
+EVERYBODY_ELSE = "*"
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """The root, one group, or one user of a group. All counts are slots.
+
+    Attributes:
+        name: of the group, "" of the root; of a user, the owner of its jobs.
+        order: settles ties among siblings, lower first.
+        share: weight among siblings.
+        own: slots of its own, of those that there are.
+        lend, borrow: limits; None for none.
+        policy, aware: how it divides among jobs, and whether by measured speed.
+        user_shares: owner of jobs → weight, None for no level of users.
+        claims: of the jobs directly in it, those that ask for something.
+        floor: what the jobs below need to run at all.
+        demand: what it could use, without its limit on borrowing.
+        reserve: what it has before others may borrow: its own slots in use, and those that it does not lend.
+        base: what it has before anything is weighed: reserve and floors.
+        most: what it may have.
+        budget: slots it was given to divide, those that it does not lend included.
+        used: of these, what its jobs were given.
+    """
+
+    name: str
+    order: int
+    parent: Node | None
+    share: int = 1
+    own: int = 0
+    lend: int | None = None
+    borrow: int | None = None
+    policy: str = "fairshare"
+    aware: bool = False
+    user_shares: dict[str, int] | None = None
+    children: dict[str, Node] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    floor: int = 0
+    demand: int = 0
+    reserve: int = 0
+    base: int = 0
+    most: int = 0
+    reserves_below: int = 0
+    bases_below: int = 0
+    excess: int = 0
+    budget: int = 0
+    used: int = 0
+
+    def weighted(self) -> Weighted:
+        """Its claim beside its siblings'."""
+        return Weighted(self.share, self.base, self.most, self.order, owned=self.reserve)
+
+
+class Tree:
+    """The nodes over some slots.
+
+    Attributes:
+        root: the node that has all slots.
+        groups: name → node, in the order of the plan.
+        excess: slots by which floors exceed what nodes may have; 0 when every job can run.
+    """
+
+    def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
+        self.root = Node("", 0, None, own=slots)
+        self.groups: dict[str, Node] = {}
+        self.excess = 0
+        self._build(groups)
+        _share_out_what_is_owned(self.root, {group.name: group.own for group in groups})
+
+    def _build(self, groups: Sequence[InstanceGroup]) -> None:
+        for number, group in enumerate(groups):
+            self.groups[group.name] = Node(
+                name=group.name,
+                order=number,
+                parent=None,
+                share=group.share,
+                lend=group.lend,
+                borrow=group.borrow,
+                policy=group.policy,
+                aware=group.throughput_aware,
+                user_shares=group.user_shares,
+            )
+        for group in groups:
+            parent = self.groups[group.parent] if group.parent else self.root
+            self.groups[group.name].parent = parent
+            parent.children[group.name] = self.groups[group.name]
+
+    def leaf(self, group: str, user: str) -> Node:
+        """The node that the jobs of this user are in, made if it is not there."""
+        node = self.groups[group]
+        if node.user_shares is None:
+            return node
+        if user not in node.children:
+            share = node.user_shares.get(user, node.user_shares.get(EVERYBODY_ELSE, 1))
+            node.children[user] = Node(user, 0, node, share=share, policy=node.policy, aware=node.aware)
+            node.children = dict(sorted(node.children.items()))
+            for number, child in enumerate(node.children.values()):
+                child.order = number  # by name, so that it does not depend on who came when
+        return node.children[user]
+
+    def leaves(self) -> Iterator[Node]:
+        """Nodes that hold jobs, users in place of their group."""
+        for node in self.groups.values():
+            if node.user_shares is not None:
+                yield from node.children.values()
+            elif not node.children:
+                yield node
+
+    def need(self, leaf: Node, floor: int, demand: int) -> None:
+        """Set what the jobs of a leaf need, and bring every node above up to date."""
+        node, reserves, bases = leaf, 0, floor
+        while node.parent is not None:
+            parent = node.parent
+            own = node.own
+            owned = max(reserves, min(own, demand))
+            kept = own if node.lend is None else own - node.lend
+            reserve = owned if node.lend is None else max(reserves, min(own, max(demand, kept)))
+            limit = demand if node.borrow is None else min(demand, owned + node.borrow)
+            base = max(reserve, bases)
+            most = max(reserve, limit, bases)
+            excess = max(0, bases - max(reserve, limit))
+            self.excess += excess - node.excess
+            parent.floor += floor - node.floor
+            parent.demand += most - node.most
+            parent.reserves_below += reserve - node.reserve
+            parent.bases_below += base - node.base
+            node.floor, node.demand, node.reserve, node.base, node.most = floor, demand, reserve, base, most
+            node.excess = excess
+            node, reserves, bases = parent, parent.reserves_below, parent.bases_below
+            floor, demand = parent.floor, parent.demand
+        excess = max(0, node.bases_below - node.own)
+        self.excess += excess - node.excess
+        node.excess = excess
+
+
+def path(node: Node) -> Iterable[Node]:
+    """The node and all above it, the root last."""
+    at: Node | None = node
+    while at is not None:
+        yield at
+        at = at.parent
+
+
+def _share_out_what_is_owned(root: Node, own: dict[str, int]) -> None:
+    def owned_below(node: Node) -> int:
+        return max(own.get(node.name, 0), sum(owned_below(child) for child in node.children.values()))
+
+    def give(node: Node) -> None:
+        wanted = {child.name: owned_below(child) for child in node.children.values()}
+        if sum(wanted.values()) > node.own:
+            claims = [Weighted(max(1, wanted[c.name]), 0, wanted[c.name], c.order) for c in node.children.values()]
+            wanted = dict(zip(node.children, divide(node.own, claims), strict=True))
+        for child in node.children.values():
+            child.own = wanted[child.name]
+            give(child)
+
+    give(root)
