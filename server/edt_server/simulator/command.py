@@ -98,7 +98,6 @@ def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Ru
         resize_cost=arguments.resize_cost,
         grace=0.0 if policy in RIGID else arguments.grace,
         interval=arguments.interval,
-        tick=min(group.quantum for group in question.plan.leaves()),
         tell_speeds=policy not in RIGID,
     )
     shown = _Progress(policy or PLAN)

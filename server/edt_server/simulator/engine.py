@@ -31,7 +31,8 @@ from edt_server.core import (
 )
 from edt_server.simulator.workload import SimulatedJob
 
-_ARRIVAL, _END, _RELEASE, _DECIDE, _TICK = range(5)
+_ARRIVAL, _END, _RELEASE, _GIVEN_UP, _DECIDE, _TICK = range(6)
+_SHORTEST_TICK = 0.001  # seconds: a scheduler that wants to be woken at once, again and again, shall not stop time
 
 
 class Scheduler(Protocol):
@@ -39,6 +40,10 @@ class Scheduler(Protocol):
 
     def apply(self, event: CoreEvent, now: float) -> Sequence[Instruction]:
         """Take an event in and return the slots granted and revoked. A revoked slot is free when it is released."""
+        ...
+
+    def next_wake(self, now: float) -> float | None:
+        """When it wants to hear TimePassed, None while it does not."""
         ...
 
 
@@ -50,14 +55,12 @@ class Settings:
         resize_cost: a job stands still for so long whenever the number of its workers changes.
         grace: from the revocation of a slot until its worker has left it.
         interval: the scheduler hears of arrivals and ends only at multiples of this; 0 for at once.
-        tick: how often it is told that time passes while a job waits with no worker.
         tell_speeds: tell it each job's speed table when the job arrives (what workers of a real job measure).
     """
 
     resize_cost: float = 1.0
     grace: float = 0.0
     interval: float = 0.0
-    tick: float = 60.0
     tell_speeds: bool = False
 
 
@@ -68,7 +71,7 @@ class Life:
     Attributes:
         job: as it was in the workload.
         sizes: (time, workers) from each change on, the first being its start; after its end, 0.
-        end: when it had done its work; None when it never did.
+        end: when it had done its work; None when it never did, or was given up before.
         restarts: how often it went on with another number of workers than before, its first start not counted.
     """
 
@@ -170,10 +173,9 @@ class Engine:
         self._numbers = count()
         self._told: list[CoreEvent] = []  # what the scheduler hears at its next round
         self._touched: dict[str, None] = {}
-        self._idle: set[str] = set()  # jobs that wait with no worker
         self._latencies: list[float] = []
         self._ended = 0
-        self._ticking = False
+        self._wake: float | None = None
         for job in jobs:
             if present is not None and job.name in present:
                 self._begin(job.name, present[job.name], begin)
@@ -200,6 +202,11 @@ class Engine:
         """The worker of `job` in `slot`, revoked before the simulation began, leaves it after the grace."""
         self._push(now + self._settings.grace, _RELEASE, job, slot)
 
+    def tell(self, event: CoreEvent, now: float) -> None:
+        """Tell the scheduler something that is not in the workload, at the beginning."""
+        self._apply(event, now)
+        self._push(now, _TICK)  # an instant at which what follows from it is seen
+
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def _happen(self, kind: int, job: str, number: int, now: float) -> None:
@@ -214,6 +221,8 @@ class Engine:
             told, self._told = self._told, []
             for event in told:
                 self._apply(event, now)
+        elif kind == _GIVEN_UP:
+            self._tell([JobGone(job)], now)
         else:
             self._tick(now)
 
@@ -238,8 +247,6 @@ class Engine:
             each.occupied = occupied
             each.resize(now, 0.0)
             self._await_end(each)
-        else:
-            self._push(now, _TICK)
 
     def _end(self, name: str, version: int, now: float) -> None:
         each = self._jobs[name]
@@ -260,10 +267,9 @@ class Engine:
             self._apply(SlotReleased(name, slot), now)
 
     def _tick(self, now: float) -> None:
-        before = len(self._touched)
-        self._apply(TimePassed(), now)
-        # Where nothing runs and nothing will come, and time brought nobody a slot, it never will: no further tick.
-        self._ticking = not self._queue and len(self._touched) == before
+        if now == self._wake:
+            self._wake = None
+            self._apply(TimePassed(), now)
 
     def _tell(self, events: Sequence[CoreEvent], now: float) -> None:
         """Tell the scheduler now, or at the end of the round."""
@@ -286,6 +292,8 @@ class Engine:
                     self._jobs[instruction.job].occupied += 1
             elif isinstance(instruction, Revoke):
                 self._push(now + self._settings.grace, _RELEASE, instruction.job, instruction.slot)
+            else:
+                self._push(now, _GIVEN_UP, instruction.job)
             self._touched[instruction.job] = None
 
     def _resize(self, now: float) -> None:
@@ -293,14 +301,13 @@ class Engine:
         touched, self._touched = self._touched, {}
         for name in touched:
             each = self._jobs[name]
-            waits = not each.occupied and each.end is None
-            (self._idle.add if waits else self._idle.discard)(name)
             if each.end is None and each.occupied != each.size:
                 each.resize(now, self._settings.resize_cost if each.occupied else 0.0)
                 self._await_end(each)
-        if self._idle and not self._ticking:
-            self._ticking = True
-            self._push(now + self._settings.tick, _TICK)
+        wake = self._scheduler.next_wake(now)
+        if wake is not None and wake != self._wake and (self._queue or touched):
+            self._wake = max(wake, now + _SHORTEST_TICK)
+            self._push(self._wake, _TICK)
 
     def _await_end(self, each: _Running) -> None:
         if each.ends() < float("inf"):

@@ -22,6 +22,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LEGEND = 860, 300, 52, 20, 24, 34, 24
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #24292f }
   .small { font-size: 11px; fill: #57606a }
+  path { shape-rendering: crispEdges }
   .axis { stroke: #57606a; stroke-width: 1 }
   .capacity { stroke: #24292f; stroke-width: 1.5; stroke-dasharray: 6 4 }
   @media (prefers-color-scheme: dark) {

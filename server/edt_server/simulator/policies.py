@@ -58,6 +58,10 @@ class RigidQueue:
                 self._free.update(dict.fromkeys(self._held.pop(job, ())))
         return self._start()
 
+    def next_wake(self, now: float) -> float | None:
+        """Never: time changes nothing here."""
+        return None
+
     def _start(self) -> list[Instruction]:
         started: list[Instruction] = []
         for job, size in list(self._waiting.items()):

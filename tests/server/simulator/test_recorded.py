@@ -1,0 +1,78 @@
+"""Recorded events become what happened, and a workload that takes as long again under the same plan."""
+
+import msgspec
+import pytest
+
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.events import Event
+from edt_server.core import Core, JobArrived, JobDemand, JobGone, SlotReleased, SlotsChanged, kind_of, to_data, to_event
+from edt_server.simulator import figures, read_events, recorded_run, workload_of
+
+
+class Recorder:
+    """A core whose inputs and decisions are written down as the ledger does."""
+
+    def __init__(self):
+        self.core, self.rows = Core(), []
+
+    def tell(self, event, now):
+        self.row(kind_of(event), getattr(event, "job", None), to_data(event), now)
+        for instruction in self.core.apply(event, now):
+            self.row(to_event(instruction)[0], instruction.job, to_event(instruction)[1], now)
+
+    def row(self, kind, job, data, now):
+        seq = len(self.rows) + 1
+        self.rows.append(Event(seq=seq, time=1000 + now, job=job, kind=kind, data=data, cause=None, text=""))
+
+    def release(self, now):
+        for job in self.core.jobs:
+            for slot in self.core.leaving(job):
+                self.tell(SlotReleased(job, slot), now)
+
+
+@pytest.fixture
+def rows():
+    """a has 8 slots, from 10 s on 4, b the others; a ends at 40 s, b at 60 s; c arrives and has not ended."""
+    past = Recorder()
+    past.tell(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(8))), 0)
+    for job, now in (("a", 0), ("b", 10)):
+        past.tell(JobArrived(job, 5000, 8, "default", owner="eva"), now)
+        past.tell(JobDemand(job, 8), now)
+        past.release(now)
+    past.tell(JobGone("a"), 40)
+    past.tell(JobGone("b"), 60)
+    past.tell(JobArrived("c", 5000, 8, "default"), 70)
+    return past.rows
+
+
+def test_what_happened(rows):
+    run = recorded_run(rows)
+    assert [(life.job.name, life.sizes, life.end) for life in run.lives] == [
+        ("a", ((0, 8), (10, 4), (40, 0)), 40),
+        ("b", ((10, 4), (40, 8), (60, 0)), 60),
+        ("c", ((70, 1),), None),
+    ]
+    told = figures(run)
+    assert (run.slots, told.mean, told.unfinished) == (8, 45, 1)
+
+
+def test_played_again_it_takes_as_long(rows, play):
+    from edt_server.simulator import Settings
+
+    jobs = workload_of(rows)
+    assert [job.name for job in jobs] == ["a", "b"]
+    run = play(jobs, settings=Settings(resize_cost=0))
+    assert [life.end for life in run.lives] == pytest.approx([40, 60])
+
+
+def test_files(rows, tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"\n".join(map(msgspec.json.encode, rows)))
+    assert recorded_run(read_events(path)) == recorded_run(rows)
+    path.write_text('{"seq": 1}\n')
+    with pytest.raises(InvalidRequest, match="line 1"):
+        read_events(path)
+    path.write_text("")
+    with pytest.raises(InvalidRequest, match="no job"):
+        read_events(path)
