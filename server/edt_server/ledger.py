@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,7 +20,8 @@ from edt_sdk.schemas.control import Allocation
 from edt_sdk.schemas.errors import NotFound
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
-from edt_server.core import Core, CoreEvent, Grant, InstanceGroup, inputs, kind_of, to_data, to_event
+from edt_sdk.schemas.plan import Plan
+from edt_server.core import Core, CoreEvent, GiveUp, Grant, inputs, kind_of, to_data, to_event
 from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.story import describe
 
@@ -47,11 +48,11 @@ class Outcome:
 
 
 class Ledger:
-    """An open store and the core that its events add up to."""
+    """An open store and the core that its events add up to, which begin under `plan`."""
 
-    def __init__(self, store: Store, groups: Sequence[InstanceGroup]) -> None:
+    def __init__(self, store: Store, plan: Plan | None = None) -> None:
         self.store = store
-        self._groups = tuple(groups)
+        self._plan = plan
         self.names = {row.id: row.spec.name for row in store.jobs()}
         self.seq = 0
         self._stale = False
@@ -60,9 +61,9 @@ class Ledger:
         self.core = self._replay()
 
     @classmethod
-    def open(cls, url: str, groups: Sequence[InstanceGroup]) -> Ledger:
+    def open(cls, url: str, plan: Plan | None = None) -> Ledger:
         """Open the store at `url` and replay it. StoreError when it cannot be used."""
-        return cls(Store.open(url), groups)
+        return cls(Store.open(url), plan)
 
     def close(self) -> None:
         """Close the store."""
@@ -133,7 +134,7 @@ class Ledger:
         events = self.store.events(kinds=kinds.INPUTS)
         newest = self.store.events(after=events[-1].seq) or events if events else []
         self.seq = max(self.seq, newest[-1].seq if newest else 0)
-        return Core.replay(inputs(events), self._groups)
+        return Core.replay(inputs(events), self._plan)
 
 
 @dataclass(slots=True)
@@ -147,6 +148,7 @@ class Change:
     events: list[Event] = field(default_factory=list)
     moved: dict[str, None] = field(default_factory=dict)
     granted: dict[str, int] = field(default_factory=dict)
+    given_up: dict[str, tuple[int, float]] = field(default_factory=dict)
     touched: dict[str, None] = field(default_factory=dict)
     launches: list[str] = field(default_factory=list)
     states: list[tuple[JobRow, JobState | None]] = field(default_factory=list)
@@ -204,6 +206,8 @@ class Change:
             self.moved[instruction.job] = None
             if isinstance(instruction, Grant):
                 self.granted.setdefault(instruction.job, made)
+            elif isinstance(instruction, GiveUp):
+                self.given_up[instruction.job] = made, instruction.seconds
         return seq
 
     def set_state(

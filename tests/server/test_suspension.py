@@ -15,7 +15,7 @@ from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import recovery, reports, suspension, views
-from edt_server.core import InstanceGroup, SlotsChanged
+from edt_server.core import SlotsChanged
 from edt_server.ledger import Ledger
 from edt_server.store import StoreUnavailable
 from edt_server.submission import Submission
@@ -26,7 +26,7 @@ class Play:
 
     def __init__(self, folder):
         self.folder = folder
-        self.ledger = Ledger.open(f"sqlite:///{folder / 'edt.db'}", [InstanceGroup("default")])
+        self.ledger = Ledger.open(f"sqlite:///{folder / 'edt.db'}")
         slots = tuple(control.Slot(id=k, host="h") for k in range(3))
         self.do(lambda change: change.apply(SlotsChanged(slots)))
         self.numbers: dict[str, int] = {}
@@ -113,7 +113,7 @@ def play(tmp_path):
     made = Play(tmp_path)
     yield made
     digest = made.ledger.core.digest()
-    assert Ledger(made.ledger.store, made.ledger._groups).core.digest() == digest, "replay"
+    assert Ledger(made.ledger.store, made.ledger._plan).core.digest() == digest, "replay"
     made.ledger.close()
 
 

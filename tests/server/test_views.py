@@ -3,13 +3,12 @@
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import views
-from edt_server.core import InstanceGroup
 from edt_server.ledger import Ledger
 from edt_server.submission import Submission
 
 
 def test_whose_weights_a_job_began_with_is_its_owners_to_see(tmp_path):
-    ledger = Ledger.open(f"sqlite:///{tmp_path / 'edt.db'}", [InstanceGroup("default")])
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'edt.db'}")
     spec = JobSpec(name="second", main="train.py", max_workers=1, warm_start="first-1")
     ledger.change(Submission("second-1", "ann", spec, "/python", 1, JobPaths(tmp_path, "ann", "second-1")).enter)
     view = views.job_view(ledger, ledger.row("second-1"), tmp_path, None)

@@ -23,16 +23,13 @@ from edt_server.core.events import (
     kind_of,
     to_data,
 )
-from edt_server.core.groups import InstanceGroup
-from edt_server.core.instructions import Grant, Instruction, Revoke, to_event
-from edt_server.core.webster import Claim, divide
+from edt_server.core.instructions import GiveUp, Grant, Instruction, Revoke, to_event
 
 __all__ = [
-    "Claim",
     "Core",
     "CoreEvent",
+    "GiveUp",
     "Grant",
-    "InstanceGroup",
     "Instruction",
     "JobArrived",
     "JobChanged",
@@ -46,7 +43,6 @@ __all__ = [
     "SlotsChanged",
     "SpeedMeasured",
     "TimePassed",
-    "divide",
     "from_data",
     "inputs",
     "kind_of",

@@ -1,21 +1,28 @@
 """The state machine that decides which job holds which slot.
 
-It owns the slots, the jobs' claims and who holds what; it never reads a clock, does I/O or starts anything. After
-every event it works out what each job is entitled to (`webster.divide`) and emits only the difference to what they
-hold: it is level-triggered, so an entitlement that cannot be met yet is met when the slots come back. Invariant: a
-slot has at most one job, holding or leaving it, and no job holds more than it is entitled to.
+It owns the plan, the slots, the jobs' claims and who holds what; it never reads a clock, does I/O or starts anything.
+After every event the rule says whose entitlement changed (`rule.py`), and only the difference to what these hold is
+told: it is level-triggered, so an entitlement that cannot be met yet is met when the slots come back. An event costs
+what it changes, not what there is. Invariant: a slot has at most one job, holding or leaving it, and no job holds more
+than it is entitled to.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import fields
+from typing import Any
+
+import msgspec
 
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
-from edt_sdk.schemas.job import Reason, check_max_workers, check_priority
+from edt_sdk.schemas.job import Reason, check_max_workers, check_priority, check_units
+from edt_sdk.schemas.plan import InstanceGroup, Plan
+from edt_server.core import reason as reasons
 from edt_server.core.events import (
     CoreEvent,
     JobArrived,
@@ -30,206 +37,366 @@ from edt_server.core.events import (
     SpeedMeasured,
     TimePassed,
 )
-from edt_server.core.groups import InstanceGroup
-from edt_server.core.instructions import Grant, Instruction, Revoke
-from edt_server.core.reason import Standing, explain
-from edt_server.core.webster import Claim, divide, precision, rank
+from edt_server.core.instructions import GiveUp, Instruction, Revoke
+from edt_server.core.job import Job
+from edt_server.core.pool import Pool
+from edt_server.core.turns import Turns
 
-FLOOR = 1  # every job that runs keeps one slot: nobody is starved by a heavy neighbour
-
-
-@dataclass(slots=True)
-class _Job:
-    name: str
-    arrival: int
-    priority: int
-    max_workers: int
-    group: str
-    demand: int = 1
-    suspended: bool = False
-    held: list[int] = field(default_factory=list)  # oldest grant first
-    leaving: list[int] = field(default_factory=list)
-    short_since: float | None = None
-
-    @property
-    def asked(self) -> int:
-        return 0 if self.suspended else min(self.max_workers, self.demand)
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(weight=self.priority, floor=FLOOR, cap=self.asked, order=self.arrival)
+Lost = list[tuple[Job, int]]
+NEVER = float("inf")
 
 
 class Core:
-    """One resource group divided among jobs.
+    """The slots of all resource groups, divided among the jobs.
 
     Args:
-        groups: instance groups that jobs may be in.
+        plan: how, until a PlanChanged says otherwise.
 
     Raises:
-        Unprocessable: two groups of one name.
+        Unprocessable: the plan cannot be used.
     """
 
-    def __init__(self, groups: Sequence[InstanceGroup] = (InstanceGroup("default"),)) -> None:
-        self._groups = {group.name: group for group in groups}
-        if len(self._groups) != len(groups):
-            raise Unprocessable("Two instance groups have the same name.", hint="Give each its own.", field="name")
+    def __init__(self, plan: Plan | None = None) -> None:
         self._slots: dict[int, Slot] = {}
-        self._jobs: dict[str, _Job] = {}  # in order of arrival
-        self._targets: dict[str, int] = {}
+        self._jobs: dict[str, Job] = {}  # in order of arrival
+        self._taken: dict[int, str] = {}  # the job that holds or is leaving each slot
+        self._pools: dict[str, Pool] = {}
+        self._pool_of: dict[int, Pool] = {}  # of each slot
         self._arrivals = 0
+        self._deadlines: list[tuple[float, str]] = []  # heap: until when a job must have had a slot; some do not count
+        self._touched: dict[str, Job] = {}  # by the event under way
+        self._use((plan or Plan()).check())
 
     # --- changing it --------------------------------------------------------------------------------------------------
 
     def apply(self, event: CoreEvent, now: float) -> list[Instruction]:
         """Take an event in and return what must happen, revocations before grants.
 
-        `now` is the event's time in seconds, kept to tell since when a job is short; it decides nothing. An event that
-        is refused leaves the core as it was.
+        `now` is the event's time in seconds. It tells since when a job is short; it decides nothing, but in a
+        TimePassed, which ends turns and the patience of jobs. An event that is refused leaves the core as it was.
 
         Raises:
             NotFound: no such job.
             Conflict: the job is there already, or does not have the slot it releases.
-            Unprocessable: no such instance group, or a value out of bounds.
+            Unprocessable: no such instance group, a value out of bounds, a plan that contradicts itself or that has no
+                place for a job that is there.
         """
         if isinstance(event, JobArrived | JobChanged) and event.instance_group is not None:
             self.check_group(event.instance_group)
+        if isinstance(event, PlanChanged):
+            self.check_plan(event.plan)
         return self._step(event, now)
 
     @classmethod
-    def replay(
-        cls,
-        events: Iterable[tuple[CoreEvent, float]],
-        groups: Sequence[InstanceGroup] = (InstanceGroup("default"),),
-    ) -> Core:
-        """The core that has seen these events. Equal events give an equal digest.
+    def replay(cls, events: Iterable[tuple[CoreEvent, float]], plan: Plan | None = None) -> Core:
+        """The core that has seen these events, the first of them under `plan`. Equal events give an equal digest.
 
         Groups that were configured when a job arrived and are not any more do not stop it: that would keep a server
         from starting over a job that ended long ago.
         """
-        core = cls(groups)
+        core = cls(plan)
         for event, now in events:
             core._step(event, now)
         return core
 
     def _step(self, event: CoreEvent, now: float) -> list[Instruction]:
-        lost: list[tuple[_Job, int]] = []
+        lost: Lost = []
+        given_up: list[Instruction] = []
+        self._touched = {}
         match event:
             case SlotsChanged(slots=slots):
                 lost = self._set_slots(slots)
+            case PlanChanged(plan=plan):
+                lost = self._use(plan)
+            case TimePassed():
+                given_up = self._pass_time(now)
             case JobArrived():
-                self._arrive(event)
+                self._arrive(event, now)
             case JobDemand(job=name, demand=demand):
                 job = self._job(name)
                 if demand < 0:
                     raise Unprocessable(f"A job cannot ask for {demand} slots.", job=name)
                 job.demand = demand
+                self._put(job)
             case JobChanged():
-                self._change(event)
+                lost = self._change(event)
             case JobSuspended(job=name):
-                self._job(name).suspended = True
+                job = self._job(name)
+                job.suspended = True
+                self._put(job)
             case JobResumed(job=name):
-                self._job(name).suspended = False
+                job = self._job(name)
+                if job.suspended:
+                    job.suspended, job.patient_since = False, now
+                    self._watch(job)
+                self._put(job)
             case JobGone(job=name):
-                self._job(name)
-                del self._jobs[name]
+                self._go(self._job(name))
             case SlotReleased(job=name, slot=slot):
                 self._release(self._job(name), slot)
-            case PlanChanged() | TimePassed() | SpeedMeasured():
-                pass
-        return self._settle(lost, now)
+            case SpeedMeasured(job=name, speeds=speeds):
+                job = self._job(name)
+                if any(slots < 1 or not speed > 0 for slots, speed in speeds.items()):
+                    raise Unprocessable(f"{speeds} is no table of speeds by slots.", job=name, field="speeds")
+                job.speeds = tuple(sorted(speeds.items()))
+                self._put(job)
+        return [*given_up, *self._settle(lost, now)]
 
-    def _set_slots(self, slots: Sequence[Slot]) -> list[tuple[_Job, int]]:
+    def _set_slots(self, slots: Sequence[Slot]) -> Lost:
         """Replace the slots; return what jobs held of those that are gone, which they are leaving now."""
         by_id = {slot.id: slot for slot in sorted(slots)}
         if len(by_id) != len(slots):
             raise Unprocessable("Two slots have the same id.", field="slots")
         # A slot that is another device now is another slot: the worker in the old one has to leave.
-        kept = {slot for slot in self._slots.values() if by_id.get(slot.id) == slot}
-        kept_ids = {slot.id for slot in kept}
-        lost = [(job, slot) for job in self._jobs.values() for slot in job.held if slot not in kept_ids]
+        kept = {slot.id for slot in self._slots.values() if by_id.get(slot.id) == slot}
+        self._slots = by_id
+        self._spread_slots()
+        return self._expel(lambda job, slot: slot in kept and self._belongs(job, slot))
+
+    def _spread_slots(self) -> None:
+        """Give each resource group its slots: those of the hosts it names, or of those nobody names."""
+        by_host = {host: group.name for group in self._plan.resource_groups for host in group.hosts}
+        rest = next((group.name for group in self._plan.resource_groups if not group.hosts), None)
+        parts: dict[str, set[int]] = {name: set() for name in self._pools}
+        for slot in self._slots.values():
+            name = by_host.get(slot.host, rest)
+            if name is not None:
+                parts[name].add(slot.id)
+        self._pool_of = {slot: self._pools[name] for name, ids in parts.items() for slot in ids}
+        for name, ids in parts.items():
+            self._pools[name].set_slots(ids, self._taken)
+
+    def _belongs(self, job: Job, slot: int) -> bool:
+        pool = self._pool_of.get(slot)
+        return pool is not None and pool.name == job.pool
+
+    def _expel(self, may_stay: Callable[[Job, int], bool]) -> Lost:
+        """Make jobs leave slots they may not stay in."""
+        lost = [(job, slot) for job in self._jobs.values() for slot in job.held if not may_stay(job, slot)]
+        self._leave(lost)
+        return lost
+
+    def _leave(self, lost: Lost) -> None:
         for job, slot in lost:
             job.held.remove(slot)
             job.leaving.append(slot)
-        self._slots = by_id
-        return lost
+            self._put(job)
 
-    def _arrive(self, event: JobArrived) -> None:
+    def _use(self, plan: Plan) -> Lost:
+        """Divide by this plan from now on; return the slots that jobs may not use any more."""
+        self._plan = plan
+        self._leaves = {group.name: group for group in plan.leaves()}
+        old = self._pools
+        groups = plan.instance_groups
+        self._pools = {
+            each.name: Pool(
+                each.name,
+                [group for group in groups if group.resource_group == each.name],
+                old[each.name].turns if each.name in old else None,
+            )
+            for each in plan.resource_groups
+        }
+        self._spread_slots()
+        for job in self._jobs.values():
+            job.target = 0  # the new rules know of none
+            if job.pool != self._group(job).resource_group:
+                self._enter(job, old.get(job.pool))
+            else:
+                self._same_turn(job)
+            self._put(job)
+            self._watch(job)
+        return self._expel(self._belongs)
+
+    def _arrive(self, event: JobArrived, now: float) -> None:
         if event.job in self._jobs:
             raise Conflict(f"Job {event.job} has arrived before.", job=event.job)
         check_priority(event.priority)
         check_max_workers(event.max_workers)
+        check_units(event.min_workers, event.max_workers, event.slots_per_unit)
         self._arrivals += 1
-        self._jobs[event.job] = _Job(event.job, self._arrivals, event.priority, event.max_workers, event.instance_group)
+        job = Job(
+            name=event.job,
+            arrival=self._arrivals,
+            patient_since=now,
+            owner=event.owner,
+            priority=event.priority,
+            max_workers=event.max_workers,
+            min_workers=event.min_workers,
+            unit=event.slots_per_unit,
+            pending_timeout=event.pending_timeout,
+            group=event.instance_group,
+        )
+        self._jobs[job.name] = job
+        self._enter(job, None)
+        self._put(job)
+        self._watch(job)
 
-    def _change(self, event: JobChanged) -> None:
+    def _enter(self, job: Job, old: Pool | None) -> None:
+        """Put the job in line in the resource group that its instance group is over."""
+        if old is not None:
+            old.rule.remove(job.name)
+            old.turns.leave(job)
+        job.pool = self._group(job).resource_group
+        job.attained = job.target = 0
+        job.asking = False
+
+    def _change(self, event: JobChanged) -> Lost:
         job = self._job(event.job)
         priority = job.priority if event.priority is None else check_priority(event.priority)
-        job.max_workers = job.max_workers if event.max_workers is None else check_max_workers(event.max_workers)
+        if event.max_workers is not None:
+            check_max_workers(event.max_workers)
+            check_units(job.min_workers, event.max_workers, job.unit)
+            job.max_workers = event.max_workers
         job.priority = priority
-        job.group = job.group if event.instance_group is None else event.instance_group
+        lost: Lost = []
+        if event.instance_group is not None and event.instance_group != job.group:
+            job.group = event.instance_group
+            if self._group(job).resource_group != job.pool:
+                self._enter(job, self._pools[job.pool])
+                lost = [(job, slot) for slot in job.held]
+                self._leave(lost)
+            else:
+                self._same_turn(job)
+            self._watch(job)
+        self._put(job)
+        return lost
 
-    def _release(self, job: _Job, slot: int) -> None:
+    def _same_turn(self, job: Job) -> None:
+        """Its turn goes on, and ends when the group it is in now says."""
+        if job.turn_since is not None:
+            since = job.turn_since
+            self._pools[job.pool].turns.leave(job)
+            self._pools[job.pool].turns.begin(job, self._group(job), since)
+
+    def _go(self, job: Job) -> None:
+        del self._jobs[job.name]
+        pool = self._pools[job.pool]
+        pool.rule.remove(job.name)
+        pool.turns.leave(job)
+        for slot in (*job.held, *job.leaving):
+            self._free(slot)
+
+    def _release(self, job: Job, slot: int) -> None:
         if slot in job.leaving:
             job.leaving.remove(slot)
         elif slot in job.held:
             job.held.remove(slot)
+            self._put(job)
         else:
             raise Conflict(f"Job {job.name} does not have slot {slot}.", job=job.name, slot=slot)
+        self._free(slot)
 
-    def _settle(self, lost: Sequence[tuple[_Job, int]], now: float) -> list[Instruction]:
+    def _free(self, slot: int) -> None:
+        del self._taken[slot]
+        pool = self._pool_of.get(slot)
+        if pool is not None:
+            pool.free(slot)
+
+    def _put(self, job: Job) -> None:
+        """Tell the rule what the job asks for now."""
+        pool, group, asked = self._pools[job.pool], self._group(job), job.asked
+        if asked and not job.asking:
+            pool.turns.join(job, group)
+        elif job.asking and not asked:
+            pool.turns.leave(job)
+        job.asking = asked > 0
+        pool.rule.put(job.claim(group))
+        self._touched[job.name] = job
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def next_wake(self, now: float) -> float | None:
+        """When TimePassed is to be applied next, in seconds, never before `now`; None when nothing waits for time."""
+        while self._deadlines and not self._counts(*self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+        patience = self._deadlines[0][0] if self._deadlines else NEVER
+        wake = min(patience, *(pool.turns.next_end() for pool in self._pools.values()))
+        return None if wake == NEVER else max(wake, now)
+
+    def _pass_time(self, now: float) -> list[Instruction]:
+        given_up: list[Instruction] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, name = heapq.heappop(self._deadlines)
+            if self._counts(deadline, name):
+                job = self._jobs[name]
+                job.given_up = True
+                given_up.append(GiveUp(name, deadline - job.patient_since))
+        for pool in self._pools.values():
+            for job in pool.turns.end(now, lambda job: self._group(job)):
+                self._put(job)
+        return given_up
+
+    def _deadline(self, job: Job) -> float:
+        patience = job.pending_timeout
+        if patience is None:
+            patience = self._group(job).pending_timeout
+        if patience is None or job.served or job.given_up or job.suspended:
+            return NEVER
+        return job.patient_since + patience
+
+    def _watch(self, job: Job) -> None:
+        deadline = self._deadline(job)
+        if deadline < NEVER:
+            heapq.heappush(self._deadlines, (deadline, job.name))
+
+    def _counts(self, deadline: float, name: str) -> bool:
+        return name in self._jobs and self._deadline(self._jobs[name]) == deadline
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, lost: Lost, now: float) -> list[Instruction]:
         """Move what the jobs hold as near to what they are entitled to as the free slots allow."""
-        self._targets = self._entitlements()
-        instructions: list[Instruction] = [Revoke(job.name, slot, self._targets[job.name]) for job, slot in lost]
-        for job in self._jobs.values():
-            target = self._targets[job.name]
-            revoked = job.held[target:][::-1]  # the newest grants go first
+        for pool in self._pools.values():
+            for name, target in pool.rule.settle().items():
+                job = self._jobs[name]
+                job.target = target
+                self._touched[name] = job
+        touched = sorted(self._touched.values(), key=lambda job: job.arrival)
+        touched = [job for job in touched if job.name in self._jobs]
+        for job in touched:
+            self._pools[job.pool].turns.placed(job)
+        instructions: list[Instruction] = [Revoke(job.name, slot, job.target) for job, slot in lost]
+        for job in touched:
+            revoked = job.held[job.target :][::-1]  # the newest grants go first
             job.leaving += revoked
-            del job.held[target:]
-            instructions += [Revoke(job.name, slot, target) for slot in revoked]
-        instructions += self._grants()
-        for job in self._jobs.values():
-            if len(job.held) >= job.asked:
-                job.short_since = None
-            elif job.short_since is None:
-                job.short_since = now
+            del job.held[job.target :]
+            instructions += [Revoke(job.name, slot, job.target) for slot in revoked]
+            self._pools[job.pool].owe(job)
+        for pool in self._pools.values():
+            for grant in pool.grants(self._jobs):
+                instructions.append(grant)
+                self._taken[grant.slot] = grant.job
+                self._touched[grant.job] = self._jobs[grant.job]
+        for job in self._touched.values():
+            if job.name in self._jobs:
+                self._look_at(job, now)
         return instructions
 
-    def _entitlements(self) -> dict[str, int]:
-        """The slots of each job under the rule, whatever they hold; only who may run at all depends on that."""
-        claimants = [job for job in self._jobs.values() if job.asked > 0]
-        if len(claimants) > len(self._slots):
-            # Nobody is suspended for another's sake: who runs stays, the others follow as they came. Who was let in and
-            # waits for its slot to be left stays too, or an older job that comes back could take it away again.
-            def turn(job: _Job) -> tuple[bool, bool, int]:
-                return not job.held, not self._targets.get(job.name), job.arrival
-
-            claimants = sorted(claimants, key=turn)[: len(self._slots)]
-        shares = divide(len(self._slots), [job.claim for job in claimants])
-        given = {job.name: share for job, share in zip(claimants, shares, strict=True)}
-        return {name: given.get(name, 0) for name in self._jobs}
-
-    def _grants(self) -> list[Instruction]:
-        """Free slots, lowest id first, to the strongest claims not met yet."""
-        bits = precision(len(self._slots))
-        unmet = sorted(
-            (rank(job.claim, held, bits), job.name)
-            for job in self._jobs.values()
-            for held in range(len(job.held), self._targets[job.name])
-        )
-        grants: list[Instruction] = []
-        for slot, (_, name) in zip(self.free(), unmet, strict=False):
-            job = self._jobs[name]
-            job.held.append(slot)
-            grants.append(Grant(name, slot, len(job.held)))
-        return grants
+    def _look_at(self, job: Job, now: float) -> None:
+        """Note what follows from what the job holds."""
+        group = self._group(job)
+        if job.held:
+            job.served = True
+        if len(job.held) >= job.asked:
+            job.short_since = None
+        elif job.short_since is None:
+            job.short_since = now
+        if job.turn_since is None and 0 < job.floor <= len(job.held):
+            self._pools[job.pool].turns.begin(job, group, now)
+        if not group.preemption:
+            self._pools[job.pool].rule.put(job.claim(group))  # what it was given it keeps
 
     # --- reading it ---------------------------------------------------------------------------------------------------
 
     @property
+    def plan(self) -> Plan:
+        """How the slots are shared."""
+        return self._plan
+
+    @property
     def groups(self) -> tuple[InstanceGroup, ...]:
-        """The configured instance groups."""
-        return tuple(self._groups.values())
+        """The instance groups that jobs may be in."""
+        return self._plan.leaves()
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -243,15 +410,20 @@ class Core:
 
     def free(self) -> tuple[int, ...]:
         """Ids of the slots nobody holds or is leaving, ascending."""
-        taken = {slot for job in self._jobs.values() for slot in (*job.held, *job.leaving)}
-        return tuple(slot for slot in self._slots if slot not in taken)
+        return tuple(slot for slot in self._slots if slot not in self._taken)
 
     def holder(self, slot: int) -> str | None:
         """The job whose worker is in this slot, leaving or not; None when the slot is free or does not exist."""
-        for job in self._jobs.values():
-            if slot in job.held or slot in job.leaving:
-                return job.name
-        return None
+        return self._taken.get(slot)
+
+    def group_of(self, job: str) -> InstanceGroup:
+        """The group whose policy the job is under: its own, or the plan's first when that is not there any more."""
+        return self._group(self._job(job))
+
+    def resource_group_of(self, slot: int) -> str | None:
+        """The resource group the slot belongs to; None for a slot that no group takes, or that does not exist."""
+        pool = self._pool_of.get(slot)
+        return None if pool is None else pool.name
 
     def holding(self, job: str) -> tuple[int, ...]:
         """Slots the job holds and may keep, in the order they were granted."""
@@ -263,11 +435,10 @@ class Core:
 
     def entitled(self, job: str) -> int:
         """Slots the job should hold now under the rule."""
-        self._job(job)
-        return self._targets[job]
+        return self._job(job).target
 
     def asked(self, job: str) -> int:
-        """Slots the job could use now: min(max_workers, demand), 0 while it is suspended."""
+        """Slots the job could use now: min(max_workers, demand), at least its minimum; 0 while it is suspended."""
         return self._job(job).asked
 
     def suspended(self, job: str) -> bool:
@@ -276,73 +447,121 @@ class Core:
 
     def settled(self) -> bool:
         """True when no slot is on its way: every job holds exactly what it is entitled to."""
-        return not any(job.leaving or len(job.held) < self._targets[job.name] for job in self._jobs.values())
+        return not any(job.leaving or len(job.held) < job.target for job in self._jobs.values())
 
     def reason(self, job: str, names: Callable[[str], str] = str) -> Reason | None:
         """Why the job holds less than it asked for, None when it does not. `names`: id → what people call it."""
-        self._job(job)
+        pool = self._job(job).pool
         standings = [
-            Standing(
+            reasons.Standing(
                 job=each.name,
                 priority=each.priority,
                 asked=each.asked,
                 held=len(each.held),
                 leaving=len(each.leaving),
-                entitled=self._targets[each.name],
+                entitled=each.target,
                 arrival=each.arrival,
                 short_since=each.short_since,
                 suspended=each.suspended,
             )
             for each in self._jobs.values()
+            if each.pool == pool
         ]
-        return explain(job, standings, len(self._slots), names)
+        return reasons.explain(job, standings, len(self._pools[pool].slots), names)
 
     def check_group(self, name: str) -> InstanceGroup:
         """The instance group of this name, or Unprocessable with the names there are."""
-        if name not in self._groups:
+        return self._plan.group(name)
+
+    def check_plan(self, plan: Plan) -> Plan:
+        """The plan, or Unprocessable: it contradicts itself, or has no place for a job that is there."""
+        plan.check()
+        leaves = {group.name for group in plan.leaves()}
+        left: dict[str, list[str]] = {}
+        for job in self._jobs.values():
+            # A group that is gone already, with jobs in it, is no reason not to change another.
+            if job.group not in leaves and job.group in self._leaves:
+                left.setdefault(job.group, []).append(job.name)
+        for group, jobs in left.items():
+            inner = any(each.name == group for each in plan.instance_groups)
             raise Unprocessable(
-                f"There is no instance group {name!r}.",
-                hint=f"Choose one of: {', '.join(self._groups)}.",
-                field="instance_group",
+                f"The instance group {group!r} cannot {'hold other groups' if inner else 'be removed'}: it has "
+                f"{len(jobs)} job{'s' if len(jobs) > 1 else ''}, such as {jobs[0]}.",
+                hint="Move these jobs to another group first, or wait until they have ended.",
+                field="instance_groups",
             )
-        return self._groups[name]
+        return plan
 
     def digest(self) -> str:
         """SHA-256 (hex) of the whole state; equal states, and only they, have equal digests."""
-        state = {
-            "groups": [[group.name, group.policy, group.preemption] for group in self._groups.values()],
+        return hashlib.sha256(json.dumps(self.state(), separators=(",", ":")).encode()).hexdigest()
+
+    def state(self) -> dict[str, Any]:
+        """All of it as JSON, for `restored`."""
+        return {
+            "plan": msgspec.to_builtins(self._plan),
             "slots": [[slot.id, slot.host, slot.device] for slot in self._slots.values()],
             "arrivals": self._arrivals,
-            "jobs": [
-                [
-                    *(job.name, job.arrival, job.priority, job.max_workers, job.group, job.demand),
-                    *(job.suspended, job.held, job.leaving, job.short_since, self._targets[job.name]),
-                ]
-                for job in self._jobs.values()
-            ],
+            "jobs": [[getattr(job, name) for name in _FIELDS] for job in self._jobs.values()],
+            "turns": {pool.name: pool.turns.state() for pool in self._pools.values()},
         }
-        return hashlib.sha256(json.dumps(state, separators=(",", ":")).encode()).hexdigest()
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Core:
+        """The core that told this `state`, also by way of JSON."""
+        core = cls(msgspec.convert(state["plan"], Plan))
+        core._arrivals = state["arrivals"]
+        core._slots = {number: Slot(id=number, host=host, device=device) for number, host, device in state["slots"]}
+        for values in state["jobs"]:
+            job = Job(**dict(zip(_FIELDS, values, strict=True)))
+            job.held, job.leaving = list(job.held), list(job.leaving)
+            job.speeds = tuple((slots, speed) for slots, speed in job.speeds)
+            core._jobs[job.name] = job
+            core._taken.update(dict.fromkeys((*job.held, *job.leaving), job.name))
+        core._spread_slots()
+        for name, turns in state["turns"].items():
+            core._pools[name].turns = Turns.restored(turns)
+        for job in core._jobs.values():
+            pool, group = core._pools[job.pool], core._group(job)
+            if job.turn_since is not None:
+                pool.turns.begin(job, group, job.turn_since)
+            pool.rule.put(job.claim(group))
+            pool.owe(job)
+            core._watch(job)
+        for pool in core._pools.values():
+            pool.rule.settle()  # nothing new
+        return core
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(jobs + slots)."""
         taken = [slot for job in self._jobs.values() for slot in (*job.held, *job.leaving)]
         assert len(taken) == len(set(taken)), f"a slot has two jobs: {sorted(taken)}"
-        assert self._targets == self._entitlements(), "entitlements depend on more than the present claims"
-        assert sum(self._targets.values()) <= len(self._slots), "more entitled than there is"
+        assert set(taken) == set(self._taken), "somebody is in a slot and nobody knows"
         for job in self._jobs.values():
-            target = self._targets[job.name]
-            assert len(job.held) <= target <= job.asked, f"{job.name}: {len(job.held)} held of {target} of {job.asked}"
-            assert all(slot in self._slots for slot in job.held), f"{job.name} holds a slot that does not exist"
-        runnable = [job for job in self._jobs.values() if job.asked > 0]
-        if len(runnable) <= len(self._slots):
-            assert all(self._targets[job.name] >= FLOOR for job in runnable), "a job is starved"
-        short = sum(self._targets[job.name] - len(job.held) for job in self._jobs.values())
-        assert not (short and self.free()), "a free slot was not granted"
+            held, target = len(job.held), job.target
+            assert held <= target <= job.asked, f"{job.name}: {held} held of {target} of {job.asked}"
+            assert target == 0 or (target >= job.floor and target % job.unit == 0), f"{job.name} gets {target}"
+            assert all(self._belongs(job, slot) for slot in job.held), f"{job.name} holds a slot that is not for it"
+            assert target == self._pools[job.pool].rule.target(job.name), f"{job.name}: an entitlement out of date"
+        for pool in self._pools.values():
+            here = [job for job in self._jobs.values() if job.pool == pool.name]
+            assert sum(job.target for job in here) <= len(pool.slots), "more entitled than there is"
+            assert pool.idle == {slot for slot in pool.slots if slot not in self._taken}, "a free slot was forgotten"
+            short = [job.missing for job in here if job.missing]
+            assert not short or min(short) > len(pool.idle), "a free slot was not granted"
+            waiting = {job.name for job in here if job.asked and not job.target}
+            assert waiting == set(pool.turns.waiting), "somebody waits and nobody knows"
 
-    def _job(self, name: str) -> _Job:
+    def _group(self, job: Job) -> InstanceGroup:
+        return self._leaves.get(job.group) or self._plan.leaves()[0]
+
+    def _job(self, name: str) -> Job:
         try:
             return self._jobs[name]
         except KeyError:
             raise NotFound(
                 f"The scheduler knows no job {name}.", hint="It has ended or never arrived.", job=name
             ) from None
+
+
+_FIELDS = tuple(each.name for each in fields(Job))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from edt_sdk.schemas.events import SLOT_GRANTED, SLOT_REVOKED
+from edt_sdk.schemas.events import JOB_GIVEN_UP, SLOT_GRANTED, SLOT_REVOKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,15 @@ class Revoke:
     entitled: int
 
 
-Instruction = Grant | Revoke
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The job has waited for its first slot as long as it may, `seconds`: it is to be ended."""
+
+    job: str
+    seconds: float
+
+
+Instruction = Grant | Revoke | GiveUp
 
 
 def to_event(instruction: Instruction) -> tuple[str, dict[str, Any]]:
@@ -36,3 +44,5 @@ def to_event(instruction: Instruction) -> tuple[str, dict[str, Any]]:
             return SLOT_GRANTED, {"slot": slot, "slots": held}
         case Revoke(slot=slot, entitled=entitled):
             return SLOT_REVOKED, {"slot": slot, "slots": entitled}
+        case GiveUp(seconds=seconds):
+            return JOB_GIVEN_UP, {"seconds": seconds}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.plan import Plan
 from edt_server.core import (
     Core,
     Grant,
@@ -17,20 +18,23 @@ from edt_server.core import (
     Revoke,
     SlotReleased,
     SlotsChanged,
+    TimePassed,
 )
 
 
 class Play:
     """Applies events in readable words; `shares` is what each job holds once everything revoked has been released."""
 
-    def __init__(self, slots: int = 0) -> None:
-        self.core = Core()
+    def __init__(self, slots: int = 0, plan: Plan | None = None) -> None:
+        self.core = Core(plan)
+        self.now = 0.0
         self.history: list[tuple[object, float]] = []
         self.instructions: list[Grant | Revoke] = []
         self.slots(slots)
 
     def step(self, event):
-        self.history.append((event, float(len(self.history))))
+        self.history.append((event, self.now))
+        self.now += 1.0
         self.instructions = self.core.apply(*self.history[-1])
         self.core.check()
         return self.instructions
@@ -40,15 +44,20 @@ class Play:
         numbers = range(ids[0]) if len(ids) == 1 else ids
         return self.step(SlotsChanged(tuple(Slot(id=number, host="h") for number in numbers)))
 
-    def arrive(self, job: str, priority: int = 5000, max_workers: int = 100, group: str = "default"):
-        return self.step(JobArrived(job, priority, max_workers, group))
+    def arrive(self, job: str, priority: int = 5000, max_workers: int = 100, group: str = "default", **more):
+        return self.step(JobArrived(job, priority, max_workers, group, **more))
+
+    def wait(self, seconds: float):
+        """Let time pass from the last event on."""
+        self.now += seconds
+        return self.step(TimePassed())
 
     def train(self, job: str, demand: int = 100):
         return self.step(JobDemand(job, demand))
 
-    def run(self, job: str, priority: int = 5000, max_workers: int = 100):
+    def run(self, job: str, priority: int = 5000, max_workers: int = 100, group: str = "default", **more):
         """Arrive and begin to train."""
-        return self.arrive(job, priority, max_workers) + self.train(job)
+        return self.arrive(job, priority, max_workers, group, **more) + self.train(job)
 
     def change(self, job: str, **changes):
         return self.step(JobChanged(job, **changes))

@@ -1,0 +1,108 @@
+"""One job as the core keeps it: what it may have, what it has, and whose turn it is. Slots are ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.claim import Claim
+
+_BITS = 64  # w ÷ (2k + 1) of different claims differ by more than 2^-64 as long as there are fewer than 2^30 slots
+
+
+@dataclass(slots=True)
+class Job:
+    """The state of one job.
+
+    Attributes:
+        arrival: number of its arrival, unique.
+        patient_since: since when it waits for its first slot, seconds since the epoch: it arrived or was resumed.
+        group: the instance group it was put in, which the plan need not know any more.
+        pool: the resource group that is over now.
+        asking: it is in line for slots.
+        held: slots it may use, oldest grant first.
+        leaving: slots it has to leave, and has not yet.
+        target: slots it is entitled to.
+        served: it has had a slot.
+        short_since: since when it holds less than it asks for.
+        attained: what it had of the turns so far, see `turns.py`; `place` settles equal ones.
+        turn_since: when its present turn began, None while it has none.
+    """
+
+    name: str
+    arrival: int
+    patient_since: float
+    owner: str
+    priority: int
+    max_workers: int
+    min_workers: int
+    unit: int
+    pending_timeout: float | None
+    group: str
+    pool: str = ""
+    demand: int = 1
+    suspended: bool = False
+    asking: bool = False
+    held: list[int] = field(default_factory=list)
+    leaving: list[int] = field(default_factory=list)
+    target: int = 0
+    served: bool = False
+    given_up: bool = False
+    short_since: float | None = None
+    speeds: tuple[tuple[int, float], ...] = ()
+    attained: int = 0
+    place: int = 0
+    contest: int = 0
+    turn_since: float | None = None
+
+    @property
+    def floor(self) -> int:
+        """Fewest slots it runs with."""
+        return -(-self.min_workers // self.unit) * self.unit
+
+    @property
+    def asked(self) -> int:
+        """Slots it could use now, 0 while it is suspended or between trainings; never a part of a unit."""
+        if self.suspended or self.demand == 0:
+            return 0
+        return max(self.floor, min(self.max_workers, self.demand) // self.unit * self.unit)
+
+    @property
+    def turn(self) -> int:
+        """Lower runs first while there are more jobs than slots."""
+        return (self.attained << 48) | self.place
+
+    @property
+    def missing(self) -> int:
+        """Slots it has to be given at once, next: its least size, then a unit; 0 when it has its due."""
+        held = len(self.held)
+        if held >= self.target:
+            return 0
+        return self.floor - held if held < self.floor else self.unit - held % self.unit
+
+    def claim(self, group: InstanceGroup) -> Claim:
+        """What it asks of the rule, in that group of the present plan."""
+        asked = self.asked
+        return Claim(
+            job=self.name,
+            group=group.name,
+            user=self.owner,
+            weight=self.priority,
+            order=self.arrival,
+            turn=self.turn,
+            floor=self.floor,
+            cap=asked,
+            unit=self.unit,
+            keep=0 if group.preemption else min(len(self.held) // self.unit * self.unit, asked),
+            speeds=self.speeds if group.throughput_aware else (),
+        )
+
+    def urgency(self) -> tuple[bool, int, int, int]:
+        """Sort key among jobs that wait for slots they are entitled to, first served first.
+
+        What a job needs to run at all comes before what makes another faster; then the stronger claim.
+        """
+        held = len(self.held)
+        if held < self.floor:
+            return False, held, 0, self.arrival
+        return True, -((self.priority << _BITS) // (2 * held + 1)), -held, self.arrival

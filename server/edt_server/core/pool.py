@@ -1,0 +1,96 @@
+"""The slots of one resource group: which are free, who is owed some, and the rule that says how many.
+
+Knows nothing of events. Free slots go, lowest id first, to the job that needs them most of those the free ones suffice
+for: what a job needs at once, its least size or a unit, is given at once or not at all. Nobody can lose by that, as no
+job is given more than its entitlement and these never add up to more than there is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+
+from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.instructions import Grant
+from edt_server.core.job import Job
+from edt_server.core.rule import Rule
+from edt_server.core.turns import Turns
+
+Urgency = tuple[bool, int, int, int]
+
+
+class Pool:
+    """One resource group.
+
+    Args:
+        name: of the resource group.
+        groups: the instance groups over it.
+        turns: of its jobs so far.
+    """
+
+    def __init__(self, name: str, groups: Iterable[InstanceGroup], turns: Turns | None = None) -> None:
+        self.name = name
+        self.slots: set[int] = set()
+        self.turns = turns or Turns()
+        self.rule = Rule(tuple(groups), 0)
+        self._free: set[int] = set()
+        self._lowest: list[int] = []  # a heap of them, with some that are not free any more
+        self._short: list[tuple[Urgency, str]] = []  # a heap of who is owed slots, with some that are out of date
+
+    def set_slots(self, slots: set[int], taken: Mapping[int, str]) -> None:
+        """These are its slots now; those in `taken` are not free."""
+        self.slots = slots
+        self._free = {slot for slot in slots if slot not in taken}
+        self._lowest = sorted(self._free)
+        self.rule.set_slots(len(slots))
+
+    def free(self, slot: int) -> None:
+        """Nobody is in the slot any more; nothing happens when it is none of these."""
+        if slot in self.slots and slot not in self._free:
+            self._free.add(slot)
+            heapq.heappush(self._lowest, slot)
+
+    @property
+    def idle(self) -> set[int]:
+        """The slots nobody is in."""
+        return self._free
+
+    def owe(self, job: Job) -> None:
+        """The job may hold less than it is entitled to: it is to be looked at when slots are granted."""
+        if job.missing:
+            heapq.heappush(self._short, (job.urgency(), job.name))
+
+    def grants(self, jobs: Mapping[str, Job]) -> list[Grant]:
+        """Hand the free slots out, as far as anybody is entitled to them; the jobs hold them afterwards."""
+        grants: list[Grant] = []
+        later: list[tuple[Urgency, str]] = []
+        while self._free and self._short:
+            entry = heapq.heappop(self._short)
+            job = jobs.get(entry[1])
+            if job is None or job.pool != self.name or not job.missing or job.urgency() != entry[0]:
+                continue
+            if later and entry == later[-1]:
+                continue
+            if job.missing > len(self._free):
+                later.append(entry)
+                continue
+            for _ in range(job.missing):
+                slot = self._take()
+                job.held.append(slot)
+                grants.append(Grant(job.name, slot, len(job.held)))
+            self.owe(job)
+        for entry in later:
+            heapq.heappush(self._short, entry)
+        if len(self._short) > 2 * len(jobs) + 64:
+            self._short = sorted(set(self._short))
+            if len(self._short) > len(jobs) + 64:
+                here = [jobs[name] for name in {name for _, name in self._short} if name in jobs]
+                self._short = sorted((job.urgency(), job.name) for job in here if job.missing and job.pool == self.name)
+        return grants
+
+    def _take(self) -> int:
+        while True:
+            slot = heapq.heappop(self._lowest)
+            if slot in self._free:
+                self._free.remove(slot)
+                return slot
