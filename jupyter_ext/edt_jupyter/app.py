@@ -1,7 +1,8 @@
 """The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
 
-Owns the service's life and nothing of its work. The server must start even when the service cannot (a damaged store,
-another server over the same folder): then every route answers why.
+Owns the service's life and nothing of its work: it runs while this server leads those over its store (`Member`), and
+while another does, that one is asked. The server must start even when the service cannot (a damaged store): then every
+route answers why.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,16 @@ from edt_jupyter import state_events
 from edt_jupyter.routes import API, handlers
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
+from edt_server.leader import MANY_HOSTS, ONE_HOST, Member
+from edt_server.processes import identify
 from edt_server.runtime import runtime_dir
 from edt_server.service import Service
 from edt_server.settings import Settings
-from edt_server.store import JobRow
+from edt_server.shared_secret import shared_secret
+from edt_server.store import JobRow, Lease, Store
 
-_TAKE_OVER = 1.0
 _ALIVE = 10.0
+_SECRET_FILE = "forwarding.key"
 
 
 class EdtApp(ExtensionApp):
@@ -98,6 +103,9 @@ class EdtApp(ExtensionApp):
     ).tag(config=True)
 
     _service: Service | None = None
+    _member: Member | None = None
+    _store: Store | None = None
+    _secret = ""
     _trouble: EdtError | None = None
     _tasks: set[asyncio.Task[None]]
 
@@ -114,9 +122,28 @@ class EdtApp(ExtensionApp):
     @property
     def service(self) -> Service:
         """The running service, or the error that says why there is none."""
-        if self._service is None:
+        if self._service is None or not self.leads:
             raise self._trouble or ServerUnreachable("jupyter-edt is starting.", hint="Try again in a moment.")
         return self._service
+
+    @property
+    def secret(self) -> str:
+        """What servers over one data folder know each other by, "" before it is known."""
+        return self._secret
+
+    @property
+    def leads(self) -> bool:
+        """True while this server runs the jobs."""
+        return self._member is not None and self._member.leads
+
+    async def elsewhere(self) -> Lease | None:
+        """The server that runs the jobs, None for this one, or when `service` says why there is none."""
+        return None if self._member is None else await self._member.leader()
+
+    async def succeeded(self, leader: Lease) -> None:
+        """Return when that one leads no more."""
+        if self._member is not None:
+            await self._member.succeeded(leader)
 
     # --- Jupyter's hooks ----------------------------------------------------------------------------------------------
 
@@ -129,8 +156,6 @@ class EdtApp(ExtensionApp):
         logging.getLogger("edt_server").parent = self.log if isinstance(self.log, logging.Logger) else None
         state_events.register(serverapp.event_logger)
         await self._try_to_start()
-        if isinstance(self._trouble, ServerUnreachable):
-            self._spawn(self._take_over(), "edt take over")
         self._spawn(self._show_activity(), "edt activity")
 
     async def stop_extension(self) -> None:
@@ -139,10 +164,13 @@ class EdtApp(ExtensionApp):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        service, self._service = self._service, None
-        if service is not None:
+        if self._trouble is None:
             self._trouble = ServerUnreachable("The server is stopping.", hint="Its jobs go on; try again later.")
-            await service.stop()
+        member, self._member = self._member, None
+        if member is not None:
+            await member.stop()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
 
     def current_activity(self) -> bool:
         """True while jobs run: the server must not shut itself down for idleness."""
@@ -152,16 +180,29 @@ class EdtApp(ExtensionApp):
 
     async def _try_to_start(self) -> None:
         try:
-            service = Service(await asyncio.to_thread(self._settings), on_state=self._on_state)
-            await service.start()
+            settings = await asyncio.to_thread(self._settings)
+            self._secret = await asyncio.to_thread(shared_secret, settings.control_dir / _SECRET_FILE)
+            self._store = await asyncio.to_thread(Store.open, settings.store_url)
+            pace = ONE_HOST if settings.store_url.startswith("sqlite") else MANY_HOSTS
+            url = "" if self.serverapp is None else self.serverapp.connection_url
+            self._member = Member(self._store, identify(os.getpid()), url, pace, self._lead, self._lead_no_more)
+            await self._member.start()
         except (EdtError, OSError) as error:
-            trouble = error if isinstance(error, EdtError) else EdtError(f"jupyter-edt could not start: {error}.")
-            if str(trouble) != str(self._trouble):
-                self.log.error("edt | %s", trouble)
-            self._trouble = trouble
-        else:
-            self._service, self._trouble = service, None
-            self.log.info("edt | %s, data in %s", f"{API}/ is ready", service.settings.data_dir)
+            self._member = None
+            self._trouble = error if isinstance(error, EdtError) else EdtError(f"jupyter-edt could not start: {error}.")
+            self.log.error("edt | %s", self._trouble)
+
+    async def _lead(self, store: Store) -> None:
+        settings = await asyncio.to_thread(self._settings)
+        service = Service(settings, on_state=self._on_state, store=store)
+        await service.start()
+        self._service = service
+        self.log.info("edt | %s, data in %s", f"{API}/ is ready", settings.data_dir)
+
+    async def _lead_no_more(self) -> None:
+        service, self._service = self._service, None
+        if service is not None:
+            await service.stop()
 
     def _settings(self) -> Settings:
         data_dir = Path(self.data_dir).expanduser().absolute()
@@ -182,12 +223,6 @@ class EdtApp(ExtensionApp):
             hang_timeout=self.hang_timeout,
             warm_workers=self.warm_workers,
         )
-
-    async def _take_over(self) -> None:
-        """Another server runs the jobs of this folder: be there when it ends."""
-        while self._service is None:
-            await asyncio.sleep(_TAKE_OVER)
-            await self._try_to_start()
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

@@ -7,19 +7,24 @@ remembers the first call's.
 
 from __future__ import annotations
 
+import asyncio
 from http.client import responses
 from typing import Any, Protocol, cast
 
 import msgspec
+from jupyter_server.auth import User
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
+from edt_jupyter.forwarding import NOT_LEADING, NotReached, Relay, forwarded_user
 from edt_jupyter.identity import user_of
-from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest
+from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, ServerUnreachable
 from edt_server.service import Service
+from edt_server.store import Lease
 
+_ASK_AGAIN = 0.1
 _CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__base__ is EdtError and cls.status != 500}
 _HINTS = {
     403: "Send the server's token (Authorization: token …); `jupyter server list` shows it.",
@@ -34,20 +39,112 @@ class Extension(Protocol):
     def service(self) -> Service:
         """The running service; ServerUnreachable with the reason when it does not run."""
 
+    @property
+    def secret(self) -> str:
+        """What servers over one data folder know each other by, "" before it is known."""
+
+    @property
+    def leads(self) -> bool:
+        """True while this server runs the jobs."""
+
+    async def elsewhere(self) -> Lease | None:
+        """The server that runs the jobs, None for this one; waits while there is none, ServerUnreachable for long."""
+
+    async def succeeded(self, leader: Lease) -> None:
+        """Return when that one leads no more."""
+
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
     """Base of every handler under `/edt/api`."""
 
+    _asked_for: str | None = None  # the user for whom another server passes this on
+    _way: tuple[Relay, Lease] | None = None  # a request on its way to the server that leads
+    _gone = False
+
+    @property
+    def extension(self) -> Extension:
+        """The app."""
+        return cast(Extension, self.extensionapp)
+
     @property
     def service(self) -> Service:
         """The running service; ServerUnreachable with the reason when it does not run."""
-        return cast(Extension, self.extensionapp).service
+        return self.extension.service
 
     @property
     def user(self) -> str:
         """Who asks; with the first one the service gets ready for a job."""
         self.service.wake()
-        return user_of(self.current_user, self.identity_provider)
+        return self._name()
+
+    def _name(self) -> str:
+        return self._asked_for or user_of(self.current_user, self.identity_provider)
+
+    # --- from and to other servers ------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        """Find out who asks: Jupyter does, or another server over this data folder has done."""
+        self._asked_for = forwarded_user(self.request.headers, self.extension.secret)
+        if self._asked_for is None:
+            await super().prepare()
+            return
+        self.current_user = self._jupyter_current_user = User(username=self._asked_for)
+        if not self.extension.leads:
+            raise HTTPError(NOT_LEADING)
+
+    async def forwarded(self) -> bool:
+        """Have the request answered by the server that leads; False when it is this one."""
+        if self._asked_for is not None:
+            return False
+        if self._way is not None:
+            try:
+                await self._passed_on(*self._way)
+            except NotReached:
+                raise ServerUnreachable("The server that leads has changed.", hint="Submit the job again.") from None
+            return True
+        while not self._gone:
+            if not await self.begin_forwarding():
+                return False
+            assert self._way is not None
+            try:
+                if self.request.body:
+                    await self._way[0].write(self.request.body)
+                await self._passed_on(*self._way)
+            except NotReached:
+                await asyncio.sleep(_ASK_AGAIN)
+            else:
+                break
+        return True
+
+    async def begin_forwarding(self) -> bool:
+        """Send the head of the request to the server that leads; False when it is this one, or asked us."""
+        while self._asked_for is None and not self._gone:
+            leader = await self.extension.elsewhere()
+            if leader is None:
+                break
+            try:
+                relay = await Relay.begin(self, leader.url, self.extension.secret, self._name())
+            except NotReached:
+                await asyncio.sleep(_ASK_AGAIN)
+            else:
+                self._way = (relay, leader)
+                return True
+        return False
+
+    async def _passed_on(self, relay: Relay, leader: Lease) -> None:
+        changed = asyncio.ensure_future(self.extension.succeeded(leader))
+        try:
+            await relay.finish(changed)
+        finally:
+            self._way = None
+            changed.cancel()
+
+    def on_connection_close(self) -> None:
+        """The client is gone."""
+        self._gone = True
+        if self._way is not None:
+            self._way[0].abandon()
+        super().on_connection_close()
 
     # --- out ----------------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,9 @@ class JobsHandler(EdtHandler):
         allowed = await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", "edt:jobs"))
         if not allowed:
             raise HTTPError(403, "You are not authorized to submit jobs.")
+        if await self.begin_forwarding():
+            self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the leader's cap holds
+            return
         settings = self.service.settings
         self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the cap is ours, with its own answer
         try:
@@ -54,6 +57,8 @@ class JobsHandler(EdtHandler):
             self._discarded += len(chunk)
             if self._discarded > _LINGER_BYTES:
                 self._hang_up()
+        elif self._way is not None:
+            await self._way[0].write(chunk)
         elif self._upload is not None:
             try:
                 await asyncio.to_thread(self._upload.write, chunk)

@@ -199,6 +199,11 @@ class Member:
                 "No server leads those that share this job store.", hint="The servers' logs say why; try again."
             ) from None
 
+    async def succeeded(self, leader: Lease) -> None:
+        """Return when that one leads no more, as far as is known here."""
+        while self._other is not None and self._other.fencing == leader.fencing:
+            await self._turned.wait()
+
     # --- from turn to turn --------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -226,6 +231,7 @@ class Member:
             self._tell()
             return
         self._other = None
+        self._tell()
         self._lost.clear()
         self._keeper = _Keeper(self._leadership, self._pace.renew, self._tell_from_thread)
         self._keeper.start()

@@ -10,12 +10,14 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import socket
 import stat
 import tempfile
 from pathlib import Path
 from types import TracebackType
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
+from edt_server.private_files import make_private_dir, write_private
 
 _LONGEST_SOCKET = 100
 _LONGEST_BELOW = len("/a-name-of-twenty-four-chars-abcdef/link.sock")
@@ -24,9 +26,22 @@ _LONGEST_BELOW = len("/a-name-of-twenty-four-chars-abcdef/link.sock")
 def runtime_dir(parent: Path, data_dir: Path) -> Path:
     """The folder for this data folder's sockets below `parent`, or a shorter one. Made, private, ours.
 
+    All servers of this host over one data folder use the same, whatever each would choose: jobs have their locks in it.
+    The first one chooses, and writes it down in the data folder.
+
     Raises:
         EdtError: the folder exists and is somebody else's or open to others.
     """
+    chosen = data_dir / "control" / f"runtime-{socket.gethostname()}"
+    with contextlib.suppress(OSError, ValueError, EdtError):  # not chosen yet, or not to be used any more
+        return private_dir(Path(chosen.read_text(encoding="utf-8")))
+    place = _choose(parent, data_dir)
+    make_private_dir(chosen.parent)
+    write_private(chosen, str(place).encode())
+    return place
+
+
+def _choose(parent: Path, data_dir: Path) -> Path:
     mark = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:8]
     place = parent / f"edt-{mark}"
     if len(os.fsencode(place)) + _LONGEST_BELOW > _LONGEST_SOCKET:

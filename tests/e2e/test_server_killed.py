@@ -1,4 +1,4 @@
-"""The server dies under load and comes back: nothing is lost, nothing runs twice. `make chaos-server` does it 50 times."""
+"""The server dies under load and comes back: nothing is lost or run twice. `make chaos-server` does it 50 times."""
 
 from __future__ import annotations
 

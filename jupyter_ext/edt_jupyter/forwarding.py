@@ -1,0 +1,199 @@
+"""A request that is answered by another server, the one that leads: passed on as it comes, the answer as it comes back.
+
+Neither is ever held whole: uploads, downloads and streams of events pass piece by piece, as fast as the slower side.
+Who asks was found out here; the leader is told the name, and believes it because the message carries the secret that
+only servers over this data folder can read. Of the client's own headers only those below go on: no token, no cookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ssl
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from tornado.http1connection import HTTP1Connection, HTTP1ConnectionParameters
+from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, RequestStartLine, ResponseStartLine
+from tornado.iostream import IOStream, StreamClosedError
+from tornado.tcpclient import TCPClient
+from tornado.web import HTTPError, RequestHandler
+
+from edt_sdk.schemas.errors import ServerUnreachable
+
+SECRET, USER = "X-Edt-Forwarded", "X-Edt-User"
+# What a server answers that was taken for the leader and is not: nothing was done, ask again.
+NOT_LEADING = 421
+_CONNECT_SECONDS = 5.0
+_ANY_SIZE = 1 << 62
+_PIECE = 1 << 16
+_ASKED = ("Accept", "Content-Type", "Content-Length", "Last-Event-ID")
+_ANSWERED = ("Content-Type", "Content-Length", "Content-Disposition", "Cache-Control", "X-Accel-Buffering")
+_EVENTS = "text/event-stream"
+
+
+class NotReached(Exception):
+    """Nothing was done there and nothing was answered here: ask again."""
+
+
+def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
+    """For whom another server asks, None for a client's own request.
+
+    Raises:
+        HTTPError: 403, it claims to be a server over this data folder, and is none.
+    """
+    shown = headers.get(SECRET)
+    if shown is None:
+        return None
+    if not secret or not hmac.compare_digest(shown.encode(), secret.encode()):
+        raise HTTPError(403, "This is no server over the same data folder.")
+    return unquote(headers.get(USER, ""))
+
+
+class _Answer(HTTPMessageDelegate):
+    """The leader's answer, passed on to the handler's client.
+
+    Args:
+        handler: who answers here.
+        stream: to the leader, closed when nobody wants the answer any more.
+    """
+
+    def __init__(self, handler: RequestHandler, stream: IOStream) -> None:
+        self._handler = handler
+        self._stream = stream
+        self.status = 0
+        self.kind = ""
+        self.whole = False
+
+    async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
+        """The head of the answer."""
+        assert isinstance(start_line, ResponseStartLine)
+        self.status = start_line.code
+        if self.status == NOT_LEADING:
+            return
+        handler = self._handler
+        handler.set_status(start_line.code, start_line.reason)
+        for name in _ANSWERED:
+            if name in headers:
+                handler.set_header(name, headers[name])
+        self.kind = headers.get("Content-Type", "")
+        if "Location" in headers:
+            last = headers["Location"].rstrip("/").rsplit("/", 1)[-1]
+            handler.set_header("Location", f"{str(handler.request.path).rstrip('/')}/{last}")
+
+    async def data_received(self, chunk: bytes) -> None:
+        """The next piece of the answer; the one after it is read when this one is on its way."""
+        if self.status == NOT_LEADING:
+            return
+        try:
+            self._handler.write(chunk)
+            await self._handler.flush()
+        except StreamClosedError:
+            self._stream.close()
+
+    def finish(self) -> None:
+        """It is whole."""
+        self.whole = True
+
+
+class Relay:
+    """One request on its way; made by `begin`.
+
+    Args:
+        handler: whose request it is, and who answers.
+        stream: to the leader.
+    """
+
+    def __init__(self, handler: RequestHandler, stream: IOStream) -> None:
+        self._handler = handler
+        self._stream = stream
+        parameters = HTTP1ConnectionParameters(
+            no_keep_alive=True, max_body_size=_ANY_SIZE, chunk_size=_PIECE, decompress=False
+        )
+        self._connection = HTTP1Connection(stream, True, parameters)
+        self._answer = _Answer(handler, stream)
+        self._read: asyncio.Future[bool] | None = None
+
+    @classmethod
+    async def begin(cls, handler: RequestHandler, url: str, secret: str, user: str) -> Relay:
+        """Connect to the server at `url` and send everything but the body. NotReached when nobody is there."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or parts.hostname is None:
+            raise ServerUnreachable(
+                f"The server that leads, at {url or 'an unknown address'}, cannot be reached from other servers.",
+                hint="Use that one, or let it listen on a port.",
+            )
+        try:
+            stream = await TCPClient().connect(
+                parts.hostname,
+                parts.port or (443 if parts.scheme == "https" else 80),
+                ssl_options=ssl.create_default_context() if parts.scheme == "https" else None,
+                timeout=_CONNECT_SECONDS,
+            )
+        except (OSError, StreamClosedError, TimeoutError) as wrong:
+            raise NotReached from wrong
+        relay = cls(handler, stream)
+        try:
+            await relay._send_head(parts.path.rstrip("/"), parts.netloc, secret, user)
+        except BaseException as wrong:
+            relay.abandon()
+            if isinstance(wrong, StreamClosedError):
+                raise NotReached from wrong
+            raise
+        return relay
+
+    async def _send_head(self, base: str, host: str, secret: str, user: str) -> None:
+        request = self._handler.request
+        # The path below the base URL, which may differ from the leader's.
+        own = str(self._handler.settings.get("base_url", "/")).rstrip("/")
+        headers = HTTPHeaders({name: request.headers[name] for name in _ASKED if name in request.headers})
+        headers.update({"Host": host, "Connection": "close", SECRET: secret, USER: quote(user)})
+        uri = base + str(request.uri).removeprefix(own)
+        await self._connection.write_headers(RequestStartLine(str(request.method), uri, "HTTP/1.1"), headers)
+        self._read = asyncio.ensure_future(self._connection.read_response(self._answer))
+
+    async def write(self, piece: bytes) -> None:
+        """Send the next piece of the body. What is not read there any more is thrown away: the answer says why."""
+        try:
+            await self._connection.write(piece)
+        except StreamClosedError:
+            return
+
+    async def finish(self, changed: asyncio.Future[Any]) -> None:
+        """The body is whole: pass on the answer, to its end or until `changed`, when somebody else leads.
+
+        Raises:
+            NotReached: ask again.
+            ServerUnreachable: there is no answer to something that may have been done.
+        """
+        assert self._read is not None
+        try:
+            self._connection.finish()
+            await asyncio.wait({self._read, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.abandon()
+            self._read.cancel()  # without effect on one that is done
+            await asyncio.gather(self._read, return_exceptions=True)
+        answer, handler = self._answer, self._handler
+        if answer.status == NOT_LEADING or (answer.status == 0 and handler.request.method in ("GET", "HEAD")):
+            raise NotReached
+        if answer.status == 0:
+            raise ServerUnreachable(
+                "The server that leads ended before it answered; what was asked may or may not have been done.",
+                hint="Look (`edt list`) before you ask again; another server is taking over.",
+            )
+        if answer.whole or answer.kind.startswith(_EVENTS):
+            # A stream of events that ends without an `end` is taken up again by its reader, here or elsewhere.
+            handler.finish(**({"set_content_type": answer.kind} if answer.kind else {}))
+        else:
+            self._hang_up()
+
+    def abandon(self) -> None:
+        """End it: the client is gone, or nothing more is wanted."""
+        self._stream.close()
+
+    def _hang_up(self) -> None:
+        """The client must see that this was not all."""
+        connection = self._handler.request.connection
+        if isinstance(connection, HTTP1Connection):
+            connection.stream.close()

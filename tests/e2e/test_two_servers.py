@@ -1,0 +1,154 @@
+"""Two Jupyter Servers over one job store: either answers everything, and one takes over from the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from edt_sdk import Client, Job
+from edt_sdk.schemas.job import JobState
+from edt_sdk.testing import LocalServer
+from tests.e2e.harness import JOBS, Jobs, wait_until
+
+PROMISED = 2.0
+
+
+class Pair:
+    """A leader and a follower."""
+
+    def __init__(self, root: Path) -> None:
+        data_dir = root / "edt"
+        traits = {"EdtApp.threads_per_slot": 1, "EdtApp.data_dir": data_dir}
+        self.leader = LocalServer(root / "a", slots=2, traits=traits)
+        self.follower = LocalServer(root / "b", slots=2, traits=traits)
+        for server in (self.leader, self.follower):
+            server.data_dir = data_dir
+            server.start()
+
+    def stop(self) -> None:
+        for server in (self.leader, self.follower):
+            if server.running:
+                os.kill(server.pid, signal.SIGCONT)
+        for server in (self.follower, self.leader):
+            server.stop()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    pair = Pair(tmp_path)
+    yield pair
+    pair.stop()
+
+
+def submit(client: Client, main: str = "forever.py", **options: object) -> Job:
+    return client.submit(JOBS, main=main, progress=False, max_workers=1, **options)  # type: ignore[arg-type]
+
+
+def leads(server: LocalServer) -> bool:
+    """Whether it has said last that it leads."""
+    return "/edt/api/ is ready" in server.log.read_text(errors="replace")
+
+
+def test_every_verb_is_answered_by_the_follower(pair: Pair, tmp_path: Path) -> None:
+    client, direct = pair.follower.client(), pair.leader.client()
+    assert leads(pair.leader)
+    assert not leads(pair.follower)
+    job = submit(client, name="passed on")
+    assert direct.job(job.id).view.name == "passed on"
+    assert [each.id for each in client.jobs()] == [job.id]
+    jobs = Jobs(pair.follower)
+    wait_until(lambda: len(jobs.commits(job)) > 3, "the first updates")
+    assert job.update(priority=7000).view.priority == 7000
+    assert [worker["pid"] for worker in job.workers()] == [worker["pid"] for worker in direct.job(job.id).workers()]
+    assert job.metrics().train
+    assert job.story()
+    assert client.cluster()["slots"][0]["job"] == job.id
+    assert job.timeline()
+    assert client.timeline()
+    job.suspend()
+    wait_until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    job.resume()
+    wait_until(lambda: job.refresh().state is JobState.RUNNING, "the job back")
+    job.stop()
+    wait_until(lambda: job.refresh().state is JobState.KILLED, "the end")
+    assert job.checkpoints() is not None
+    place = job.download(tmp_path / "download")
+    assert place.exists()
+    short = submit(client, "cnn.py", args=["--epochs", "1", "--samples", "20"]).wait(120)
+    assert str(short.logs()) == str(direct.job(short.id).logs())
+    short.delete()
+    assert short.id not in {each.id for each in direct.jobs()}
+    assert client.stop_all() == []
+
+
+def test_what_the_follower_refuses_and_what_the_leader_refuses(pair: Pair) -> None:
+    for path in ("edt/api/jobs", "edt/api/cluster"):
+        assert requests.get(pair.follower.url + path, timeout=20).status_code == 403
+    own = {"Authorization": f"token {pair.follower.token}"}
+    answer = requests.get(f"{pair.follower.url}edt/api/jobs/none-such", headers=own, timeout=20)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    posted = requests.post(f"{pair.follower.url}edt/api/jobs", headers=own, data=b"x", timeout=20)
+    assert (posted.status_code, posted.json()["code"]) == (400, "invalid_request")
+    # The leader does not know the follower's token, nor anybody who only claims to be a server of the same folder.
+    assert requests.get(f"{pair.leader.url}edt/api/jobs", headers=own, timeout=20).status_code == 403
+    guess = {"X-Edt-Forwarded": "guess", "X-Edt-User": "root"}
+    assert requests.get(f"{pair.leader.url}edt/api/jobs", headers=guess, timeout=20).status_code == 403
+    key = pair.leader.data_dir / "control" / "forwarding.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_leader_is_killed_in_the_middle_of_a_stream(pair: Pair) -> None:
+    client = pair.follower.client()
+    job = submit(client, "talkative.py") if (JOBS / "talkative.py").exists() else submit(client)
+    lines = job.logs(follow=True)
+    next(iter(lines))
+    pids = {worker["pid"] for worker in wait_until(job.workers, "a worker")}
+    pair.leader.kill()
+    begun = time.monotonic()
+    wait_until(lambda: leads(pair.follower), "the take-over", limit=30)
+    took = time.monotonic() - begun
+    assert client.job(job.id).view.id == job.id
+    assert next(iter(lines)).text is not None  # the stream goes on, with the other server
+    assert {worker["pid"] for worker in job.workers()} == pids
+    job.stop()
+    wait_until(lambda: job.refresh().state is JobState.KILLED, "the end, under the next leader")
+    assert took <= PROMISED, f"taking over took {took:.2f} s"
+
+
+def test_a_request_that_comes_while_nobody_leads_waits_for_the_next_leader(pair: Pair) -> None:
+    client = pair.follower.client()
+    job = submit(client)
+    pair.leader.kill()
+    assert client.job(job.id).view.id == job.id
+    assert submit(client).id in {each.id for each in client.jobs()}
+
+
+def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(pair: Pair) -> None:
+    job = submit(pair.leader.client())
+    os.kill(pair.leader.pid, signal.SIGSTOP)
+    wait_until(lambda: leads(pair.follower), "the take-over", limit=60)
+    taken = pair.follower.client().job(job.id)
+    taken.update(priority=123)
+    os.kill(pair.leader.pid, signal.SIGCONT)
+    # Whatever it is asked now it passes on, or it would answer with what it remembers.
+    assert pair.leader.client().job(job.id).view.priority == 123
+    assert pair.leader.client().job(job.id).update(priority=321).view.priority == 321
+    assert taken.refresh().view.priority == 321
+    wait_until(lambda: "another server leads now" in pair.leader.log.read_text(), "its stepping down")
+    jobs = Jobs(pair.follower)
+    before = len(jobs.commits(job))
+    wait_until(lambda: len(jobs.commits(job)) > before + 3, "more updates")
+    assert [commit["update"] for commit in jobs.commits(job)] == list(range(len(jobs.commits(job))))
+    assert {reports["type"] for reports in _journal(jobs, job)}.isdisjoint({"WorkerLost", "DriverLost"})
+
+
+def _journal(jobs: Jobs, job: Job) -> list[dict[str, object]]:
+    from tests.chaos import processes
+
+    return processes.journal(jobs.private(job))
