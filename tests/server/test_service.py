@@ -343,10 +343,10 @@ class TestReports:
     @pytest.fixture
     def ledger(self, settings, package):
         from edt_server import submission
-        from edt_server.core import InstanceGroup, SlotsChanged
+        from edt_server.core import SlotsChanged
 
-        settings.data_dir.mkdir()
-        ledger = Ledger.open(settings.store_url, [InstanceGroup("default")])
+        settings.data_dir.mkdir(exist_ok=True)
+        ledger = Ledger.open(settings.store_url)
         slots = tuple(control.Slot(id=k, host="h") for k in range(3))
         ledger.change(lambda change: change.apply(SlotsChanged(slots)))
         accepted = submission.place(settings, "ann", spec(max_workers=3), package, "/python", 1)
@@ -401,7 +401,7 @@ class TestReports:
         assert outcome.allocations == {}
         self.report(ledger, 3, control.TrainingStarted(training=1, shards=3, epochs=1))
         assert (ledger.row(self.job).state, ledger.row(self.job).last_report) == (JobState.FINISHED, 3)
-        assert Ledger(ledger.store, ledger._groups).core.digest() == ledger.core.digest()
+        assert Ledger(ledger.store, ledger._plan).core.digest() == ledger.core.digest()
 
 
 async def test_folders_of_somebody_else_are_not_used(tmp_path):
