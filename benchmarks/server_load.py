@@ -28,9 +28,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.long_history import BEGUN, NAME, SLOTS, write
 from benchmarks.report import ROOT, finish, table
 from benchmarks.server_processes import wait_for
 from benchmarks.summary import Check
+from edt_jupyter.identity import account
 from edt_sdk import Client, Job
 from edt_sdk.testing import LocalServer
 
@@ -204,6 +206,65 @@ def busy_server(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return results
 
 
+def long_past(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """A server over a store of ended jobs: how long it takes to start, and to answer."""
+    results: dict[str, Any] = {"start_empty": _started(folder / "empty")[0]}
+    written_events = write(folder / "long" / "edt", account(), options.past)
+    newest = f"{NAME}-{options.past - 1:06d}"
+    middle = BEGUN + written_events / 4
+    asked = {
+        "list": "edt/api/jobs",
+        "list of 100": "edt/api/jobs?limit=100",
+        "job": f"edt/api/jobs/{newest}",
+        "story": f"edt/api/jobs/{newest}/events",
+        "timeline": "edt/api/timeline",
+        "timeline, 200 points": "edt/api/timeline?points=200",
+        "timeline, an hour": f"edt/api/timeline?start={middle}&end={middle + 3600}",
+        "job's timeline": f"edt/api/jobs/{newest}/timeline",
+    }
+    results["start_long"], server = _started(folder / "long", keep=True)
+    assert server is not None
+    try:
+        results["events"] = written_events
+        results["rss_started"] = server.memory()
+        for what, path in asked.items():
+            with clients(server, {"poll": [(path, what, 0.05)]}) as answers:
+                time.sleep(options.seconds / 10)
+            # The first answer is one of the times: what is read once only is in the worst.
+            bytes_each = answers["counts"][f"{what} bytes"] / len(answers["times"][what])
+            results[what] = {**asdict(Spread.of(answers["times"][what])), "bytes": bytes_each}
+        results["rss"] = server.memory()
+        results["status"] = stretch(server, options.seconds / 3)
+    finally:
+        server.stop()
+    return results
+
+
+def _started(root: Path, *, keep: bool = False) -> tuple[float, Measured | None]:
+    """Seconds until a server answers, and the server where it is to be kept."""
+    server = Measured(root, slots=SLOTS)
+    begun = time.monotonic()
+    server.start()
+    took = time.monotonic() - begun
+    if not keep:
+        server.stop()
+    return took, server if keep else None
+
+
+def report_long_past(found: Mapping[str, Any], jobs: int) -> None:
+    """Print the table of the long past."""
+    lines = [[f"{jobs} ended jobs, {found['events']} events", "n", "median", "p99", "worst", "KiB"]]
+    for what, spread in found.items():
+        if isinstance(spread, dict) and "median" in spread:
+            figures = {key: value for key, value in spread.items() if key != "bytes"}
+            lines.append([*Spread(**figures).row(f"GET {what}"), f"{spread['bytes'] / 1024:.0f}"])
+    print(table(lines))
+    print(
+        f"  the server starts in {found['start_long']:.2f} s (with an empty store: {found['start_empty']:.2f} s); "
+        f"RSS {found['rss_started'] / 2**20:.0f} MiB then, {found['rss'] / 2**20:.0f} MiB behind all that"
+    )
+
+
 def report(results: Mapping[str, Any]) -> list[Check]:
     """Print the table of the busy server; its checks."""
     stretches = {
@@ -236,16 +297,23 @@ def main() -> int:
     parser.add_argument("--lines", type=float, default=1000, help="a second, of all jobs together (default 1000)")
     parser.add_argument("--seconds", type=float, default=30, help="of each stretch (default 30)")
     parser.add_argument("--settle", type=float, default=10, help="seconds from the last start to the first stretch")
+    parser.add_argument("--past", type=int, default=10_000, help="ended jobs of the second part (default 10 000)")
     parser.add_argument("--profile", type=Path, help="write what the event loop did, for pstats")
     parser.add_argument("--quick", action="store_true", help="8 jobs, 2 of them with a training, short stretches")
     options = parser.parse_args()
     if options.quick:
         options.jobs, options.training, options.lines, options.seconds, options.settle = 8, 2, 160, 4, 1
+        options.past = 500
     folder = ROOT / "server_load"
     shutil.rmtree(folder, ignore_errors=True)
-    results = busy_server(options, folder / "busy")
+    past = long_past(options, folder / "past") if options.past else {}
+    busy = busy_server(options, folder / "busy") if options.jobs else {}
     chosen = {key: value for key, value in vars(options).items() if key != "profile"}
-    return finish("server_load", {"options": chosen, **results}, report(results))
+    checks = report(busy) if busy else []
+    if past:
+        print()
+        report_long_past(past, options.past)
+    return finish("server_load", {"options": chosen, "busy": busy, "past": past}, checks)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from edt_sdk.schemas.job import JobState, parse_patch, parse_resume, parse_spec
 # connection, and the client might never see why.
 _LINGER_BYTES = 16 << 20
 _LINGER_SECONDS = 5.0
+_PAGE = 1000
+_MOST = 10_000
 
 
 @stream_request_body
@@ -113,12 +115,31 @@ class JobsHandler(EdtHandler):
     @authenticated
     @authorized("read", resource="edt:jobs")
     async def get(self) -> None:
-        """List: mine, or with `all=1` everybody's."""
+        """List: mine, or with `all=1` everybody's; the newest `limit`, or those after the `next` of an answer."""
         state = self.get_query_argument("state", "").upper()
         if state and state not in JobState.__members__:
             raise InvalidRequest(f"{state} is no state.", hint=f"The states are {', '.join(JobState)}.", field="state")
         chosen = JobState(state) if state else None
-        self.reply({"jobs": await self.service.jobs(self.user, everybody=self.flag("all"), state=chosen)})
+        limit = self.number("limit", _PAGE, low=1, high=_MOST)
+        jobs = await self.service.jobs(
+            self.user, everybody=self.flag("all"), state=chosen, before=self._before(), limit=limit + 1
+        )
+        more = {"next": f"{jobs[limit - 1].created!r},{jobs[limit - 1].id}"} if len(jobs) > limit else {}
+        self.reply({"jobs": jobs[:limit], **more})
+
+    def _before(self) -> tuple[float, str] | None:
+        text = self.get_query_argument("before", "")
+        if not text:
+            return None
+        created, _, job = text.partition(",")
+        try:
+            return float(created), job
+        except ValueError:
+            raise InvalidRequest(
+                f"{text!r} is no place in a list.",
+                hint="Give the `next` of an earlier answer unchanged.",
+                field="before",
+            ) from None
 
 
 class StopAllHandler(EdtHandler):

@@ -42,7 +42,7 @@ class LogsHandler(StreamHandler):
 
     async def _step(self, job: str, reader: LogReader) -> Step:
         # The state first: whatever is in the files once the job has ended is all there will be.
-        final = (await self.service.mine(self.user, job)).state.final
+        final = self.service.ended(job)
         batch: LogBatch = await asyncio.to_thread(reader.read, limit=_PAGE, final=final)
         records = [Record("line", line, cursor) for line, cursor in zip(batch.lines, batch.cursors, strict=True)]
         return Step(records, batch.done, 0.0 if len(records) == _PAGE else _LOOK_AGAIN)

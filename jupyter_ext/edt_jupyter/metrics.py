@@ -32,7 +32,7 @@ class MetricsHandler(StreamHandler):
         self.reply({"train": train, "test": batch.of_kind("test"), "next": batch.next, "done": batch.done})
 
     async def _step(self, job: str, reader: MetricsReader) -> Step:
-        final = (await self.service.mine(self.user, job)).state.final
+        final = self.service.ended(job)
         batch = await asyncio.to_thread(reader.read, final=final)
         records = [Record("metric", point, cursor) for point, cursor in zip(batch.points, batch.cursors, strict=True)]
         return Step(records, batch.done, _LOOK_AGAIN)

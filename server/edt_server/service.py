@@ -74,7 +74,7 @@ class Service:
         self._ledger: Ledger
         self._supervision: Supervision
         self._timeline: TimelineFeed
-        self._reading: asyncio.Task[None]
+        self._reading: asyncio.Task[None] | None = None
         self._warm: Warm
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -93,13 +93,13 @@ class Service:
             self._ledger = await self._in_writer(self._open_ledger)
             await self._look_for_slots()
             self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
-            # A long history takes a while to read: begun now, nobody waits for it later.
-            self._reading = asyncio.create_task(asyncio.to_thread(self._timeline.catch_up), name="edt timeline")
             settings = self.settings
             self._warm = Warm(settings.warm_workers, settings.runtime_dir, settings.interpreter, self.threads_per_slot)
             self._supervision = Supervision(settings, self.change, lambda job, _: self.hub.ring(job), self._warm)
             await self._supervision.start()
             await self._adopt()
+            # A long history takes a while to read: begun now, nobody waits for it later.
+            self._reading = asyncio.create_task(asyncio.to_thread(self._timeline.catch_up), name="edt timeline")
         except BaseException:
             await self.stop()
             raise
@@ -115,7 +115,8 @@ class Service:
             await self._warm.stop()
         if hasattr(self, "_timeline"):
             self._timeline.close()
-            await asyncio.gather(self._reading, return_exceptions=True)
+            if self._reading is not None:
+                await asyncio.gather(self._reading, return_exceptions=True)
         if hasattr(self, "_ledger") and self._store is None:
             await self._in_writer(self._ledger.close)
         self._writer.shutdown(wait=False)
@@ -370,21 +371,40 @@ class Service:
         """The user's job. NotFound, or NotAllowed when it is somebody else's."""
         return self._mine(user, job, await self._in_writer(self._ledger.row, job))
 
+    def ended(self, job: str) -> bool:
+        """Whether nothing of the job runs any more, as it was last committed; also of one that was deleted."""
+        return job not in self._living
+
     async def job(self, user: str, job: str) -> JobView:
         """The job as it is now."""
         return await self._view(await self.mine(user, job))
 
-    async def jobs(self, user: str, *, everybody: bool = False, state: JobState | None = None) -> list[JobView]:
-        """The user's jobs, newest first; with `everybody` also what is public of the others'."""
+    async def jobs(
+        self,
+        user: str,
+        *,
+        everybody: bool = False,
+        state: JobState | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int | None = None,
+    ) -> list[JobView]:
+        """The user's jobs, newest first; with `everybody` also what is public of the others'.
+
+        At most `limit`, and only those that come after the one of `before`: when it was created, and its id.
+        """
         owner = None if everybody else user
         states = None if state is None else [state]
 
-        def read() -> list[JobView]:
-            rows = self._ledger.store.jobs(owner=owner, states=states)
-            shown = [self._show(row) for row in rows]
-            return [view if access.may(user, view.owner) else views.public_view(view) for view in shown]
+        def read() -> tuple[list[JobView], list[JobRow]]:
+            rows = self._ledger.store.jobs(owner=owner, states=states, before=before, limit=limit)
+            # Ended jobs do not change any more: decisions need not wait until those are shown.
+            return [self._show(row) for row in rows if row.state.final], [r for r in rows if not r.state.final]
 
-        return await self._in_writer(read)
+        ended, living = await asyncio.to_thread(read)
+        if living:
+            ended += await self._in_writer(lambda: [self._show(row) for row in living])
+        ended.sort(key=lambda view: (view.created, view.id), reverse=True)
+        return [view if access.may(user, view.owner) else views.public_view(view) for view in ended]
 
     async def events(self, user: str, job: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """The job's events with a number above `after`, oldest first."""

@@ -1,8 +1,8 @@
 """The timeline kept up to date: each event is taken once, and any stretch of rows is told from what was kept.
 
 Pure. The rows are those of `timeline.allocation`, to the event; a property test compares the two. A row holds what
-changed, not all slots of all jobs: with the state beside every 256th row, a window costs what is in it, and memory
-grows with changes, not with changes × jobs.
+changed, not all slots of all jobs: with the state beside a row now and then, the more seldom the larger it is, a window
+costs what is in it, and memory grows with changes, not with changes × jobs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from edt_sdk.schemas.events import Event
 from edt_server.timeline import TimelineRow, tell
 
 KINDS = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
-_EVERY = 256
+# Rows between two states: telling one from the state before it costs about as much as copying that.
+_LEAST_APART = 32
+_APART_BY_JOB = 4
 
 
 class _Entry(NamedTuple):
@@ -65,6 +67,7 @@ class TimelineIndex:
         self._entries: list[_Entry] = []
         self._seqs = array("q")
         self._times = array("d")  # never going back, whatever the clock did
+        self._marks = array("q")
         self._states: list[tuple[dict[str, int], dict[str, int]]] = []
         self._lives: dict[str, _Life] = {}
 
@@ -128,7 +131,9 @@ class TimelineIndex:
         self._times.append(max(cause.time, self._times[-1]) if self._times else cause.time)
         self._seqs.append(cause.seq)
         self._entries.append(_Entry(cause.time, cause.kind, text, *figures, changes))
-        if len(self._entries) % _EVERY == 1:
+        row, apart = len(self._entries) - 1, max(_LEAST_APART, _APART_BY_JOB * len(self._occupied))
+        if not self._marks or row - self._marks[-1] >= apart:
+            self._marks.append(row)
             self._states.append((dict(self._occupied), dict(self._left)))
 
     def _apply(self, event: Event, changed: dict[str, tuple[int, int]]) -> None:
@@ -215,10 +220,10 @@ class TimelineIndex:
         slots: dict[str, int] = {}
         leaving: dict[str, int] = {}
         for number in numbers:
-            if at < number // _EVERY * _EVERY:
-                at = number // _EVERY * _EVERY
-                known = self._states[number // _EVERY]
-                slots, leaving = dict(known[0]), dict(known[1])
+            place = bisect_right(self._marks, number) - 1
+            if at < self._marks[place]:
+                at = self._marks[place]
+                slots, leaving = (dict(each) for each in self._states[place])
             for entry in self._entries[at + 1 : number + 1]:
                 for job, occupied, left in entry.changes:
                     _set(slots, job, occupied)

@@ -24,7 +24,7 @@ WORKER_KINDS = (
 
 def job_view(ledger: Ledger, row: JobRow, data_dir: Path, progress: JobProgress | None) -> JobView:
     """The job as its owner sees it; `progress` is newer than the row's, or None."""
-    here = row.id in ledger.core.jobs
+    here = not row.state.final and row.id in ledger.core.jobs
     spec = row.spec
     return JobView(
         id=row.id,

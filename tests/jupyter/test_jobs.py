@@ -145,10 +145,40 @@ async def test_the_timeline_of_a_job_covers_its_life_only(submit, call, ended):
     assert [row["slots"].get(second, 0) for row in own["rows"]] == [1, 0]
 
 
+async def test_a_window_of_the_timeline_and_a_picture_of_few_points(submit, call, ended):
+    await ended((await submit(LEAVER)).json["id"])
+    whole = (await call("GET", "timeline")).json
+    assert (whole["total"], whole["thinned"]) == (len(whole["rows"]), False)
+    _, arrived, left = whole["rows"]
+    window = (
+        await call("GET", "timeline", params={"start": str(arrived["time"]), "end": str(left["time"] - 1e-4)})
+    ).json
+    assert window["rows"] == [arrived]
+    few = (await call("GET", "timeline", params={"points": "2"})).json
+    assert few["rows"] == [whole["rows"][0], left]
+    assert (few["total"], few["thinned"]) == (3, True)
+
+
+async def test_a_long_list_comes_in_pages(submit, call):
+    ids = [(await submit(SLEEPER, name=f"job {number}")).json["id"] for number in range(4)]
+    seen, params = [], {"limit": "3"}
+    while params is not None:
+        page = (await call("GET", "jobs", params=params)).json
+        seen += [view["id"] for view in page["jobs"]]
+        params = {"limit": "3", "before": page["next"]} if "next" in page else None
+    assert seen == ids[::-1]
+    assert "next" not in (await call("GET", "jobs", params={"limit": "4"})).json, "there is no more"
+
+
 @pytest.mark.parametrize(
     ("path", "params", "field"),
     [
         ("jobs", {"state": "HAPPY"}, "state"),
+        ("jobs", {"limit": "0"}, "limit"),
+        ("jobs", {"before": "yesterday"}, "before"),
+        ("timeline", {"points": "1"}, "points"),
+        ("timeline", {"start": "noon"}, "start"),
+        ("jobs/JOB/timeline", {"end": "inf"}, "end"),
         ("jobs/JOB/logs", {"stream": "everything"}, "stream"),
         ("jobs/JOB/logs", {"worker": "first"}, "worker"),
         ("jobs/JOB/logs", {"stream": "elog", "worker": "1"}, "worker"),

@@ -63,7 +63,7 @@ def test_tells_what_was_committed_and_reads_it_once(written):
 
 
 def test_a_history_of_many_pages(written):
-    written.go_on(1800)
+    written.go_on(2600)
     assert written.newest > 2000
     told = written.feed.read()
     rows = written.rows()

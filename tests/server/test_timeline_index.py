@@ -39,7 +39,7 @@ def whole(index: TimelineIndex):
 def test_the_rows_are_those_of_the_pure_function(seed):
     events = history(seed, 1000).events
     rows = allocation(events, call)
-    assert len(rows) > 256, "more than one state is kept"
+    assert len(rows) > 256, "many states are kept"
     index = indexed(events)
     assert whole(index) == rows
     assert len(index) == len(rows)
