@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from edt_sdk.answers import Answer
 from edt_sdk.connection import Connection
 from edt_sdk.discovery import connect
 from edt_sdk.job import Job
@@ -186,6 +187,18 @@ class Client:
         if not job or PurePath(job).name != job:
             raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
         return Job(self._connection, msgspec.convert(self._connection.json("GET", f"jobs/{job}"), JobView))
+
+    def what_if(
+        self,
+        job: Job | str,
+        *,
+        priority: int | None = None,
+        max_workers: int | None = None,
+        instance_group: str | None = None,
+    ) -> Answer:
+        """What if this job's settings were others? See `Job.what_if`; nothing is changed."""
+        found = job if isinstance(job, Job) else self.job(job)
+        return found.what_if(priority=priority, max_workers=max_workers, instance_group=instance_group)
 
     def stop_all(self) -> list[str]:
         """Stop all my jobs; their ids."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import msgspec
 
 from edt_sdk import card
+from edt_sdk.answers import Answer
 from edt_sdk.connection import Connection, save_file
 from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, NotFound, ServerUnreachable, WaitTimeout
@@ -185,6 +186,18 @@ class Job:
         patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
         changes = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
         return self._answer("PATCH", "", changes)
+
+    def what_if(
+        self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
+    ) -> Answer:
+        """Who would hold how many slots with these settings, and when its training would end; nothing is changed.
+
+        Args, and what is raised: those of `update`. The forecast assumes that nobody else arrives.
+        """
+        patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
+        return msgspec.convert(
+            self._connection.json("GET", f"jobs/{self.id}/what-if", params=msgspec.structs.asdict(patch)), Answer
+        )
 
     def stop(self) -> Job:
         """End it as KILLED; self. Its logs and checkpoints stay."""

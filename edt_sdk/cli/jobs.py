@@ -18,9 +18,12 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
     get.add_argument("-o", "--output", choices=("text", "json"), default="text")
     update = add_verb(verbs, common, "update", run_update, "Change a job while it lives.", job="the job")
-    update.add_argument("--priority", type=int, metavar="P")
-    update.add_argument("--max-workers", type=int, metavar="N")
-    update.add_argument("--instance-group", metavar="G")
+    what_if = add_verb(verbs, common, "what-if", run_what_if, "Tell who would hold how many slots.", job="the job")
+    what_if.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    for verb in (update, what_if):
+        verb.add_argument("--priority", type=int, metavar="P")
+        verb.add_argument("--max-workers", type=int, metavar="N")
+        verb.add_argument("--instance-group", metavar="G")
     stop = add_verb(verbs, common, "stop", run_stop, "End jobs; logs and checkpoints stay.")
     stop.add_argument("ids", metavar="ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="all of mine")
@@ -68,6 +71,17 @@ def run_update(arguments: argparse.Namespace) -> int:
         priority=arguments.priority, max_workers=arguments.max_workers, instance_group=arguments.instance_group
     )
     print(changed)
+    return 0
+
+
+def run_what_if(arguments: argparse.Namespace) -> int:
+    """`edt what-if`."""
+    changes = {name: getattr(arguments, name) for name in ("priority", "max_workers", "instance_group")}
+    answer = job(arguments).what_if(**changes)
+    if arguments.output == "json":
+        print_json(answer)
+    else:
+        print(answer)
     return 0
 
 

@@ -18,6 +18,7 @@ from edt_jupyter.logs import LogsHandler
 from edt_jupyter.metrics import MetricsHandler
 from edt_jupyter.root import RootHandler, SpecHandler, UnknownHandler
 from edt_jupyter.timeline import JobTimelineHandler, TimelineHandler
+from edt_jupyter.what_if import WhatIfHandler
 from edt_jupyter.workers import WorkersHandler
 
 API = "/edt/api"
@@ -38,6 +39,7 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/jobs/{id}/events", EventsHandler),
     ("/jobs/{id}/timeline", JobTimelineHandler),
     ("/jobs/{id}/workers", WorkersHandler),
+    ("/jobs/{id}/what-if", WhatIfHandler),
     ("/jobs/{id}/checkpoints", CheckpointsHandler),
     ("/jobs/{id}/result", ResultHandler),
     ("/timeline", TimelineHandler),

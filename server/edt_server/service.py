@@ -22,7 +22,8 @@ from edt_sdk.schemas.errors import Conflict, NotBuiltYet
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
 from edt_sdk.schemas.paths import JobPaths
-from edt_server import access, reports, results, submission, suspension, views
+from edt_sdk.schemas.what_if import WhatIf
+from edt_server import access, reports, results, submission, suspension, views, what_if
 from edt_server.core import InstanceGroup, JobChanged, SlotsChanged
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
@@ -433,6 +434,20 @@ class Service:
             return []
         events = await asyncio.to_thread(lambda: self._ledger.store.events(job=job, kinds=views.WORKER_KINDS))
         return views.running_workers(events, self._ledger.core.slots)
+
+    async def what_if(self, user: str, job: str, patch: JobPatch) -> WhatIf:
+        """Who would hold how many slots with this change, and when the job would end. Nothing is changed.
+
+        Raises:
+            Conflict: it has ended.
+            Unprocessable: the change itself would be refused.
+        """
+        patch.check()
+        row = await self.mine(user, job)
+        if row.state.final:
+            raise _ended(row, "changed")
+        now = await self._in_writer(what_if.look, self._ledger, self.progress, time.time())
+        return await asyncio.to_thread(what_if.answer, now, job, patch)
 
     async def checkpoints(self, user: str, job: str) -> list[results.Checkpoint]:
         """The checkpoints the job has written."""

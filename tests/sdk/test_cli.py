@@ -281,5 +281,5 @@ def test_every_verb_of_the_design_is_there():
     verbs = build_parser()._subparsers._group_actions[0].choices
     assert set(verbs) == {
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
-        "timeline", "workers", "checkpoints", "download", "cluster",
+        "timeline", "workers", "checkpoints", "download", "cluster", "simulate", "what-if",
     }  # fmt: skip

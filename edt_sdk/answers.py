@@ -1,0 +1,27 @@
+"""What `what_if` answers with: who would hold how many slots, when the job would end. Plain data that reads well."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from edt_sdk.schemas.what_if import WhatIf
+
+
+class Answer(WhatIf, frozen=True, kw_only=True):
+    """A `WhatIf` whose repr is a small table and a sentence; see there for its fields."""
+
+    def __repr__(self) -> str:
+        rows = [("JOB", "NAME", "NOW", "THEN")]
+        rows += [(each.job, each.name, str(each.now), str(each.then)) for each in self.shares]
+        widths = [max(len(row[at]) for row in rows) for at in range(4)]
+        lines = ["  ".join(f"{text:<{w}}" for text, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, *filter(None, (self._ends(), self.reason.text if self.reason else ""))])
+
+    def _ends(self) -> str:
+        if self.ends_now is None and self.ends_then is None:
+            return "When it would end is not known yet."
+        return f"Its training would end {_when(self.ends_then)}; as things are, {_when(self.ends_now)}."
+
+
+def _when(seconds: float | None) -> str:
+    return "at a time not known" if seconds is None else f"about {datetime.fromtimestamp(seconds):%a %H:%M:%S}"

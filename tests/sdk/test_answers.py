@@ -1,0 +1,58 @@
+"""`what_if` as the SDK asks it and shows it."""
+
+import msgspec
+import pytest
+
+from edt_sdk import InvalidRequest, Unprocessable
+from edt_sdk.answers import Answer
+from edt_sdk.schemas.what_if import WhatIfShare
+
+TOLD = {
+    "job": "edt-1",
+    "priority": 8000,
+    "max_workers": 8,
+    "instance_group": "default",
+    "shares": [
+        {"job": "edt-1", "name": "mine", "now": 4, "then": 5},
+        {"job": "edt-2", "name": "other", "now": 4, "then": 3},
+    ],
+    "ends_now": 1_700_000_900.0,
+    "ends_then": 1_700_000_300.0,
+    "reason": None,
+}
+
+
+@pytest.fixture
+def job(peer, client, make_view):
+    peer.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view()))
+    return client.job("edt-1")
+
+
+def test_the_question_and_the_answer(peer, job):
+    peer.on("GET", "jobs/edt-1/what-if", TOLD)
+    answer = job.what_if(priority=8000)
+    assert peer.requests[-1].query == {"priority": "8000"}
+    assert answer.shares[0] == WhatIfShare(job="edt-1", name="mine", now=4, then=5)
+    head, mine, other, ends = repr(answer).splitlines()
+    assert head.split() == ["JOB", "NAME", "NOW", "THEN"]
+    assert mine.split() == ["edt-1", "mine", "4", "5"]
+    assert other.split() == ["edt-2", "other", "4", "3"]
+    assert ends.startswith("Its training would end about ")
+
+
+def test_what_needs_no_server_to_be_refused(peer, job):
+    with pytest.raises(InvalidRequest):
+        job.what_if()
+    with pytest.raises(Unprocessable):
+        job.what_if(priority=0)
+    assert peer.requests == [] or "what-if" not in peer.requests[-1].path
+
+
+def test_the_client_takes_a_job_or_its_id(peer, client, job):
+    peer.on("GET", "jobs/edt-1/what-if", TOLD)
+    assert client.what_if(job, max_workers=2) == client.what_if("edt-1", max_workers=2)
+
+
+def test_of_what_is_not_known():
+    answer = Answer(job="a", priority=1, max_workers=1, instance_group="default", shares=())
+    assert repr(answer).splitlines()[-1] == "When it would end is not known yet."
