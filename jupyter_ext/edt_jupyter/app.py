@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from edt_server.runtime import runtime_dir
 from edt_server.service import Service
 from edt_server.settings import Settings
 from edt_server.shared_secret import shared_secret
-from edt_server.store import JobRow, Lease, Store
+from edt_server.store import JobRow, Lease, Store, StoreUnavailable
 
 _ALIVE = 10.0
+_STORE_AWAY = 1.0
 _SECRET_FILE = "forwarding.key"
 
 
@@ -97,6 +99,16 @@ class EdtApp(ExtensionApp):
         min=0,
         help="Processes kept ready with torch imported, so that workers start at once. 0 for none.",
     ).tag(config=True)
+    retention_days = Float(
+        0.0,
+        min=0.0,
+        help="Days after its end that a job is removed, with its results. 0 for never.",
+    ).tag(config=True)
+    retention_bytes = Int(
+        0,
+        min=0,
+        help="Most bytes that ended jobs keep on disk: the oldest are removed until it holds. 0 for no limit.",
+    ).tag(config=True)
     keep_server_alive = Bool(
         True,
         help="Jobs that have not ended count as activity, so that neither the server nor JupyterHub culls them idle.",
@@ -156,6 +168,8 @@ class EdtApp(ExtensionApp):
         logging.getLogger("edt_server").parent = self.log if isinstance(self.log, logging.Logger) else None
         state_events.register(serverapp.event_logger)
         await self._try_to_start()
+        if isinstance(self._trouble, StoreUnavailable):
+            self._spawn(self._start_later(), "edt start")
         self._spawn(self._show_activity(), "edt activity")
 
     async def stop_extension(self) -> None:
@@ -182,15 +196,29 @@ class EdtApp(ExtensionApp):
         try:
             settings = await asyncio.to_thread(self._settings)
             self._secret = await asyncio.to_thread(shared_secret, settings.control_dir / _SECRET_FILE)
-            self._store = await asyncio.to_thread(Store.open, settings.store_url)
+            open_store = partial(Store.open, settings.store_url, backups=settings.data_dir)
+            self._store = await asyncio.to_thread(open_store)
             pace = ONE_HOST if settings.store_url.startswith("sqlite") else MANY_HOSTS
             url = "" if self.serverapp is None else self.serverapp.connection_url
             self._member = Member(self._store, identify(os.getpid()), url, pace, self._lead, self._lead_no_more)
             await self._member.start()
         except (EdtError, OSError) as error:
             self._member = None
-            self._trouble = error if isinstance(error, EdtError) else EdtError(f"jupyter-edt could not start: {error}.")
-            self.log.error("edt | %s", self._trouble)
+            trouble = error if isinstance(error, EdtError) else EdtError(f"jupyter-edt could not start: {error}.")
+            if str(trouble) != str(self._trouble):
+                self.log.error("edt | %s", trouble)
+            self._trouble = trouble
+            store, self._store = self._store, None
+            if store is not None:
+                await asyncio.to_thread(store.close)
+        else:
+            self._trouble = None
+
+    async def _start_later(self) -> None:
+        """The store cannot be used now: begin when it can."""
+        while isinstance(self._trouble, StoreUnavailable):
+            await asyncio.sleep(_STORE_AWAY)
+            await self._try_to_start()
 
     async def _lead(self, store: Store) -> None:
         settings = await asyncio.to_thread(self._settings)
@@ -222,6 +250,8 @@ class EdtApp(ExtensionApp):
             checkpoint_interval=self.checkpoint_interval,
             hang_timeout=self.hang_timeout,
             warm_workers=self.warm_workers,
+            retention_days=self.retention_days,
+            retention_bytes=self.retention_bytes,
         )
 
     # --- telling ------------------------------------------------------------------------------------------------------

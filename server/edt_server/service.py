@@ -30,6 +30,7 @@ from edt_server.interpreters import Interpreters
 from edt_server.ledger import Change, Ledger, Outcome
 from edt_server.private_files import make_private_dir
 from edt_server.processes import is_alive
+from edt_server.retention import Limits, Retention
 from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
 from edt_server.slots import find_slots, threads_per_slot
@@ -74,6 +75,7 @@ class Service:
         self._living: set[str] = set()
         self._ledger: Ledger
         self._supervision: Supervision
+        self._retention: Retention
         self._timeline: TimelineFeed
         self._reading: asyncio.Task[None] | None = None
         self._warm: Warm
@@ -99,6 +101,16 @@ class Service:
             self._supervision = Supervision(settings, self.change, lambda job, _: self.hub.ring(job), self._warm)
             await self._supervision.start()
             await self._adopt()
+            limits = Limits(settings.retention_days, settings.retention_bytes)
+            self._retention = Retention(
+                limits,
+                self._ledger.store,
+                self.change,
+                settings.data_dir,
+                settings.runtime_dir,
+                lambda job: self._supervision.gone(job, 0.0),
+            )
+            self._retention.start()
             # A long history takes a while to read: begun now, nobody waits for it later.
             self._reading = asyncio.create_task(asyncio.to_thread(self._timeline.catch_up), name="edt timeline")
         except BaseException:
@@ -111,6 +123,8 @@ class Service:
         if self._healing is not None:
             self._healing.cancel()
             await asyncio.gather(self._healing, return_exceptions=True)
+        if hasattr(self, "_retention"):
+            await self._retention.stop()
         if hasattr(self, "_supervision"):
             await self._supervision.stop()
             await self._warm.stop()

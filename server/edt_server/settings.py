@@ -30,6 +30,8 @@ class Settings:
         checkpoint_interval: seconds between rolling checkpoints of a training.
         hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
         warm_workers: processes kept ready with torch imported for jobs to come, 0 for none.
+        retention_days: after its end that a job is removed with its results, 0 for never.
+        retention_bytes: most bytes of ended jobs; the oldest are removed until it holds. 0 for no limit.
     """
 
     data_dir: Path
@@ -47,6 +49,8 @@ class Settings:
     checkpoint_interval: float = 30.0
     hang_timeout: float = 60.0
     warm_workers: int = 1
+    retention_days: float = 0.0
+    retention_bytes: int = 0
 
     @property
     def store_url(self) -> str:
