@@ -10,6 +10,7 @@ Nothing here acts: a `Change` tells in its `Outcome` what is to be done now that
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,15 +18,17 @@ from typing import Any, TypeVar
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.control import Allocation
-from edt_sdk.schemas.errors import NotFound
+from edt_sdk.schemas.errors import NotFound, ServerUnreachable
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.plan import Plan
-from edt_server.core import Core, CoreEvent, GiveUp, Grant, inputs, kind_of, to_data, to_event
+from edt_server.core import Core, CoreEvent, GiveUp, Grant, inputs, kind_of, snapshot, to_data, to_event
 from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.story import describe
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
+SNAPSHOT_EVERY = 1000
 # Jobs without a worker. The last two are seen with a slot only in the transaction that brings them back.
 _IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILLED, JobState.FAILED)
 
@@ -55,6 +58,7 @@ class Ledger:
         self._plan = plan
         self.names = {row.id: row.spec.name for row in store.jobs()}
         self.seq = 0
+        self._kept = 0  # up to which event the snapshot goes
         self._stale = False
         self._doubt: Change | None = None
         self._late: Change | None = None
@@ -99,6 +103,23 @@ class Ledger:
         self.seq = change.events[-1].seq if change.events else self.seq
         return value, change.outcome()
 
+    @property
+    def snapshot_due(self) -> bool:
+        """True when a next start would have many events to replay."""
+        return self.seq >= self._kept + SNAPSHOT_EVERY
+
+    def keep_snapshot(self) -> None:
+        """Keep the core as it is, so that the next start begins there. Nothing is lost when the store refuses."""
+        if self._stale or self.seq == self._kept:
+            return
+        try:
+            with self.store.write() as tx:
+                tx.put_snapshot(self.seq, snapshot.VERSION, snapshot.dump(self.core))
+        except (StoreError, ServerUnreachable) as wrong:  # it cannot be written to, or another server leads
+            log.warning("no snapshot of the core was kept: %s", wrong)
+        else:
+            self._kept = self.seq
+
     def row(self, job: str) -> JobRow:
         """The job's row, or NotFound."""
         row = self.store.job(job)
@@ -131,10 +152,16 @@ class Ledger:
             self._stale = False
 
     def _replay(self) -> Core:
-        events = self.store.events(kinds=kinds.INPUTS)
-        newest = self.store.events(after=events[-1].seq) or events if events else []
-        self.seq = max(self.seq, newest[-1].seq if newest else 0)
-        return Core.replay(inputs(events), self._plan)
+        kept = self.store.snapshot()
+        core = None if kept is None else snapshot.load(kept.version, kept.data)
+        after = 0 if kept is None or core is None else kept.seq
+        events = self.store.events(kinds=kinds.INPUTS, after=after)
+        newest = self.store.events(after=events[-1].seq if events else after) or events
+        self.seq = max(self.seq, newest[-1].seq if newest else after)
+        self._kept = after
+        core = core or Core(self._plan)
+        core.follow(inputs(events))
+        return core
 
 
 @dataclass(slots=True)

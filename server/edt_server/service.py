@@ -73,6 +73,7 @@ class Service:
         self._trouble: StoreError | None = None
         self._healing: asyncio.Task[None] | None = None
         self._living: set[str] = set()
+        self._keeping: asyncio.Task[None] | None = None
         self._ledger: Ledger
         self._supervision: Supervision
         self._retention: Retention
@@ -132,8 +133,10 @@ class Service:
             self._timeline.close()
             if self._reading is not None:
                 await asyncio.gather(self._reading, return_exceptions=True)
-        if hasattr(self, "_ledger") and self._store is None:
-            await self._in_writer(self._ledger.close)
+        if hasattr(self, "_ledger"):
+            await self._in_writer(self._ledger.keep_snapshot)
+            if self._store is None:
+                await self._in_writer(self._ledger.close)
         self._writer.shutdown(wait=False)
         if self._lock is not None:
             self._lock.release()
@@ -203,6 +206,8 @@ class Service:
             async with self._order:
                 value, outcome = await self._in_writer(lambda: self._ledger.change(work))
                 self._act(outcome)
+            if self._ledger.snapshot_due and (self._keeping is None or self._keeping.done()):
+                self._keeping = asyncio.create_task(self._in_writer(self._ledger.keep_snapshot))  # nobody waits for it
         except StoreError as trouble:
             self._heal(trouble)
             raise

@@ -40,6 +40,7 @@ from edt_server.core.events import (
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
 from edt_server.core.job import Job
 from edt_server.core.pool import Pool
+from edt_server.core.rule import Holding
 from edt_server.core.turns import Turns
 
 Lost = list[tuple[Job, int]]
@@ -95,9 +96,13 @@ class Core:
         from starting over a job that ended long ago.
         """
         core = cls(plan)
-        for event, now in events:
-            core._step(event, now)
+        core.follow(events)
         return core
+
+    def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
+        """Take in what another core has taken in from where this one is; decisions are known already."""
+        for event, now in events:
+            self._step(event, now)
 
     def _step(self, event: CoreEvent, now: float) -> list[Instruction]:
         lost: Lost = []
@@ -415,6 +420,10 @@ class Core:
     def holder(self, slot: int) -> str | None:
         """The job whose worker is in this slot, leaving or not; None when the slot is free or does not exist."""
         return self._taken.get(slot)
+
+    def holdings(self) -> dict[str, Holding]:
+        """What each instance group has, owns, borrows and lends."""
+        return {name: holding for pool in self._pools.values() for name, holding in pool.rule.groups().items()}
 
     def group_of(self, job: str) -> InstanceGroup:
         """The group whose policy the job is under: its own, or the plan's first when that is not there any more."""

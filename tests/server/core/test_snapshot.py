@@ -1,0 +1,123 @@
+"""A core that was put into bytes and taken out again is the same core, whatever happens to it afterwards."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.events import JOB_ARRIVED, SLOTS_CHANGED
+from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
+from edt_server.core import Core, JobArrived, PlanChanged, SlotsChanged, SpeedMeasured, TimePassed
+from edt_server.core.snapshot import VERSION, dump, load
+from edt_server.ledger import Ledger
+from edt_server.store import Store, sqlite_url
+from tests.server.core.test_properties import some_event
+
+PLANS = (
+    Plan(),
+    Plan(
+        resource_groups=(ResourceGroup(name="default"), ResourceGroup(name="other", hosts=("g",))),
+        instance_groups=(
+            InstanceGroup(name="top"),
+            InstanceGroup(name="default", parent="top", own=2, quantum=3.0, pending_timeout=40.0),
+            InstanceGroup(name="b", parent="top", policy="fifo", user_shares={"ann": 2, "*": 1}),
+            InstanceGroup(name="c", resource_group="other", throughput_aware=True),
+        ),
+    ),
+    Plan(instance_groups=(InstanceGroup(name="default", policy="priority"), InstanceGroup(name="b", preemption=False))),
+)
+
+
+def history(rng: random.Random, length: int):
+    """Events the core accepts, of every kind, with their times."""
+    core, now = Core(), 0.0
+    for number in range(length):
+        now += rng.random()
+        dice = rng.random()
+        if dice < 0.05:
+            event = PlanChanged(rng.choice(PLANS))
+        elif dice < 0.15:
+            event = TimePassed()
+        elif dice < 0.20 and core.jobs:
+            event = SpeedMeasured(rng.choice(core.jobs), {1: 10.0, 2: 15.0 + dice, 4: 16.0})
+        elif dice < 0.25:
+            event = SlotsChanged(tuple(Slot(id=n, host=rng.choice("gh")) for n in range(rng.randint(0, 9))))
+        elif dice < 0.40 and len(core.jobs) < 8:
+            group = rng.choice([each.name for each in core.plan.leaves()])
+            unit = rng.choice((1, 1, 2))
+            event = JobArrived(f"k{number}", 5000, 4, group, rng.choice(("ann", "bob")), unit, unit, 30.0)
+        else:
+            event = some_event(core, rng, number, 8, 8)
+        try:
+            core.apply(event, now)
+        except EdtError:  # refused: it left the core as it was
+            continue
+        yield event, now
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_was_dumped_goes_on_as_if_it_had_not_been(seed: int) -> None:
+    rng = random.Random(seed)
+    events = list(history(rng, 80))
+    cut = rng.randint(0, len(events))
+    whole, first = Core.replay(events), Core.replay(events[:cut])
+    restored = load(VERSION, dump(first))
+    assert restored is not None
+    assert restored.digest() == first.digest()
+    restored.check()
+    for event, now in events[cut:]:
+        assert restored.apply(event, now) == first.apply(event, now)
+        assert restored.next_wake(now) == first.next_wake(now)
+    assert restored.digest() == whole.digest()
+
+
+def test_what_cannot_be_read_is_no_snapshot() -> None:
+    data = dump(Core())
+    assert load("another", data) is None
+    assert load(VERSION, b"rubbish") is None
+    assert load(VERSION, data[:-3]) is None
+
+
+def test_the_ledger_begins_with_its_snapshot_and_without_one_with_everything(tmp_path) -> None:
+    url = sqlite_url(tmp_path / "edt.sqlite")
+    ledger = Ledger.open(url)
+    slots = SlotsChanged(tuple(Slot(id=n, host="h") for n in range(4)))
+    ledger.change(lambda change: change.apply(slots))
+    ledger.change(lambda change: change.apply(JobArrived("a", 5000, 4, "default")))
+    ledger.keep_snapshot()
+    ledger.change(lambda change: change.apply(JobArrived("b", 5000, 4, "default")))
+    digest, seq = ledger.core.digest(), ledger.seq
+    read: list[int] = []
+
+    class Watched(Store):
+        def events(self, **chosen):
+            read.append(chosen.get("after", 0))
+            return super().events(**chosen)
+
+    again = Ledger(Watched(ledger.store._engine))
+    assert (again.core.digest(), again.seq) == (digest, seq)
+    assert min(read) > 0  # never from the beginning
+    with ledger.store.write() as tx:
+        tx.put_snapshot(seq, "another release", b"")
+    assert (Ledger(ledger.store).core.digest(), Ledger(ledger.store).seq) == (digest, seq)
+    assert [event.kind for event in ledger.store.events(kinds=[SLOTS_CHANGED, JOB_ARRIVED])] == [
+        SLOTS_CHANGED,
+        JOB_ARRIVED,
+        JOB_ARRIVED,
+    ]
+    ledger.close()
+
+
+def test_a_snapshot_is_due_after_many_events(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("edt_server.ledger.SNAPSHOT_EVERY", 3)
+    ledger = Ledger.open(sqlite_url(tmp_path / "edt.sqlite"))
+    assert not ledger.snapshot_due
+    ledger.change(lambda change: change.apply(SlotsChanged((Slot(id=0, host="h"),))))
+    ledger.change(lambda change: change.apply(JobArrived("a", 5000, 4, "default")))
+    assert ledger.snapshot_due
+    ledger.keep_snapshot()
+    assert not ledger.snapshot_due
+    ledger.close()
