@@ -24,7 +24,8 @@ from edt_sdk.job_list import JobList
 from edt_sdk.packing import QUIET_VARIABLE, Multipart, packing_table, upload_progress, write_archive
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, DEFAULT_PRIORITY, JobSpec, JobState, JobView
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
+from edt_sdk.sharing import Sharing
 from edt_sdk.sources import Collected, Source, collect
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
 
 
-class Client:
+class Client(Sharing):
     """A connection to a server.
 
     Args:
@@ -85,7 +86,7 @@ class Client:
         slots_per_unit: int = 1,
         pending_timeout: float | None = None,
         priority: int = DEFAULT_PRIORITY,
-        instance_group: str = DEFAULT_INSTANCE_GROUP,
+        instance_group: str = "",
         mode: str = "exact",
         seed: int = 0,
         threads_per_slot: int | None = None,
@@ -108,7 +109,7 @@ class Client:
             pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its
                 instance group says.
             priority: weight under fair share; twice the weight gets about twice the slots.
-            instance_group: the queue.
+            instance_group: the queue, "" for the server's first.
             mode: "exact": equal bits for any number of workers; "fast": the same batches, not the same bits.
             seed: of sample order, dropout and augmentation.
             threads_per_slot: threads of a worker, None for the server's cores ÷ slots.

@@ -51,7 +51,7 @@ class EdtMagics(Magics):
     @option("--pending-timeout", type=float, metavar="S", help="give up after S seconds without a slot")
     @option("--name", help="what to call it (default: from the source)")
     @option("--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)")
-    @option("--instance-group", default="default", metavar="G", help="the queue")
+    @option("--instance-group", default="", metavar="G", help="the queue (default: the server's first)")
     @option(
         "--mode",
         choices=("exact", "fast"),

@@ -37,7 +37,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)"
     )
-    submit.add_argument("--instance-group", default="default", metavar="G", help="the queue (default: default)")
+    submit.add_argument("--instance-group", default="", metavar="G", help="the queue (default: the server's first)")
     submit.add_argument(
         "--mode",
         choices=("exact", "fast"),

@@ -61,7 +61,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         args: the script's own arguments.
         env: environment variables for driver and workers.
         priority: weight under fair share, ≥ 1.
-        instance_group: the queue.
+        instance_group: the queue, "" for the server's first.
         mode: "exact" (equal bits for any number of workers) or "fast".
         seed: seed of sample order, dropout and augmentation; never taken from the clock.
         threads_per_slot: intra-op threads of a worker, None for cores ÷ slots of the server. Part of the bits.
@@ -81,7 +81,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     priority: int = DEFAULT_PRIORITY
-    instance_group: str = DEFAULT_INSTANCE_GROUP
+    instance_group: str = ""
     mode: str = "exact"
     seed: int = 0
     threads_per_slot: int | None = None
@@ -186,6 +186,8 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             check_priority(self.priority)
         if self.max_workers is not None:
             check_max_workers(self.max_workers)
+        if self.instance_group == "":
+            raise Unprocessable("instance_group is empty.", hint="Name the queue.", field="instance_group")
         return self
 
 

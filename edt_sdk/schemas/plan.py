@@ -125,6 +125,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         self._check_hosts()
         for group in groups.values():
             _check_parents(group, groups)
+            if group.user_shares is not None and any(each.parent == group.name for each in groups.values()):
+                raise Unprocessable(
+                    f"The instance group {group.name!r} holds other groups: it is divided among them, not among users.",
+                    hint="Give user_shares to the groups in it.",
+                    field="user_shares",
+                )
             if group.resource_group not in resources:
                 raise Unprocessable(
                     f"The instance group {group.name!r} is over {group.resource_group!r}, which is no resource group.",
@@ -139,7 +145,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return tuple(group for group in self.instance_groups if group.name not in parents)
 
     def group(self, name: str) -> InstanceGroup:
-        """The group of that name that jobs may be in, or Unprocessable with the names there are."""
+        """The group of that name that jobs may be in, "" for the first; or Unprocessable with the names there are."""
+        if not name:
+            return self.leaves()[0]
         for group in self.leaves():
             if group.name == name:
                 return group

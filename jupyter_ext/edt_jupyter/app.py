@@ -18,18 +18,20 @@ from typing import Any
 
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Float, Int, List, Unicode, default
+from traitlets import Bool, Dict, Float, Int, List, Unicode, Union, default
 
 from edt_jupyter import state_events
 from edt_jupyter.routes import API, handlers
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
+from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
 from edt_server.leader import MANY_HOSTS, ONE_HOST, Member
 from edt_server.processes import identify
 from edt_server.runtime import runtime_dir
 from edt_server.service import Service
 from edt_server.settings import Settings
 from edt_server.shared_secret import shared_secret
+from edt_server.sharing import configured_plan
 from edt_server.store import JobRow, Lease, Store, StoreUnavailable
 
 _ALIVE = 10.0
@@ -59,6 +61,12 @@ class EdtApp(ExtensionApp):
         min=0,
         help="Slots this machine offers: 0 for one per GPU, or one per usable core where there is no GPU.",
     ).tag(config=True)
+    local_hosts = Dict(
+        value_trait=Int(min=1),
+        key_trait=Unicode(),
+        help="Named hosts that this machine is divided into, with the slots of each, such as {'a': 4, 'b': 4}. A host "
+        "can be lost with everything on it, and jobs go on on the others. Empty for one host; see `local_slots`.",
+    ).tag(config=True)
     threads_per_slot = Int(
         0,
         min=0,
@@ -76,10 +84,16 @@ class EdtApp(ExtensionApp):
         help="Address of this machine that the control channel listens on. Workers of one machine use loopback.",
     ).tag(config=True)
     instance_groups = List(
-        Unicode(),
+        Union([Unicode(), Dict()]),
         [DEFAULT_INSTANCE_GROUP],
         minlen=1,
-        help="Names of the queues that jobs may be submitted to; their policy is fair share.",
+        help="Queues that a new store begins with: names, or settings as `edt plan` shows them. Later: `edt group`.",
+    ).tag(config=True)
+    resource_groups = List(
+        Union([Unicode(), Dict()]),
+        [DEFAULT_RESOURCE_GROUP],
+        minlen=1,
+        help="Groups of hosts that a new store begins with, and how many slots a host offers. Later: `edt resource`.",
     ).tag(config=True)
     data_fs = Unicode(
         "", help="Folder of shared data sets: DLI_DATA_FS of every job, and DATA_DIR where the job sets none."
@@ -239,13 +253,14 @@ class EdtApp(ExtensionApp):
             runtime_dir=runtime_dir(Path(jupyter_runtime_dir()), data_dir),
             db_url=self.db_url,
             local_slots=self.local_slots,
+            local_hosts=dict(self.local_hosts),
             threads_per_slot=self.threads_per_slot,
             python=self.python,
             max_upload_bytes=self.max_upload_bytes,
             max_package_files=self.max_package_files,
             max_package_bytes=self.max_package_bytes,
             worker_interface=self.worker_interface,
-            instance_groups=tuple(self.instance_groups),
+            plan=configured_plan(self.instance_groups, self.resource_groups),
             data_fs=self.data_fs,
             checkpoint_interval=self.checkpoint_interval,
             hang_timeout=self.hang_timeout,

@@ -14,5 +14,5 @@ class ClusterHandler(EdtHandler):
     @authenticated
     @authorized("read", resource="edt:cluster")
     async def get(self) -> None:
-        """Slots with the job in each, queues, threads of a slot."""
-        self.reply(await self.service.cluster())
+        """Slots with the job in each, groups and how they stand to each other, jobs that live."""
+        self.reply(await self.service.cluster(self.user))

@@ -28,7 +28,7 @@ class RootHandler(EdtHandler):
                 "max_upload_bytes": settings.max_upload_bytes,
                 "python": f"{sys.version_info.major}.{sys.version_info.minor}",
                 "user": self.user,
-                "instance_groups": settings.instance_groups,
+                "instance_groups": [group.name for group in self.service.sharing.plan.leaves()],
             }
         )
 

@@ -6,6 +6,12 @@ from edt_jupyter.artifacts import CheckpointsHandler, ResultHandler
 from edt_jupyter.base import EdtHandler
 from edt_jupyter.cluster import ClusterHandler
 from edt_jupyter.events import EventsHandler
+from edt_jupyter.groups import (
+    InstanceGroupHandler,
+    InstanceGroupsHandler,
+    ResourceGroupHandler,
+    ResourceGroupsHandler,
+)
 from edt_jupyter.jobs import (
     JobHandler,
     JobsHandler,
@@ -16,13 +22,14 @@ from edt_jupyter.jobs import (
 )
 from edt_jupyter.logs import LogsHandler
 from edt_jupyter.metrics import MetricsHandler
+from edt_jupyter.plan import PlanHandler
 from edt_jupyter.root import RootHandler, SpecHandler, UnknownHandler
 from edt_jupyter.timeline import JobTimelineHandler, TimelineHandler
 from edt_jupyter.what_if import WhatIfHandler
 from edt_jupyter.workers import WorkersHandler
 
 API = "/edt/api"
-_JOB = r"([^/]+)"
+_ONE = r"([^/]+)"
 
 # Path templates as OpenAPI writes them, in the order in which they are tried.
 ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
@@ -44,10 +51,18 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/jobs/{id}/result", ResultHandler),
     ("/timeline", TimelineHandler),
     ("/cluster", ClusterHandler),
+    ("/plan", PlanHandler),
+    ("/instance-groups", InstanceGroupsHandler),
+    ("/instance-groups/{name}", InstanceGroupHandler),
+    ("/resource-groups", ResourceGroupsHandler),
+    ("/resource-groups/{name}", ResourceGroupHandler),
 )
 
 
 def handlers() -> list[tuple[str, type[EdtHandler]]]:
     """Patterns relative to the base URL, each with and without a slash at its end; the unknown rest comes last."""
-    known = [(f"{API}{path.rstrip('/').replace('{id}', _JOB)}/?", handler) for path, handler in ROUTES]
+    known = [
+        (f"{API}{path.rstrip('/').replace('{id}', _ONE).replace('{name}', _ONE)}/?", handler)
+        for path, handler in ROUTES
+    ]
     return [*known, (rf"{API}/(.*)", UnknownHandler)]

@@ -17,14 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.errors import Conflict, NotBuiltYet
+from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.what_if import WhatIf
 from edt_server import access, reports, results, submission, suspension, views, what_if
-from edt_server.core import InstanceGroup, JobChanged, SlotsChanged
+from edt_server.clock import Clock
+from edt_server.cluster import cluster
+from edt_server.core import JobChanged
+from edt_server.hosts import Hosts
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
 from edt_server.ledger import Change, Ledger, Outcome
@@ -33,7 +38,8 @@ from edt_server.processes import is_alive
 from edt_server.retention import Limits, Retention
 from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
-from edt_server.slots import find_slots, threads_per_slot
+from edt_server.sharing import Sharing
+from edt_server.slots import find_host, threads_per_slot
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.supervision import STOP_REQUESTED, Supervision
 from edt_server.timeline_feed import TimelineFeed
@@ -62,17 +68,19 @@ class Service:
     ) -> None:
         self.settings = settings
         self.hub = Hub()
-        self.groups = tuple(InstanceGroup(name) for name in settings.instance_groups)
+        self.sharing = Sharing(self.change, lambda: self._ledger.core.plan)
         self.threads_per_slot = settings.threads_per_slot
         self._on_state = on_state
         self._interpreters = Interpreters(settings.interpreter)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="edt-writer")
         self._order = asyncio.Lock()
         self._store = store
+        self._hosts = Hosts(settings, self.sharing.set_hosts) if settings.local_hosts else None
         self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
         self._trouble: StoreError | None = None
         self._healing: asyncio.Task[None] | None = None
         self._living: set[str] = set()
+        self._clock = Clock(self.change, self._next_wake)
         self._keeping: asyncio.Task[None] | None = None
         self._ledger: Ledger
         self._supervision: Supervision
@@ -98,8 +106,12 @@ class Service:
             await self._look_for_slots()
             self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
             settings = self.settings
-            self._warm = Warm(settings.warm_workers, settings.runtime_dir, settings.interpreter, self.threads_per_slot)
-            self._supervision = Supervision(settings, self.change, lambda job, _: self.hub.ring(job), self._warm)
+            # A spare is a child of this process, and could not become one of an agent's.
+            warm_workers = 0 if self._hosts else settings.warm_workers
+            self._warm = Warm(warm_workers, settings.runtime_dir, settings.interpreter, self.threads_per_slot)
+            self._supervision = Supervision(
+                settings, self.change, lambda job, _: self.hub.ring(job), self._warm, self._hosts
+            )
             await self._supervision.start()
             await self._adopt()
             limits = Limits(settings.retention_days, settings.retention_bytes)
@@ -112,6 +124,7 @@ class Service:
                 lambda job: self._supervision.gone(job, 0.0),
             )
             self._retention.start()
+            self._clock.start()
             # A long history takes a while to read: begun now, nobody waits for it later.
             self._reading = asyncio.create_task(asyncio.to_thread(self._timeline.catch_up), name="edt timeline")
         except BaseException:
@@ -121,9 +134,12 @@ class Service:
     async def stop(self) -> None:
         """Let go of everything; supervisors, drivers and workers go on."""
         self.hub.close()
+        await self._clock.stop()
         if self._healing is not None:
             self._healing.cancel()
             await asyncio.gather(self._healing, return_exceptions=True)
+        if self._hosts is not None:
+            await self._hosts.stop()
         if hasattr(self, "_retention"):
             await self._retention.stop()
         if hasattr(self, "_supervision"):
@@ -157,23 +173,24 @@ class Service:
 
     def _open_ledger(self) -> Ledger:
         if self._store is None:
-            return Ledger.open(self.settings.store_url, self.groups)
-        return Ledger(self._store, self.groups)
+            return Ledger.open(self.settings.store_url, self.settings.plan)
+        return Ledger(self._store, self.settings.plan)
 
     def _make_folders(self) -> None:
         make_private_dir(self.settings.data_dir)
         submission.clear_uploads(self.uploads)
 
     async def _look_for_slots(self) -> None:
-        slots = await asyncio.to_thread(find_slots, self.settings.local_slots)
-        self.threads_per_slot = self.settings.threads_per_slot or threads_per_slot(slots)
-
-        def compare(change: Change) -> None:
-            if change.core.slots != slots:
-                change.apply(SlotsChanged(slots))
-
+        if self._hosts is not None:
+            await self._hosts.start()
+            hosts = self._hosts.there
+        else:
+            hosts = (await asyncio.to_thread(find_host, self.settings.local_slots),)
         # Nobody listens yet: what this decides is acted on when the jobs are adopted.
-        await self._in_writer(self._ledger.change, compare)
+        await self._in_writer(self._ledger.change, lambda change: self.sharing.begin(change, self.settings.plan, hosts))
+        # A host that is away for a moment does not change what a job computes with.
+        slots = sum(self.settings.local_hosts.values()) or len(self._ledger.core.slots)
+        self.threads_per_slot = self.settings.threads_per_slot or threads_per_slot(slots)
 
     async def _adopt(self) -> None:
         rows = await self._in_writer(self._ledger.store.jobs)
@@ -247,9 +264,13 @@ class Service:
             self._supervision.begin(job)
         for job in {*outcome.jobs, *outcome.allocations}:
             self.hub.ring(job)
+        self._clock.look()
 
     async def _in_writer(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work, *args)
+
+    async def _next_wake(self) -> float | None:
+        return await self._in_writer(lambda: self._ledger.core.next_wake(time.time()))
 
     # --- verbs that change --------------------------------------------------------------------------------------------
 
@@ -262,7 +283,7 @@ class Service:
             PackageError: the package cannot. Nothing is left behind.
         """
         spec.check()
-        self._ledger.core.check_group(spec.instance_group)
+        spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
         weights: Path | None = None
@@ -284,7 +305,7 @@ class Service:
 
         Raises:
             Conflict: it has ended.
-            Unprocessable: no such queue, or a value out of bounds; NotBuiltYet for another queue.
+            Unprocessable: no such queue, or a value out of bounds.
         """
         patch.check()
 
@@ -292,11 +313,15 @@ class Service:
             row = self._mine(user, job, change.row(job))
             if row.state.final:
                 raise _ended(row, "changed")
-            _check_group(change, row, patch.instance_group)
-            wanted = {"priority": patch.priority, "max_workers": patch.max_workers}
+            wanted = {
+                "priority": patch.priority,
+                "max_workers": patch.max_workers,
+                "instance_group": patch.instance_group,
+            }
             changes = {key: value for key, value in wanted.items() if value is not None}
             before = {key: getattr(row, key) for key in changes}
-            change.apply(JobChanged(job, patch.priority, patch.max_workers), before=before, by=user)
+            event = JobChanged(job, patch.priority, patch.max_workers, patch.instance_group)
+            change.apply(event, before=before, by=user)
             return change.tx.update_job(job, **changes) if changes else row
 
         return await self._view(await self.change(work))
@@ -476,19 +501,14 @@ class Service:
         """A part of the job's result as a zip, not read yet."""
         return await asyncio.to_thread(results.plan, self.paths(await self.mine(user, job)), part)
 
-    async def cluster(self) -> dict[str, Any]:
-        """Slots with the job in each, queues, and the threads of a slot."""
+    async def cluster(self, user: str) -> dict[str, Any]:
+        """Slots with the job in each, groups, jobs that live, and the threads of a slot."""
 
         def read() -> dict[str, Any]:
-            core = self._ledger.core
-            slots = [
-                {"id": slot.id, "host": slot.host, "device": slot.device, "job": core.holder(slot.id)}
-                for slot in core.slots
-            ]
-            groups = [{"name": group.name, "policy": group.policy, "slots": len(slots)} for group in core.groups]
-            return {"slots": slots, "groups": groups, "threads_per_slot": self.threads_per_slot}
+            rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
+            return cluster(self._ledger.core, rows, user, self._ledger.name)
 
-        return await self._in_writer(read)
+        return {**await self._in_writer(read), "threads_per_slot": self.threads_per_slot}
 
     def paths(self, row: JobRow) -> JobPaths:
         """Where the job's files are."""
@@ -509,18 +529,6 @@ class Service:
     def progress(self, job: str) -> JobProgress | None:
         """The newest progress heard, None when there is none newer than the store's."""
         return self._supervision.progress(job)
-
-
-def _check_group(change: Change, row: JobRow, group: str | None) -> None:
-    if group is None:
-        return
-    change.core.check_group(group)
-    if group != row.instance_group:
-        raise NotBuiltYet(
-            "A job cannot move to another instance group yet.",
-            hint="Submit it again with that instance_group.",
-            field="instance_group",
-        )
 
 
 def _ended(row: JobRow, what: str) -> Conflict:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP
+from edt_sdk.schemas.plan import Plan
 from edt_server.store import sqlite_url
 
 
@@ -19,13 +20,14 @@ class Settings:
         runtime_dir: sockets and locks; short (see `runtime.py`), local to this host, 0700.
         db_url: SQLAlchemy URL of the job store, "" for SQLite in `data_dir`.
         local_slots: slots of this host, 0 for its GPUs, or its CPU when it has none.
+        local_hosts: named hosts that this machine is divided into, with their slots; empty for the machine itself.
         threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
         python: interpreter of jobs that name none that exists here, "" for the server's own.
         max_upload_bytes: most bytes of an upload, as sent.
         max_package_files: most members of a package.
         max_package_bytes: most bytes of a package, unpacked.
         worker_interface: address the control channel listens on; workers of one host use loopback.
-        instance_groups: names of the queues; the first is offered first.
+        plan: how the slots are shared in a new store; later it is changed by its verbs.
         data_fs: DLI_DATA_FS of jobs, "" when there is none.
         checkpoint_interval: seconds between rolling checkpoints of a training.
         hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
@@ -38,13 +40,14 @@ class Settings:
     runtime_dir: Path
     db_url: str = ""
     local_slots: int = 0
+    local_hosts: Mapping[str, int] = field(default_factory=dict)
     threads_per_slot: int = 0
     python: str = ""
     max_upload_bytes: int = 512 << 20
     max_package_files: int = 20_000
     max_package_bytes: int = 4 << 30
     worker_interface: str = "127.0.0.1"
-    instance_groups: tuple[str, ...] = (DEFAULT_INSTANCE_GROUP,)
+    plan: Plan = field(default_factory=Plan)
     data_fs: str = ""
     checkpoint_interval: float = 30.0
     hang_timeout: float = 60.0

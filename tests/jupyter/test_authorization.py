@@ -29,6 +29,18 @@ DECLARED = {
     ("GET", "/jobs/{id}/result"): ("read", "edt:artifacts"),
     ("GET", "/timeline"): ("read", "edt:cluster"),
     ("GET", "/cluster"): ("read", "edt:cluster"),
+    ("GET", "/plan"): ("read", "edt:plan"),
+    ("PUT", "/plan"): ("write", "edt:plan"),
+    ("GET", "/instance-groups"): ("read", "edt:plan"),
+    ("POST", "/instance-groups"): ("write", "edt:plan"),
+    ("GET", "/instance-groups/{name}"): ("read", "edt:plan"),
+    ("PATCH", "/instance-groups/{name}"): ("write", "edt:plan"),
+    ("DELETE", "/instance-groups/{name}"): ("write", "edt:plan"),
+    ("GET", "/resource-groups"): ("read", "edt:plan"),
+    ("POST", "/resource-groups"): ("write", "edt:plan"),
+    ("GET", "/resource-groups/{name}"): ("read", "edt:plan"),
+    ("PATCH", "/resource-groups/{name}"): ("write", "edt:plan"),
+    ("DELETE", "/resource-groups/{name}"): ("write", "edt:plan"),
 }
 VERBS = ("get", "head", "post", "put", "patch", "delete")
 
@@ -69,7 +81,7 @@ class TestRecorded:
         for (method, path), declared in list(DECLARED.items())[::order]:
             Recorder.asked.clear()
             url = path.replace("{id}", "somebodys-job")
-            answer = await call(method, url, body=b"" if method in ("POST", "PATCH") else None)
+            answer = await call(method, url, body=b"" if method in ("POST", "PUT", "PATCH") else None)
             assert answer.status == 403, (method, path)
             assert answer.json["code"] == "not_allowed"
             assert {(action, resource) for _, _, action, resource in Recorder.asked} == {declared}, (method, path)

@@ -287,7 +287,7 @@ async def test_slots_that_are_gone_at_the_next_start_are_taken_from_jobs(setting
             for job in jobs:
                 await driver_pid(service, job)
         async with running(fewer) as service:
-            assert len((await service.cluster())["slots"]) == 1
+            assert len((await service.cluster("ann"))["slots"]) == 1
 
             async def settled():
                 return service._ledger.core.settled()

@@ -1,0 +1,243 @@
+"""The verbs of administrators: groups and group, resources and resource, plan."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edt_sdk.cli.session import Verbs, add_verb, client, print_json, table
+from edt_sdk.schemas.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from edt_sdk.schemas.plan import InstanceGroup, ResourceGroup
+
+# Not imported from edt_sdk.schemas.plan: `edt --help` is quick without it. A test keeps them equal.
+POLICIES = ("fairshare", "priority", "fifo")
+_SETTINGS = (
+    *("resource_group", "parent", "policy", "preemption", "share", "own", "lend", "borrow", "user_shares"),
+    *("throughput_aware", "quantum", "pending_timeout"),
+)
+
+
+def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verbs of this group."""
+    for name, run, says in (
+        ("groups", run_groups, "List the instance groups and how they share."),
+        ("resources", run_resources, "List the resource groups."),
+    ):
+        listing = add_verb(verbs, common, name, run, says)
+        listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    _add_actions(verbs, common, "group", "an instance group", _group_options, run_group)
+    _add_actions(verbs, common, "resource", "a resource group", _resource_options, run_resource)
+    plan = add_verb(verbs, common, "plan", run_plan, "Print all groups as JSON, or replace them.")
+    plan.add_argument("--set", metavar="FILE", help="replace them by what this file says; - for stdin")
+
+
+def _add_actions(
+    verbs: Verbs,
+    common: argparse.ArgumentParser,
+    noun: str,
+    what: str,
+    options: Callable[[argparse.ArgumentParser], None],
+    run: Callable[[argparse.Namespace], int],
+) -> None:
+    says = f"Create, update or delete {what}."
+    actions = verbs.add_parser(noun, help=says, description=says).add_subparsers(
+        dest="action", metavar="ACTION", required=True
+    )
+    for action, told in (
+        ("create", f"Add {what}."),
+        ("update", f"Change {what}, at once also for jobs that run; what is not named stays."),
+        ("delete", f"Remove {what} that nothing uses."),
+    ):
+        parser = actions.add_parser(action, parents=[common], help=told, description=told)
+        parser.set_defaults(run=run)
+        parser.add_argument("name", metavar="NAME")
+        if action != "delete":
+            options(parser)
+            parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+
+
+def _group_options(parser: argparse.ArgumentParser) -> None:
+    say: Callable[..., Any] = parser.add_argument
+    say("--resource-group", metavar="R", help="whose slots it divides (default: default)")
+    say("--parent", metavar="G", help="the group it is part of; '' for none")
+    say("--policy", choices=POLICIES, help="how its jobs divide what it has (default: fairshare)")
+    say("--preemption", action=argparse.BooleanOptionalAction, help="take slots back from running jobs (default: yes)")
+    say("--share", type=int, metavar="N", help="weight against the groups beside it (default: 1)")
+    say("--own", type=int, metavar="N", help="slots that are its own whenever it has use for them (default: 0)")
+    say("--lend", type=_number_or("all"), metavar="N", help="most of its own it lends, or all (default: all)")
+    say("--borrow", type=_number_or("any"), metavar="N", help="most it uses beyond its own, or any (default: any)")
+    say(
+        "--user-share", action="append", type=_user_share, metavar="USER=N", dest="user_shares",
+        help="divide among users first, by these weights; * for everybody else; repeatable, 'none' ends it",
+    )  # fmt: skip
+    say("--throughput-aware", action=argparse.BooleanOptionalAction, help="slots go where they speed up most")
+    say("--quantum", type=float, metavar="S", help="seconds a job runs before one that waits takes its turn (60)")
+    say(
+        "--pending-timeout", type=_seconds_or("never"), metavar="S",
+        help="a job that gets no slot for so long ends with ERROR (default: never)",
+    )  # fmt: skip
+
+
+def _resource_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", action="append", metavar="H", dest="hosts", help="one of its hosts; repeatable")
+    parser.add_argument("--rest", action="store_true", help="every host that no other resource group names")
+    parser.add_argument("--slots", metavar="F", help="of each host: a number, ngpus, ncpus, or such as ncpus/2")
+
+
+def run_groups(arguments: argparse.Namespace) -> int:
+    """`edt groups`."""
+    groups = client(arguments).instance_groups()
+    _show(arguments, {"instance_groups": groups}, groups_table(groups))
+    return 0
+
+
+def run_resources(arguments: argparse.Namespace) -> int:
+    """`edt resources`."""
+    groups = client(arguments).resource_groups()
+    _show(arguments, {"resource_groups": groups}, resources_table(groups))
+    return 0
+
+
+def run_group(arguments: argparse.Namespace) -> int:
+    """`edt group create`, `update`, `delete`."""
+    server = client(arguments)
+    if arguments.action == "delete":
+        server.delete_instance_group(arguments.name)
+        print(arguments.name)
+        return 0
+    settings = {name: getattr(arguments, name) for name in _SETTINGS if getattr(arguments, name) is not None}
+    settings = {name: None if value == _NO_LIMIT else value for name, value in settings.items()}
+    if arguments.user_shares is not None:
+        settings["user_shares"] = _users(arguments.user_shares)
+    _check_given(arguments, settings)
+    make = server.create_instance_group if arguments.action == "create" else server.update_instance_group
+    group = make(arguments.name, **settings)
+    _show(arguments, group, groups_table([group]))
+    return 0
+
+
+def run_resource(arguments: argparse.Namespace) -> int:
+    """`edt resource create`, `update`, `delete`."""
+    server = client(arguments)
+    if arguments.action == "delete":
+        server.delete_resource_group(arguments.name)
+        print(arguments.name)
+        return 0
+    if arguments.rest and arguments.hosts:
+        raise InvalidRequest("A resource group has the hosts that are named, or --rest: not both.", field="hosts")
+    settings: dict[str, Any] = {}
+    if arguments.hosts or arguments.rest:
+        settings["hosts"] = arguments.hosts or []
+    if arguments.slots is not None:
+        settings["slots"] = arguments.slots
+    _check_given(arguments, settings)
+    make = server.create_resource_group if arguments.action == "create" else server.update_resource_group
+    group = make(arguments.name, **settings)
+    _show(arguments, group, resources_table([group]))
+    return 0
+
+
+def run_plan(arguments: argparse.Namespace) -> int:
+    """`edt plan`."""
+    if arguments.set is None:
+        print_json(client(arguments).plan())
+        return 0
+    from edt_sdk.schemas.plan import parse_plan
+
+    try:
+        if arguments.set == "-":
+            text = sys.stdin.read()
+        else:
+            with open(arguments.set, encoding="utf-8") as file:
+                text = file.read()
+    except OSError as wrong:
+        raise InvalidRequest(f"{arguments.set} cannot be read: {wrong.strerror}.") from None
+    print_json(client(arguments).set_plan(parse_plan(text)))
+    return 0
+
+
+def groups_table(groups: Sequence[InstanceGroup]) -> str:
+    """The groups, each below the one it is part of."""
+    rows = []
+    for group, depth in _tree(groups):
+        rest = [name for name, on in (("throughput-aware", group.throughput_aware),) if on]
+        rest += [] if group.preemption else ["no preemption"]
+        rest += [] if group.pending_timeout is None else [f"waits at most {group.pending_timeout:g} s"]
+        users = "-" if group.user_shares is None else ",".join(f"{user}={n}" for user, n in group.user_shares.items())
+        rows.append(
+            (
+                "  " * depth + group.name,
+                group.resource_group,
+                group.policy,
+                group.share,
+                group.own,
+                "all" if group.lend is None else group.lend,
+                "any" if group.borrow is None else group.borrow,
+                users or "-",
+                ", ".join(rest) or "-",
+            )
+        )
+    return table(("GROUP", "RESOURCES", "POLICY", "SHARE", "OWN", "LEND", "BORROW", "USERS", "ALSO"), rows)
+
+
+def resources_table(groups: Sequence[ResourceGroup]) -> str:
+    """The resource groups."""
+    rows = [(group.name, group.slots or "as found", ", ".join(group.hosts) or "(all others)") for group in groups]
+    return table(("RESOURCES", "SLOTS OF A HOST", "HOSTS"), rows)
+
+
+def _tree(groups: Sequence[InstanceGroup], parent: str = "", depth: int = 0) -> list[tuple[InstanceGroup, int]]:
+    names = {group.name for group in groups}
+    found: list[tuple[InstanceGroup, int]] = []
+    for group in groups:
+        if group.parent == parent or (not parent and group.parent not in names):
+            found += [(group, depth), *_tree(groups, group.name, depth + 1)]
+    return found
+
+
+def _show(arguments: argparse.Namespace, value: object, text: str) -> None:
+    if arguments.output == "json":
+        print_json(value)
+    else:
+        print(text)
+
+
+def _check_given(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
+    if arguments.action == "update" and not settings:
+        raise InvalidRequest("Nothing to change.", hint="Name what is to be another.")
+
+
+_NO_LIMIT = "no limit"
+
+
+def _number_or(word: str) -> Callable[[str], int | str]:
+    def number(text: str) -> int | str:
+        return _NO_LIMIT if text == word else int(text)
+
+    number.__name__ = f"number or {word!r}"  # argparse's message names it
+    return number
+
+
+def _seconds_or(word: str) -> Callable[[str], float | str]:
+    def seconds(text: str) -> float | str:
+        return _NO_LIMIT if text == word else float(text)
+
+    seconds.__name__ = f"number or {word!r}"
+    return seconds
+
+
+def _user_share(text: str) -> tuple[str, int] | None:
+    if text == "none":
+        return None
+    user, sign, share = text.rpartition("=")
+    if not user or not sign or not share.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not USER=NUMBER")
+    return user, int(share)
+
+
+def _users(given: Sequence[tuple[str, int] | None]) -> dict[str, int] | None:
+    return None if None in given else dict(pair for pair in given if pair is not None)

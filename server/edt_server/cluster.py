@@ -1,0 +1,113 @@
+"""The machine as it is now: slots, who has them, and how the groups stand to each other. Decides nothing.
+
+Pure: from the core and the rows of the jobs that live to what `/cluster` answers with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from edt_sdk.schemas.plan import InstanceGroup, Plan
+from edt_server import access
+from edt_server.core import Core
+from edt_server.store import JobRow
+
+
+def cluster(core: Core, rows: Sequence[JobRow], user: str, name: Callable[[str], str]) -> dict[str, Any]:
+    """Slots, resource groups, instance groups and jobs, as JSON.
+
+    Args:
+        core: in the state that is told.
+        rows: of the jobs that have not ended.
+        user: whose jobs are told with the reason why they wait; of others' only how many slots they have.
+        name: id of a job → what people call it.
+    """
+    order = {job: number for number, job in enumerate(core.jobs)}
+    living = sorted((row for row in rows if row.id in order), key=lambda row: order[row.id])
+    return {
+        "slots": [
+            {
+                "id": slot.id,
+                "host": slot.host,
+                "device": slot.device,
+                "resource_group": core.resource_group_of(slot.id),
+                "job": core.holder(slot.id),
+            }
+            for slot in core.slots
+        ],
+        "resource_groups": _resource_groups(core),
+        "groups": _groups(core, living),
+        "jobs": [_job(core, row, user, name) for row in living],
+    }
+
+
+def _resource_groups(core: Core) -> list[dict[str, Any]]:
+    free = set(core.free())
+    members: dict[str | None, list[int]] = {}
+    for slot in core.slots:
+        members.setdefault(core.resource_group_of(slot.id), []).append(slot.id)
+    return [
+        {
+            "name": group.name,
+            "slots": len(members.get(group.name, ())),
+            "free": sum(1 for slot in members.get(group.name, ()) if slot in free),
+        }
+        for group in core.plan.resource_groups
+    ]
+
+
+def _groups(core: Core, rows: Iterable[JobRow]) -> list[dict[str, Any]]:
+    plan, standing = core.plan, core.holdings()
+    sizes = {group["name"]: group["slots"] for group in _resource_groups(core)}
+    inside: dict[str, list[str]] = {group.name: [] for group in plan.instance_groups}
+    for row in rows:
+        for group in _with_parents(plan, core.group_of(row.id)):
+            inside[group].append(row.id)
+    borrowers: dict[str, dict[str, int]] = {group.name: {} for group in plan.instance_groups}
+    for group, its in standing.items():
+        for lender, slots in its.lenders.items():
+            borrowers[lender][group] = slots
+    return [
+        {
+            "name": group.name,
+            "resource_group": group.resource_group,
+            "parent": group.parent,
+            "policy": group.policy,
+            "slots": sizes[group.resource_group],
+            "jobs": len(inside[group.name]),
+            "waiting": [job for job in inside[group.name] if len(core.holding(job)) < core.asked(job)],
+            "held": sum(len(core.holding(job)) for job in inside[group.name]),
+            "entitled": standing[group.name].entitled,
+            "own": standing[group.name].own,
+            "borrowed": standing[group.name].borrowed,
+            "lenders": standing[group.name].lenders,
+            "lent": standing[group.name].lent,
+            "borrowers": borrowers[group.name],
+        }
+        for group in plan.instance_groups
+    ]
+
+
+def _job(core: Core, row: JobRow, user: str, name: Callable[[str], str]) -> dict[str, Any]:
+    reason = core.reason(row.id, name) if access.may(user, row.owner) else None
+    return {
+        "id": row.id,
+        "name": row.spec.name,
+        "owner": row.owner,
+        "group": row.instance_group,
+        "priority": row.priority,
+        "held": len(core.holding(row.id)),
+        "leaving": len(core.leaving(row.id)),
+        "entitled": core.entitled(row.id),
+        "asked": core.asked(row.id),
+        "reason": reason.text if reason else "",
+    }
+
+
+def _with_parents(plan: Plan, group: InstanceGroup) -> list[str]:
+    parents = {each.name: each.parent for each in plan.instance_groups}
+    path = [group.name]
+    while parents[path[-1]]:
+        path.append(parents[path[-1]])
+    return path
