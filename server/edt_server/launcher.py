@@ -44,12 +44,8 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
         Unprocessable: the job's interpreter is not there. (Whether it has edt_sdk shows when the driver starts; the
             supervisor reports that as ERROR.)
     """
-    check_interpreter(orders.interpreter, orders.job_id)
-    paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
     try:
-        make_private_dir(paths.job_dir)
-        make_private_dir(Path(orders.runtime_dir))
-        write_private(paths.launch_file, encode(orders))
+        paths = write_orders(orders)
     except OSError:
         if spare is not None:
             spare.end()
@@ -59,6 +55,16 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
     _children[identity] = process
     threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
     return identity
+
+
+def write_orders(orders: Launch) -> JobPaths:
+    """Write the orders, and make the folders they speak of. Unprocessable when the interpreter is not there."""
+    check_interpreter(orders.interpreter, orders.job_id)
+    paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
+    make_private_dir(paths.job_dir)
+    make_private_dir(Path(orders.runtime_dir))
+    write_private(paths.launch_file, encode(orders))
+    return paths
 
 
 def _start(paths: JobPaths) -> subprocess.Popen[bytes]:

@@ -190,5 +190,7 @@ def clear_traces(folder: Path, job: str) -> None:
 
     Only when the job is over: attempts hand both on to each other.
     """
-    for place in (folder / job, MEMORY / f"edt-{os.getuid()}-{job}"):
+    name = f"edt-{os.getuid()}-{job}"
+    # Named hosts of this machine have one each, see `supervisor.memory.host_mark`.
+    for place in (folder / job, MEMORY / name, *MEMORY.glob(f"{name}@*")):
         shutil.rmtree(place, ignore_errors=True)

@@ -31,7 +31,8 @@ from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import reports, submission
 from edt_server.control import ControlServer
-from edt_server.launcher import key_pair, launch, wait_gone
+from edt_server.hosts import HostLost, Hosts
+from edt_server.launcher import key_pair, launch, wait_gone, write_orders
 from edt_server.ledger import Change
 from edt_server.processes import is_alive
 from edt_server.recovery import supervisor_lost
@@ -67,6 +68,7 @@ class Supervision:
         change: commits.
         progressed: told the newest progress of a job.
         warm: spare supervisors, None for none.
+        hosts: where supervisors are started, None for this machine.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class Supervision:
         change: Changes,
         progressed: Callable[[str, JobProgress], None],
         warm: Warm | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self._settings = settings
         self._change = change
         self._progressed = progressed
         self._warm = warm
+        self._hosts = hosts
         self._progress: dict[str, JobProgress] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._launches: set[asyncio.Task[None]] = set()
@@ -183,6 +187,14 @@ class Supervision:
 
     async def _launch(self, job: str) -> None:
         public, secret = key_pair()
+        try:
+            host = "" if self._hosts is None else await self._place(self._hosts, job)
+        except BaseException:
+            self._starting.discard(job)
+            raise
+        if host is None:
+            self._starting.discard(job)
+            return  # the next server does it
 
         def begin(change: Change) -> JobRow | None:
             row = change.row(job)
@@ -213,10 +225,15 @@ class Supervision:
             checkpoint_interval=self._settings.checkpoint_interval,
             hang_timeout=self._settings.hang_timeout,
             warm_start=submission.warm_start(JobPaths(self._settings.data_dir, row.owner, job), row.spec),
+            host=host,
+            hosts_dir="" if self._hosts is None else str(self._hosts.folder),
         )
         try:
-            spare = self._warm.take(orders) if self._warm is not None else None
-            identity = await asyncio.to_thread(launch, orders, spare)
+            identity = await self._start(orders)
+        except HostLost as lost:
+            log.warning("%s job=%s", lost, job)
+            self.begin(job)
+            return
         except (EdtError, OSError) as error:
             message = f"It could not be started: {error}"
             await self._surely(lambda change: reports.end(change, job, JobState.ERROR, message))
@@ -225,6 +242,24 @@ class Supervision:
         log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
         await self._surely(lambda change: change.tx.update_job(job, supervisor=identity))
         self._watch(job, row.attempt, identity)
+
+    async def _place(self, hosts: Hosts, job: str) -> str | None:
+        """The host for its supervisor: where most of its slots are, as soon as there is any."""
+
+        def held(change: Change) -> list[str]:
+            where = {slot.id: slot.host for slot in change.core.slots}
+            holding = change.core.holding(job) if job in change.core.jobs else ()
+            found = [where[slot] for slot in holding if slot in where]
+            return sorted(set(found), key=lambda host: (-found.count(host), host))
+
+        return await hosts.place(await self._change(held))
+
+    async def _start(self, orders: Launch) -> ProcessIdentity:
+        if self._hosts is not None:
+            paths = await asyncio.to_thread(write_orders, orders)
+            return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
+        spare = self._warm.take(orders) if self._warm is not None else None
+        return await asyncio.to_thread(launch, orders, spare)
 
     # --- listening ----------------------------------------------------------------------------------------------------
 

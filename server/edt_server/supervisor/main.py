@@ -22,14 +22,9 @@ from edt_sdk.schemas import pulse
 from edt_sdk.schemas.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.errors import EdtError
 from edt_server.processes import identify
-from edt_server.supervisor.children import Children, Program
-from edt_server.supervisor.environment import (
-    Surroundings,
-    driver_environment,
-    make_folders,
-    worker_environment,
-    zygote_environment,
-)
+from edt_server.supervisor.abroad import Abroad
+from edt_server.supervisor.children import Children
+from edt_server.supervisor.environment import Surroundings, make_folders, zygote_environment
 from edt_server.supervisor.events import (
     DRIVER,
     Acknowledged,
@@ -63,9 +58,10 @@ from edt_server.supervisor.history import history_of
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.membership import Membership
-from edt_server.supervisor.memory import memory_folder, remove_memory_folder, sweep
+from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.predecessors import Predecessors
+from edt_server.supervisor.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.reporter import Reporter
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.supervisor.tails import last_words
@@ -80,6 +76,7 @@ SAMPLE_INTERVAL = 0.1
 WATCH_INTERVAL = 0.5
 # A closed link lies unread for less; see `LookAgain`.
 LOOK_AGAIN_AFTER = 0.05
+LOOK_AGAIN_ABROAD = 0.5
 # Workers that are forked together are ready within less of each other; a change for each would cost more.
 GATHER_FOR = 0.1
 # A process of an earlier attempt finishes its update and writes a checkpoint, for which a minute is much.
@@ -104,11 +101,12 @@ class Supervisor:
         identity = identify(os.getpid())
         link = Path(orders.runtime_dir) / "link.sock"
         self._runtime_dir = Path(orders.runtime_dir)
-        memory_dir = memory_folder(orders.job_id)
-        self._job = Surroundings(orders, identity.host, link, dict(os.environ), memory_dir)
+        mark = host_mark(orders.host, self._runtime_dir.parent)
+        memory_dir = memory_folder(orders.job_id, host=mark)
+        self._job = Surroundings(orders, orders.host or identity.host, link, dict(os.environ), memory_dir)
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        elog = paths.driver_log_dir(identity.host) / "stdout"
+        elog = paths.driver_log_dir(self._job.host) / "stdout"
         # The name under which `edt_server.logs` looks the file up.
         others = {f"log/{elog.parent.name}/stdout": elog}
         self._index = StreamIndex(paths.stream_index, paths.streams_dir, others)
@@ -121,12 +119,13 @@ class Supervisor:
         )
         forker = Forker(
             orders.interpreter,
-            _zygote_environment(orders),
+            zygote_environment_of(orders),
             paths.streams_dir,
             zygote,
             needed=lambda: self._machine.training,
         )
         self._children = Children(forker, self._exited, self._before_reap)
+        self._abroad = Abroad(orders, paths.launch_file, identity, self._feed, self._exited_abroad)
         self._link = LinkServer(
             link,
             leader=self._children.leader,
@@ -167,6 +166,7 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._abroad.close()
             self._children.kill_all()
             await self._end_orphans()
             await self._link.stop()
@@ -178,6 +178,8 @@ class Supervisor:
         try:
             make_folders(self._job)
             if await self._predecessors.gone():
+                if self._orders.hosts_dir:
+                    self._predecessors.share()
                 await self._link.start()
         except (EdtError, OSError) as wrong:
             self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
@@ -214,7 +216,9 @@ class Supervisor:
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             now = time.monotonic()
-            seen = sights(self._machine.processes, self._machine.taking_part, self._runtime_dir, now)
+            machine, abroad = self._machine, self._abroad
+            here = {worker: pid for worker, pid in machine.processes.items() if not abroad.has(worker)}
+            seen = sights(here, machine.taking_part, self._runtime_dir, now) + abroad.sights(machine.taking_part, now)
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
                 self._feed(Hung(hang.worker, hang.why))
 
@@ -276,11 +280,16 @@ class Supervisor:
 
     def _exited(self, key: int, code: int, signals: tuple[int, ...]) -> None:
         self._children.reap_orphans()
-        words = last_words(self._paths.streams_dir, _stream_name(key))
+        words = last_words(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)
         updates = self._updates_now()
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
         self._feed(Exited(key, code, signals, words, updates))
+
+    def _exited_abroad(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
+        self._index.sample(time.time())
+        log.info("process ended, process=%d code=%d", key, code)
+        self._feed(Exited(key, code, signals, last_words(self._paths.streams_dir, stream_name(key)), updates))
 
     def _updates_now(self) -> int | None:
         """Committed updates that any worker knows of: what they report may be half a second old."""
@@ -296,15 +305,15 @@ class Supervisor:
             case StartWorker(worker=worker, slot=slot):
                 self._start(worker, slot)
             case End(process=process, patience=patience):
-                self._children.end(process, patience)
+                (self._abroad if self._abroad.has(process) else self._children).end(process, patience)
             case Kill(process=process, patience=patience):
-                self._children.kill(process, patience)
+                (self._abroad if self._abroad.has(process) else self._children).kill(process, patience)
             case Gather(generation=generation):
                 self._later(GATHER_FOR, Gathered(generation))
             case LookAgain(generation=generation):
-                self._later(LOOK_AGAIN_AFTER, LookedAgain(generation))
+                self._later(LOOK_AGAIN_ABROAD if self._abroad.used else LOOK_AGAIN_AFTER, LookedAgain(generation))
             case Tell(process=process, message=message):
-                if not self._link.send(process, message):
+                if not (self._abroad if self._abroad.has(process) else self._link).send(process, message):
                     log.warning("%s not sent, process=%d has no link", type(message).__name__, process)
             case Send(number=number, report=report):
                 log.info("report %d: %s", number, report)
@@ -316,6 +325,7 @@ class Supervisor:
             case Finish(over=over):
                 if over:
                     remove_memory_folder(self._job.memory_dir)
+                self._abroad.farewell(over=over)
                 if not self._over.done():
                     self._over.set_result(None)
 
@@ -323,27 +333,16 @@ class Supervisor:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
     def _start(self, key: int, slot: Slot | None) -> None:
-        job, host = self._job, self._job.host
-        if slot is None:
-            module, environment, log_dir = "driver", driver_environment(job), self._paths.driver_log_dir(host)
-        else:
-            module, environment = "worker", worker_environment(job, key, slot)
-            log_dir = self._paths.worker_log_dir(key, host)
-        program = Program(
-            module=f"edt_sdk.training.{module}",
-            directory=job.code_dir,
-            environment=environment,
-            streams=self._paths.streams_dir / _stream_name(key),
-            umask=self._umask,
-            inherit=(self._predecessors.descriptor,),
-        )
+        if slot is not None and slot.host != self._job.host and self._orders.hosts_dir:
+            self._abroad.start(key, slot)
+            return
 
         def started(pid: int) -> None:
             log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
             self._feed(Started(key, pid))
 
         try:
-            log_dir.mkdir(parents=True, exist_ok=True)
+            program = program_of(self._job, key, slot, self._umask, self._predecessors.descriptor)
         except OSError as wrong:
             self._feed(NotStarted(key, str(wrong)))
             return
@@ -372,7 +371,7 @@ def main(argv: list[str]) -> int:
             orders = _read(path)
             # Everything else is ready long before it is.
             with contextlib.suppress(OSError):  # said when it is asked for
-                zygote = ZygoteProcess(orders.interpreter, _zygote_environment(orders))
+                zygote = ZygoteProcess(orders.interpreter, zygote_environment_of(orders))
         case _:
             print("usage: python -m edt_server.supervisor <launch.json>", file=sys.stderr)
             return 2
@@ -384,13 +383,5 @@ def _read(path: str) -> Launch:
     return msgspec.json.decode(Path(path).read_bytes(), type=Launch)
 
 
-def _zygote_environment(orders: Launch) -> dict[str, str]:
-    return zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)
-
-
 async def _run(orders: Launch, umask: int, zygote: ZygoteProcess | None) -> None:
     await Supervisor(orders, umask=umask, zygote=zygote).run()
-
-
-def _stream_name(key: int) -> str:
-    return "driver" if key == DRIVER else f"worker-{key}"

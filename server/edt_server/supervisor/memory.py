@@ -8,6 +8,7 @@ starts marks it, and one that finds it still unused an hour later removes it. Un
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import logging
 import os
 import shutil
@@ -23,14 +24,15 @@ _LOCK = "alive"
 _UNUSED = "unused"
 
 
-def memory_folder(job_id: str, root: Path = SHARED_MEMORY) -> str:
+def memory_folder(job_id: str, root: Path = SHARED_MEMORY, *, host: str = "") -> str:
     """Make the folder, or find that of an earlier attempt; "" where memory cannot be had, or the name is taken.
 
-    It is this process's until that ends.
+    It is this process's until that ends. `host` is the `host_mark` of one of several named hosts of this machine: what
+    one of them keeps in memory is nothing to the others, and lost with it.
     """
     if not (_is_tmpfs(root) and os.access(root, os.W_OK | os.X_OK)):
         return ""
-    folder = root / f"{_prefix()}{job_id}"
+    folder = root / f"{_prefix()}{job_id}{host}"
     try:
         _hold(folder)
     except OSError as wrong:
@@ -55,6 +57,23 @@ def sweep(root: Path = SHARED_MEMORY, unused_for: float = UNUSED_FOR) -> list[Pa
         except OSError as wrong:  # removed meanwhile, as a rule
             log.debug("%s was not looked at: %s", folder, wrong)
     return removed
+
+
+def host_mark(host: str, runtime_dir: Path) -> str:
+    """What the folders of a named host end with; "" for the machine itself. Other servers may have hosts of that name.
+
+    Args:
+        host: its name.
+        runtime_dir: of the server, as `Settings.runtime_dir`.
+    """
+    return f"@{host}.{hashlib.sha256(os.fsencode(runtime_dir)).hexdigest()[:8]}" if host else ""
+
+
+def forget_host(host: str, runtime_dir: Path, root: Path = SHARED_MEMORY) -> None:
+    """The host was lost, or begins anew: all that it had in memory goes. Arguments as of `host_mark`."""
+    for folder in root.glob(f"{_prefix()}*{host_mark(host, runtime_dir)}"):
+        if _is_private(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_memory_folder(folder: str) -> None:

@@ -88,6 +88,18 @@ class Predecessors:
             await asyncio.sleep(POLL_INTERVAL)
         return False
 
+    def share(self) -> None:
+        """Let processes of this attempt hold the lock that cannot inherit it: those of its outposts (`join`)."""
+        fcntl.flock(self.descriptor, fcntl.LOCK_SH)
+
+    def join(self) -> bool:
+        """Hold the lock beside a supervisor that shares it; False when an attempt begins that does not."""
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def close(self) -> None:
         """Let go of this process's share in the lock."""
         os.close(self.descriptor)

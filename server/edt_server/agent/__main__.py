@@ -1,0 +1,33 @@
+"""`python -m edt_server.agent <AgentOrders as JSON> <lock>`; what an agent starts is `below <its pid> <program> …`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(argv: list[str]) -> int:
+    """Be an agent, its guard, or a supervisor or outpost below one."""
+    from edt_server.agent.guard import die_with, guarded
+
+    match argv[1:]:
+        case ["below", parent, "supervisor", *rest]:
+            die_with(int(parent))
+            from edt_server.supervisor.main import main as supervise
+
+            return supervise(["supervisor", *rest])
+        case ["below", parent, "outpost", *rest]:
+            die_with(int(parent))
+            from edt_server.agent import outpost
+
+            return outpost.main(rest)
+    # The guard is a fork of this process from before anything large is imported.
+    _, orders, lock = argv
+    if guarded(lock):
+        return 0
+    from edt_server.agent import host
+
+    return host.main(orders)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,247 @@
+"""A job's outpost: the process below a host's agent that forks the job's workers there, for a supervisor elsewhere.
+
+What the supervisor does for workers of its own host is done here with the same parts: the job's own zygote, redirected
+streams, the link, signs of life. It decides nothing: everything is told, and done as told. With the supervisor gone it
+closes the links, so that the workers write down what they have, and ends with the last of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas import agent as wire
+from edt_sdk.schemas import pulse
+from edt_sdk.schemas.control import Launch, ProcessIdentity, Slot
+from edt_sdk.schemas.errors import EdtError
+from edt_server.agent.host import MAX_LINE
+from edt_server.processes import open_pidfd, visible
+from edt_server.supervisor.children import Children
+from edt_server.supervisor.environment import Surroundings
+from edt_server.supervisor.forker import Forker
+from edt_server.supervisor.link_server import LinkServer
+from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder
+from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
+from edt_server.supervisor.predecessors import Predecessors
+from edt_server.supervisor.programs import program_of, zygote_environment_of
+from edt_server.supervisor.vital_signs import pulse_file, sights
+from edt_server.supervisor.zygote import ZygoteProcess
+
+log = logging.getLogger(__name__)
+
+# Without a word from the supervisor, which looks twice a second; for one that cannot be seen from here.
+LEASE = 60.0
+# Workers that lost their supervisor finish an update and write a checkpoint.
+LAST_PATIENCE = 60.0
+_POLL = 0.05
+
+
+class Outpost:
+    """One job on one host.
+
+    Args:
+        orders: the supervisor's.
+        order: what the outpost was started with.
+        agent: orders of the agent of this host.
+        umask: for the job's processes.
+    """
+
+    def __init__(self, orders: Launch, order: wire.StartOutpost, agent: wire.AgentOrders, umask: int) -> None:
+        root = Path(agent.runtime_dir)
+        self._runtime_dir = root / orders.job_id
+        self._supervisor = order.supervisor
+        self._umask = umask
+        self._patience = max(orders.hang_timeout, LAST_PATIENCE)
+        memory_dir = memory_folder(orders.job_id, host=host_mark(agent.host, root))
+        here = msgspec.structs.replace(orders, runtime_dir=str(self._runtime_dir))
+        link = self._runtime_dir / f"link.{order.number}"
+        self._job = Surroundings(here, agent.host, link, dict(os.environ), memory_dir)
+        self._predecessors = Predecessors(self._runtime_dir / "alive.lock", 0.0)
+        environment = zygote_environment_of(orders)
+        zygote: ZygoteProcess | None = None
+        with contextlib.suppress(OSError):  # said when it is asked for
+            zygote = ZygoteProcess(orders.interpreter, environment)
+        streams = self._job.paths.streams_dir
+        forker = Forker(orders.interpreter, environment, streams, zygote, needed=lambda: bool(self._running))
+        self._running: dict[int, int] = {}
+        self._children = Children(forker, self._exited, self._before_reap)
+        self._link = LinkServer(
+            link,
+            leader=self._children.leader,
+            on_message=lambda worker, message: self._say(wire.ProcessSaid(worker=worker, message=message)),
+            on_lost=lambda worker, why: self._say(wire.ProcessSilent(worker=worker, why=why)),
+        )
+        self._writer: asyncio.StreamWriter
+        self._heard = time.monotonic()
+        self._dismissed = asyncio.Event()
+
+    async def run(self, connection: socket.socket) -> None:
+        """Serve the supervisor until it needs nothing any more, or is gone."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._dismissed.set)
+        if not self._predecessors.join():
+            log.error("another attempt of the job has begun")
+            self._children.kill_all()
+            return
+        reader, self._writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
+        await self._link.start()
+        ends = {
+            "told": asyncio.create_task(self._listen(reader)),
+            "dismissed": asyncio.create_task(_wait(self._dismissed)),
+            "orphaned": asyncio.create_task(self._supervisor_gone()),
+        }
+        try:
+            await asyncio.wait(ends.values(), return_when=asyncio.FIRST_COMPLETED)
+            for name, task in ends.items():
+                if task.done() and task.exception() is not None:
+                    log.error("outpost: %s", name, exc_info=task.exception())
+            if not ends["told"].done() and not ends["dismissed"].done():
+                await self._see_off()
+        finally:
+            for task in ends.values():
+                task.cancel()
+            await asyncio.gather(*ends.values(), return_exceptions=True)
+            self._children.kill_all()
+            # Only /proc tells when they are gone.
+            while reap_orphans((), kill=True):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL)
+            with contextlib.suppress(ConnectionError):
+                await self._link.stop()
+                self._writer.close()
+            self._predecessors.close()
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while (line := await reader.readline()).endswith(b"\n"):
+            self._heard = time.monotonic()
+            match wire.decode_to_agent(line):
+                case wire.StartProcess(worker=worker, slot=slot):
+                    self._start(worker, slot)
+                case wire.EndProcess(worker=worker, patience=patience):
+                    self._children.end(worker, patience)
+                case wire.KillProcess(worker=worker, patience=patience):
+                    self._children.kill(worker, patience)
+                case wire.TellProcess(worker=worker, message=message):
+                    self._link.send(worker, message)
+                case wire.Look(taking_part=taking_part):
+                    self._say(wire.Seen(vitals=self._vitals(taking_part)))
+                case wire.Farewell(over=over):
+                    if over:
+                        remove_memory_folder(self._job.memory_dir)
+                    return
+
+    def _say(self, message: wire.FromOutpost) -> None:
+        self._writer.write(wire.encode(message) + b"\n")
+
+    def _start(self, worker: int, slot: Slot) -> None:
+        def started(pid: int) -> None:
+            self._running[worker] = pid
+            self._say(wire.ProcessStarted(worker=worker, pid=pid))
+
+        def failed(why: str) -> None:
+            self._say(wire.ProcessNotStarted(worker=worker, why=why))
+
+        try:
+            program = program_of(self._job, worker, slot, self._umask, self._predecessors.descriptor)
+        except OSError as wrong:
+            failed(str(wrong))
+            return
+        self._children.start(worker, program, started, failed)
+
+    async def _before_reap(self, worker: int) -> None:
+        await self._link.drained(worker)
+
+    def _exited(self, worker: int, code: int, signals: tuple[int, ...]) -> None:
+        self._children.reap_orphans()
+        self._link.forget(worker)
+        beats = [pulse.read(pulse_file(self._runtime_dir, each)) for each in {worker, *self._running}]
+        updates = max((beat.updates for beat in beats if beat is not None), default=None)
+        pulse_file(self._runtime_dir, worker).unlink(missing_ok=True)
+        self._running.pop(worker, None)
+        self._say(wire.ProcessExited(worker=worker, code=code, signals=signals, updates=updates))
+
+    def _vitals(self, taking_part: tuple[int, ...]) -> tuple[wire.Vital, ...]:
+        now = time.monotonic()
+        return tuple(
+            wire.Vital(
+                worker=sight.worker,
+                phase=None if sight.beat is None else int(sight.beat.phase),
+                updates=0 if sight.beat is None else sight.beat.updates,
+                age=0.0 if sight.beat is None else now - sight.beat.since,
+                state=sight.state,
+                used=sight.cpu,
+            )
+            for sight in sights(self._running, taking_part, self._runtime_dir, now)
+        )
+
+    # --- without a supervisor -----------------------------------------------------------------------------------------
+
+    async def _supervisor_gone(self) -> None:
+        if visible(self._supervisor):
+            await _end_of(self._supervisor)
+            return
+        while time.monotonic() - self._heard < LEASE:  # noqa: ASYNC110
+            await asyncio.sleep(1.0)
+
+    async def _see_off(self) -> None:
+        """Let the workers find out that nobody leads them, and wait until they have ended."""
+        log.info("the supervisor is gone")
+        await self._link.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                while self._running and not self._dismissed.is_set():  # noqa: ASYNC110  # several things end it
+                    await asyncio.sleep(_POLL)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _end_of(identity: ProcessIdentity) -> None:
+    with open_pidfd(identity) as descriptor:
+        if descriptor is not None:
+            loop = asyncio.get_running_loop()
+            ended = asyncio.Event()
+            loop.add_reader(descriptor, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                loop.remove_reader(descriptor)
+
+
+def main(argv: list[str]) -> int:
+    """Be an outpost: its `StartOutpost` and the `AgentOrders` as JSON; stdin is a socket to the agent."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s outpost %(levelname)s %(message)s")
+    umask = os.umask(0o077)
+    adopt_orphans()
+    order = msgspec.json.decode(argv[0], type=wire.StartOutpost)
+    agent = msgspec.json.decode(argv[1], type=wire.AgentOrders)
+    orders = msgspec.json.decode(Path(order.launch_file).read_bytes(), type=Launch)
+    if orders.attempt != order.attempt:
+        log.error("attempt %d has taken the place of attempt %d", orders.attempt, order.attempt)
+        return 1
+    connection = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    try:
+        asyncio.run(_run(orders, order, agent, umask, connection))
+    except (EdtError, OSError) as wrong:
+        log.error("%s", wrong)
+        return 1
+    return 0
+
+
+async def _run(
+    orders: Launch, order: wire.StartOutpost, agent: wire.AgentOrders, umask: int, connection: socket.socket
+) -> None:
+    await Outpost(orders, order, agent, umask).run(connection)

@@ -1,0 +1,275 @@
+"""The job's workers on other hosts: the supervisor's end of its outposts, one a host, below that host's agent.
+
+To the machine a worker there is a worker like any other: the same instructions, the same events. When the conversation
+with an agent ends, its host counts as lost with all workers of the job there; what was to be started waits until there
+is an agent again, or the slot is taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import zmq.asyncio
+
+from edt_sdk.schemas import agent as wire
+from edt_sdk.schemas.control import Launch, ProcessIdentity, Slot
+from edt_sdk.schemas.link import Downward
+from edt_sdk.schemas.pulse import Beat, Phase
+from edt_server.agent.client import AgentConnection, AgentLost, read_address
+from edt_server.supervisor.events import Event, Hung, LinkLost, NotStarted, Said, Started
+from edt_server.supervisor.watchdog import Sight
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_ANSWER_PATIENCE = 30.0
+Exit = Callable[[int, int, tuple[int, ...], int | None], None]
+
+
+class Abroad:
+    """All outposts of one attempt.
+
+    Args:
+        orders: the supervisor's own.
+        launch_file: where they lie.
+        identity: of the supervisor.
+        feed: takes what happened.
+        exited: takes the end of a worker: number, exit code, signals it was sent, updates it knew of.
+    """
+
+    def __init__(
+        self, orders: Launch, launch_file: Path, identity: ProcessIdentity, feed: Callable[[Event], None], exited: Exit
+    ) -> None:
+        self._orders = orders
+        self._launch_file = launch_file
+        self._identity = identity
+        self._feed = feed
+        self._exited = exited
+        self._context: zmq.asyncio.Context | None = None
+        self._hosts: dict[str, _Host] = {}
+        self._number = 0
+
+    @property
+    def used(self) -> bool:
+        """Whether there are workers of the job on other hosts, or were."""
+        return bool(self._hosts)
+
+    def has(self, worker: int) -> bool:
+        """Whether this worker is to be on another host, or is."""
+        return self._of(worker) is not None
+
+    def start(self, worker: int, slot: Slot) -> None:
+        """Start a worker where its slot is, as soon as there is an agent."""
+        host = self._hosts.get(slot.host)
+        if host is None:
+            if self._context is None:
+                self._context = zmq.asyncio.Context()
+            host = self._hosts[slot.host] = _Host(slot.host, self._converse, self._feed, self._exited)
+        host.start(worker, slot)
+
+    def end(self, worker: int, patience: float) -> None:
+        """As `Children.end`."""
+        host = self._of(worker)
+        if host is not None and not host.cancel(worker):
+            host.send(wire.EndProcess(worker=worker, patience=patience))
+
+    def kill(self, worker: int, patience: float) -> None:
+        """As `Children.kill`."""
+        host = self._of(worker)
+        if host is not None:
+            host.send(wire.KillProcess(worker=worker, patience=patience))
+
+    def send(self, worker: int, message: Downward) -> bool:
+        """As `LinkServer.send`."""
+        host = self._of(worker)
+        return host is not None and host.send(wire.TellProcess(worker=worker, message=message))
+
+    def sights(self, taking_part: Collection[int], now: float) -> list[Sight]:
+        """What was seen of the workers last; asks for what is seen now."""
+        for host in self._hosts.values():
+            host.send(wire.Look(taking_part=tuple(taking_part)))
+        return [sight for host in self._hosts.values() for sight in host.sights(taking_part)]
+
+    def farewell(self, *, over: bool) -> None:
+        """Nothing is needed there any more."""
+        for host in self._hosts.values():
+            host.send(wire.Farewell(over=over))
+
+    async def close(self) -> None:
+        """End all conversations; outposts that were not told farewell kill what they have."""
+        self.farewell(over=False)
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+        if self._context is not None:
+            self._context.destroy(linger=500)
+
+    def _of(self, worker: int) -> _Host | None:
+        return next((host for host in self._hosts.values() if worker in host.workers), None)
+
+    def _converse(self, name: str) -> tuple[AgentConnection, wire.StartOutpost, str] | None:
+        """A new conversation with the agent of a host and what to begin it with, None when there is no agent."""
+        address = read_address(Path(self._orders.hosts_dir), name)
+        if address is None or self._context is None:
+            return None
+        self._number += 1
+        order = wire.StartOutpost(
+            launch_file=str(self._launch_file),
+            attempt=self._orders.attempt,
+            number=self._number,
+            supervisor=self._identity,
+        )
+        return AgentConnection(self._context, address), order, self._orders.job_id
+
+
+class _Host:
+    """One other host: who is wanted there, who runs there, and the conversation with its agent while there is one."""
+
+    def __init__(
+        self,
+        name: str,
+        converse: Callable[[str], tuple[AgentConnection, wire.StartOutpost, str] | None],
+        feed: Callable[[Event], None],
+        exited: Exit,
+    ) -> None:
+        self._name = name
+        self._converse = converse
+        self._feed = feed
+        self._exited = exited
+        self._wanted: dict[int, Slot] = {}
+        self._there: set[int] = set()
+        self._seen: dict[int, Sight] = {}
+        self._connection: AgentConnection | None = None
+        self._job = ""
+        self._needed = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=f"host {name}")
+
+    @property
+    def workers(self) -> set[int]:
+        return self._there | self._wanted.keys()
+
+    def start(self, worker: int, slot: Slot) -> None:
+        if self._connection is not None:
+            self._order(worker, slot)
+        else:
+            self._wanted[worker] = slot
+            self._needed.set()
+
+    def cancel(self, worker: int) -> bool:
+        """Forget a worker that waits for an agent, which is told as an exit by SIGTERM; False when it does not."""
+        if worker not in self._wanted:
+            return False
+        del self._wanted[worker]
+        loop = asyncio.get_running_loop()
+        # Not before the caller is done with what led to this.
+        loop.call_soon(self._exited, worker, -signal.SIGTERM, (int(signal.SIGTERM),), None)
+        return True
+
+    def send(self, message: wire.ToOutpost) -> bool:
+        if self._connection is None:
+            return False
+        self._connection.send(self._job, message)
+        return True
+
+    def sights(self, taking_part: Collection[int]) -> list[Sight]:
+        return [
+            Sight(worker, worker in taking_part, sight.beat, sight.state, sight.cpu)
+            for worker, sight in self._seen.items()
+            if worker in self._there
+        ]
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    def _order(self, worker: int, slot: Slot) -> None:
+        self._there.add(worker)
+        self.send(wire.StartProcess(worker=worker, slot=slot))
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            await self._needed.wait()
+            if not self._wanted:
+                self._needed.clear()
+                pause = _FIRST_PAUSE
+            elif (begun := self._converse(self._name)) is not None and await self._talk(*begun):
+                pause = _FIRST_PAUSE
+            else:
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def _talk(self, connection: AgentConnection, order: wire.StartOutpost, job: str) -> bool:
+        """One conversation until it is lost; False when there was none."""
+        why = f"was lost with host {self._name}"
+        try:
+            connection.send(job, order)
+            async with asyncio.timeout(_ANSWER_PATIENCE):
+                _, answer = await connection.receive()
+            if not isinstance(answer, wire.OutpostStarted) or not answer.pid:
+                self._refused(answer)
+                return False
+            log.info("host %s: outpost %d started, pid=%d", self._name, order.number, answer.pid)
+            self._connection, self._job = connection, job
+            wanted, self._wanted = self._wanted, {}
+            for worker, slot in wanted.items():
+                self._order(worker, slot)
+            while True:
+                _, message = await connection.receive()
+                if isinstance(message, wire.OutpostEnded):
+                    why = f"was lost with the process on host {self._name} that looked after it"
+                    return True
+                self._hear(message)
+        except (AgentLost, TimeoutError):
+            return self._connection is not None
+        except asyncio.CancelledError:
+            self._there.clear()  # they are not lost: the job is over
+            raise
+        finally:
+            self._connection = None
+            self._lose(why)
+            await connection.close()
+
+    def _refused(self, answer: object) -> None:
+        why = answer.why if isinstance(answer, wire.OutpostStarted) else f"a {type(answer).__name__} came instead"
+        wanted, self._wanted = self._wanted, {}
+        for worker in wanted:
+            self._feed(NotStarted(worker, f"host {self._name} could not start anything for the job: {why}"))
+
+    def _lose(self, why: str) -> None:
+        lost = sorted(self._there)
+        if lost:
+            log.warning("host %s: %d workers lost", self._name, len(lost))
+        self._there.clear()
+        self._seen.clear()
+        for worker in lost:
+            self._feed(Hung(worker, why))
+            self._exited(worker, -signal.SIGKILL, (), None)
+
+    def _hear(self, message: wire.FromAgent | wire.FromOutpost) -> None:
+        match message:
+            case wire.ProcessStarted(worker=worker, pid=pid) if worker in self._there:
+                log.info("process started, process=%d pid=%d host=%s", worker, pid, self._name)
+                self._feed(Started(worker, pid))
+            case wire.ProcessNotStarted(worker=worker, why=why) if worker in self._there:
+                self._there.discard(worker)
+                self._feed(NotStarted(worker, why))
+            case wire.ProcessSaid(worker=worker, message=said) if worker in self._there:
+                self._feed(Said(worker, said))
+            case wire.ProcessSilent(worker=worker, why=why) if worker in self._there:
+                self._feed(LinkLost(worker, why))
+            case wire.ProcessExited(worker=worker) as end if worker in self._there:
+                self._there.discard(worker)
+                self._seen.pop(worker, None)
+                self._exited(worker, end.code, end.signals, end.updates)
+            case wire.Seen(vitals=vitals):
+                now = asyncio.get_running_loop().time()
+                self._seen = {vital.worker: _sight(vital, now) for vital in vitals}
+
+
+def _sight(vital: wire.Vital, now: float) -> Sight:
+    # Clocks of two hosts have nothing to do with each other: only how long ago it was can be told.
+    beat = None if vital.phase is None else Beat(Phase(vital.phase), vital.updates, now - vital.age)
+    return Sight(vital.worker, False, beat, vital.state, vital.used)

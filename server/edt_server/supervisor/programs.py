@@ -1,0 +1,55 @@
+"""The programs of a job, the driver and the workers: what is run, with which variables, and where its words go.
+
+The same on the supervisor's host and on others, where an outpost starts them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from edt_sdk.schemas.control import Launch, Slot
+from edt_server.supervisor.children import Program
+from edt_server.supervisor.environment import (
+    Surroundings,
+    driver_environment,
+    worker_environment,
+    zygote_environment,
+)
+from edt_server.supervisor.events import DRIVER
+
+
+def program_of(job: Surroundings, key: int, slot: Slot | None, umask: int, *inherit: int) -> Program:
+    """The driver, or the worker of a slot; makes the folder of its log. OSError when that is not possible.
+
+    Args:
+        job: where it runs.
+        key: the worker's number, or DRIVER.
+        slot: the worker's, None for the driver.
+        umask: its file mode creation mask.
+        *inherit: descriptors that it holds too.
+    """
+    paths = job.paths
+    if slot is None:
+        module, environment, log_dir = "driver", driver_environment(job), paths.driver_log_dir(job.host)
+    else:
+        module, environment = "worker", worker_environment(job, key, slot)
+        log_dir = paths.worker_log_dir(key, job.host)
+    log_dir.mkdir(parents=True, exist_ok=True)
+    return Program(
+        module=f"edt_sdk.training.{module}",
+        directory=job.code_dir,
+        environment=environment,
+        streams=paths.streams_dir / stream_name(key),
+        umask=umask,
+        inherit=inherit,
+    )
+
+
+def stream_name(key: int) -> str:
+    """The stream files' name without ".stdout" and ".stderr"."""
+    return "driver" if key == DRIVER else f"worker-{key}"
+
+
+def zygote_environment_of(orders: Launch) -> dict[str, str]:
+    """All variables of the job's own zygote."""
+    return zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)
