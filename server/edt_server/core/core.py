@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -40,11 +40,12 @@ from edt_server.core.events import (
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
 from edt_server.core.job import Job
 from edt_server.core.pool import Pool
-from edt_server.core.rule import Holding
+from edt_server.core.rule import Holding, Rule
 from edt_server.core.turns import Turns
 
 Lost = list[tuple[Job, int]]
 NEVER = float("inf")
+_FEW = 256  # jobs that are divided among once more for the sake of one sentence
 
 
 class Core:
@@ -458,25 +459,112 @@ class Core:
         """True when no slot is on its way: every job holds exactly what it is entitled to."""
         return not any(job.leaving or len(job.held) < job.target for job in self._jobs.values())
 
-    def reason(self, job: str, names: Callable[[str], str] = str) -> Reason | None:
-        """Why the job holds less than it asked for, None when it does not. `names`: id → what people call it."""
-        pool = self._job(job).pool
-        standings = [
-            reasons.Standing(
-                job=each.name,
-                priority=each.priority,
-                asked=each.asked,
-                held=len(each.held),
-                leaving=len(each.leaving),
-                entitled=each.target,
-                arrival=each.arrival,
-                short_since=each.short_since,
-                suspended=each.suspended,
+    def reason(
+        self,
+        job: str,
+        names: Callable[[str], str] = str,
+        *,
+        now: float | None = None,
+        ends: Mapping[str, tuple[float, float]] | None = None,
+    ) -> Reason | None:
+        """Why the job holds less than it asked for, None when it does not. O(jobs of its resource group).
+
+        Args:
+            job: its id.
+            names: id → what people call it.
+            now: the time, to tell a forecast in; None for none in the sentence.
+            ends: job → when it ends by its progress, not before and not after, for those that this is known of.
+        """
+        me = self._job(job)
+        if len(me.held) >= me.asked and not me.suspended:
+            return None
+        pool = self._pools[me.pool]
+        others = [each for each in self._jobs.values() if each.pool == me.pool and each is not me]
+        waiting = [each for each in others if each.name in pool.turns.waiting and each.turn < me.turn]
+        cut = pool.rule.cut(job)
+        situation = reasons.Situation(
+            me=_standing(me),
+            group=self._group(me),
+            cut=cut,
+            slots=len(pool.slots),
+            most=self.most(self._group(me).name),
+            others=[_standing(each) for each in others],
+            ahead=len(waiting) if me.target == 0 else 0,
+            turns=pool.turns.next_end() < NEVER,
+            if_gone=self._without(pool, cut.rival, job),
+            forecast=self._forecast(me, pool, len(waiting), ends or {}),
+            now=now,
+        )
+        return reasons.explain(situation, names)
+
+    def _without(self, pool: Pool, rival: str, job: str) -> int | None:
+        """What the job would be entitled to if its rival ended now; None where that takes long to work out."""
+        if rival not in self._jobs or len(self._jobs) > _FEW:
+            return None
+        rule = Rule(pool.groups, len(pool.slots))
+        for each in self._jobs.values():
+            if each.pool == pool.name and each.name != rival:
+                rule.put(pool.rule.claim(each.name))
+        rule.settle()
+        return rule.target(job)
+
+    def _forecast(
+        self, me: Job, pool: Pool, ahead: int, ends: Mapping[str, tuple[float, float]]
+    ) -> reasons.Forecast | None:
+        """When turns and ends of jobs make room for it, as far as they are known."""
+        if me.target:
+            if len(me.held) < me.target:
+                return None  # as soon as others have left
+            known = [ends[name] for name in ends if name in self._jobs and self._jobs[name].pool == pool.name]
+            known = [span for span in known if span != ends.get(me.name)]
+            if not known:
+                return None
+            return reasons.Forecast(min(first for first, _ in known), min(last for _, last in known))
+        quantum = self._group(me).quantum
+        turns = pool.turns.ends()
+        # Each turn that ends makes room for one, of equals; what needs many slots or is lighter may be passed over.
+        later = sorted(end + quantum * lap for end in turns for lap in range(ahead // len(turns) + 1)) if turns else []
+        firsts = [*turns[:1], *(first for name, (first, _) in ends.items() if name in self._jobs)]
+        lasts = sorted([*later, *(last for name, (_, last) in ends.items() if name in self._jobs)])
+        even = all(each.priority == me.priority and each.floor == 1 for each in self._jobs.values())
+        if not firsts:
+            return None
+        latest = lasts[ahead] if even and len(lasts) > ahead and me.floor == 1 else None
+        return reasons.Forecast(min(firsts), latest)
+
+    def most(self, instance_group: str) -> int:
+        """Slots that the jobs of the group can have at best, with nobody else there, by the plan and the slots."""
+        pool = self._pools[self._plan.group(instance_group).resource_group]
+        path = []
+        node = pool.rule.node(instance_group)
+        while node.parent is not None:
+            path.append(node)
+            node = node.parent
+        best = node.own
+        for node in reversed(path):
+            assert node.parent is not None
+            for child in node.parent.children.values():
+                if child is not node and child.lend is not None:
+                    best -= max(0, child.own - child.lend)
+            best = max(best, node.own)
+            if node.borrow is not None:
+                best = min(best, node.own + node.borrow)
+        return best
+
+    def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
+        """Unprocessable when a job of this least size could never run in that group, or there is no such group.
+
+        While its resource group has no slots at all nothing is refused: its hosts may be on their way.
+        """
+        group = self.check_group(instance_group)
+        needed = -(-min_workers // slots_per_unit) * slots_per_unit
+        slots, most = len(self._pools[group.resource_group].slots), self.most(group.name)
+        if slots and needed > most:
+            raise Unprocessable(
+                reasons.never(needed, most, slots, group.name),
+                hint="edt cluster shows what each group has.",
+                field="min_workers",
             )
-            for each in self._jobs.values()
-            if each.pool == pool
-        ]
-        return reasons.explain(job, standings, len(self._pools[pool].slots), names)
 
     def check_group(self, name: str) -> InstanceGroup:
         """The instance group of this name, or Unprocessable with the names there are."""
@@ -571,6 +659,21 @@ class Core:
             raise NotFound(
                 f"The scheduler knows no job {name}.", hint="It has ended or never arrived.", job=name
             ) from None
+
+
+def _standing(job: Job) -> reasons.Standing:
+    return reasons.Standing(
+        job=job.name,
+        priority=job.priority,
+        floor=job.floor,
+        asked=job.asked,
+        held=len(job.held),
+        leaving=len(job.leaving),
+        entitled=job.target,
+        arrival=job.arrival,
+        short_since=job.short_since,
+        suspended=job.suspended,
+    )
 
 
 _FIELDS = tuple(each.name for each in fields(Job))

@@ -32,7 +32,8 @@ class Pool:
         self.name = name
         self.slots: set[int] = set()
         self.turns = turns or Turns()
-        self.rule = Rule(tuple(groups), 0)
+        self.groups = tuple(groups)
+        self.rule = Rule(self.groups, 0)
         self._free: set[int] = set()
         self._lowest: list[int] = []  # a heap of them, with some that are not free any more
         self._short: list[tuple[Urgency, str]] = []  # a heap of who is owed slots, with some that are out of date

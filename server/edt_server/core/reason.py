@@ -1,7 +1,7 @@
 """Why a job holds less than it asked for: one sentence with numbers, worked out when somebody asks.
 
-Pure: from the standings of all jobs to a `Reason`. Under a divisor rule the answer is always the same comparison: the
-job's claim to its next slot, and the weakest claim of another job that still beat it.
+Pure: from a `Situation`, which the core makes of its state, to a `Reason`. Under a divisor rule the answer is always
+the same comparison: the job's claim to its next slot, and the weakest claim of another that still beat it (`cut.py`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from fractions import Fraction
 from typing import Any
 
 from edt_sdk.schemas.job import Reason
-from edt_server.core.webster import Claim, divide
+from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.cut import Cut
 
 Names = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One job as the rule sees it; counts are slots. `short_since` in seconds since the epoch, None when not short."""
+    """One job as others see it; counts are slots. `short_since` in seconds since the epoch, None when not short."""
 
     job: str
     priority: int
+    floor: int
     asked: int
     held: int
     leaving: int
@@ -32,31 +34,110 @@ class Standing:
     suspended: bool = False
 
 
-def explain(job: str, standings: Sequence[Standing], slots: int, names: Names) -> Reason | None:
-    """The reason of `job`, None when it holds what it asked for and is not suspended.
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When a job should get slots, seconds since the epoch: not before `earliest`; by `latest`, None when unknown."""
 
-    Codes: "suspended" a person suspended it; "never_fits" there are no slots; "busy" every slot has a job of its own;
-    "starting" slots it is entitled to are still being left by others; "share" it has its share; "capped" it has every
-    slot there is.
+    earliest: float
+    latest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the sentence about one job is made of.
+
+    Attributes:
+        me: the job.
+        group: the instance group it is under.
+        cut: what keeps it from one slot more.
+        slots: of its resource group.
+        most: slots its group can have at best, by the plan.
+        others: the other jobs over the same resource group.
+        ahead: how many of those that wait are before it, 0 when it is next.
+        turns: whether running jobs make room for it in turn.
+        if_gone: what it would be entitled to without the rival of the cut, None when that was not worked out.
+        forecast: when it should get a slot, or one more; None when nothing is known.
+        now: the time, None when nobody said.
     """
-    me = next(each for each in standings if each.job == job)
+
+    me: Standing
+    group: InstanceGroup
+    cut: Cut
+    slots: int
+    most: int
+    others: Sequence[Standing]
+    ahead: int = 0
+    turns: bool = False
+    if_gone: int | None = None
+    forecast: Forecast | None = None
+    now: float | None = None
+
+
+def explain(at: Situation, names: Names) -> Reason | None:
+    """The reason of the job, None when it holds what it asked for and is not suspended.
+
+    Codes: "suspended" a person suspended it; "never_fits" it needs more than there can be; "busy" others run, and it
+    waits; "starting" slots it is entitled to are still being left by others; "share" it has its share; "capped" it has
+    every slot there is; "limit" its group may not have more; "order" its queue serves others first; "unit" what is left
+    is less than it takes at once; "slower" more slots were measured to make it slower.
+    """
+    me = at.me
     if me.suspended:
         return _suspended(me)
     if me.held >= me.asked:
         return None
-    others = [each for each in standings if each.job != job]
-    numbers: dict[str, Any] = {"slots": slots, "priority": me.priority, "since": me.short_since}
-    if slots == 0:
-        code, text = "never_fits", "There are no slots on this server: the job waits until one is added."
-    elif me.entitled == 0:
-        code, text = "busy", _busy(me, others, slots, names, numbers)
-    elif me.held < me.entitled:
-        code, text = "starting", _starting(me, others, slots, names, numbers)
-    elif me.entitled == slots:
-        code, text = "capped", f"It holds all {_count(slots, 'slot')} of this server; it could use {me.asked}."
-    else:
-        code, text = "share", _share(me, others, slots, names, numbers)
+    numbers: dict[str, Any] = {"slots": at.slots, "priority": me.priority, "since": me.short_since}
+    if at.cut.borrowed:
+        numbers["borrowed"] = dict(at.cut.borrowed)
+    if at.forecast is not None:
+        numbers["forecast"] = {"earliest": at.forecast.earliest, "latest": at.forecast.latest}
+    code, text = _why(at, names, numbers)
+    text += _borrowed(at.cut) + _when(at)
     return Reason(code=code, text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers=numbers)
+
+
+def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
+    me = at.me
+    if at.slots == 0:
+        return "never_fits", "There are no slots on this server: the job waits until one is added."
+    if me.floor > at.most:
+        numbers["most"] = at.most
+        return "never_fits", never(me.floor, at.most, at.slots, at.group.name)
+    if me.entitled == 0:
+        return _waiting(at, names, numbers)
+    if me.held < me.entitled:
+        return "starting", _starting(me, at.others, at.slots, names, numbers)
+    if me.entitled == at.slots:
+        return "capped", f"It holds all {_count(at.slots, 'slot')} of this server; it could use {me.asked}."
+    start = f"It has its share, {me.held} of {_count(at.slots, 'slot')}, and could use {me.asked}"
+    match at.cut.why:
+        case "share":
+            return "share", f"{start}: {_beaten(at, names, numbers)}"
+        case "order":
+            numbers["rival"] = at.cut.rival
+            return "order", f"{start}: {_policy(at.group)}, and {names(at.cut.rival)} comes before it."
+        case "borrow" | "lend":
+            return "limit", f"{start}: {_limit(at, numbers)}"
+        case "unit":
+            return "unit", f"{start}: what is left is less than it takes at once."
+        case "slower":
+            return (
+                "slower",
+                f"It holds {_count(me.held, 'slot')} and could use {me.asked}: more were measured to be slower.",
+            )
+        case _:
+            return "share", f"{start}: {_keepers(at, names, numbers)}"
+
+
+def never(needed: int, most: int, slots: int, group: str) -> str:
+    """That a job which needs so many slots at once can never run in a group."""
+    there = (
+        f"its resource group has {slots}" if most == slots else f"the plan gives that group at most {most} of {slots}"
+    )
+    return (
+        f"It needs {_count(needed, 'slot')} at once, which the instance group {group!r} can never have: {there}. "
+        "Ask for fewer min_workers or another instance group."
+    )
 
 
 def _suspended(me: Standing) -> Reason:
@@ -68,16 +149,27 @@ def _suspended(me: Standing) -> Reason:
     return Reason(code="suspended", text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers={})
 
 
-def _busy(me: Standing, others: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:
-    running = [each for each in others if each.entitled > 0]
-    ahead = sum(1 for each in others if each.asked > 0 and each.entitled == 0 and each.arrival < me.arrival)
-    numbers.update(running=[each.job for each in running], ahead=ahead)
-    taken = "The only slot has a job" if slots == 1 else f"Each of the {slots} slots has a job of its own"
-    place = "It is next" if ahead == 0 else f"{_count(ahead, 'job')} that arrived earlier {_be(ahead)} before it"
-    return (
-        f"{taken} ({_list([names(each.job) for each in running])}), and running jobs are not suspended for waiting "
-        f"ones in this release. {place} when one of them ends."
-    )
+def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
+    running = [each for each in at.others if each.entitled > 0]
+    numbers.update(running=[each.job for each in running], ahead=at.ahead)
+    need = f"It needs {_count(at.me.floor, 'slot')} at once. " if at.me.floor > 1 else ""
+    if not running or at.cut.why in ("borrow", "lend"):
+        return "limit", f"{need}It waits: {_limit(at, numbers)}"
+    listed = _list([names(each.job) for each in running])
+    if at.group.policy != "fairshare":
+        numbers["rival"] = at.cut.rival or running[-1].job
+        return "order", f"{need}It waits: {_policy(at.group)}, and {listed} {_come(len(running))} before it."
+    if len(running) < at.slots:
+        taken = f"{_list([names(each.job) for each in running])} {'has' if len(running) == 1 else 'have'} the slots"
+    elif at.slots == 1:
+        taken = f"The only slot has a job ({listed})"
+    else:
+        taken = f"Each of the {at.slots} slots has a job of its own ({listed})"
+    place = "it is next" if at.ahead == 0 else f"{_count(at.ahead, 'job')} {_be(at.ahead)} before it"
+    if at.turns:
+        numbers["quantum"] = at.group.quantum
+        return "busy", f"{need}{taken}, and jobs take turns of {at.group.quantum:g} s: {place}."
+    return "busy", f"{need}{taken}, and none is taken from a job that runs: {place} when one of them ends."
 
 
 def _starting(me: Standing, others: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:
@@ -94,49 +186,84 @@ def _starting(me: Standing, others: Sequence[Standing], slots: int, names: Names
     return f"{text} ({_list(who)})." if who else f"{text}."
 
 
-def _share(me: Standing, others: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:
-    rivals = [each for each in others if each.entitled > 1]
-    start = f"It has its share, {me.held} of {_count(slots, 'slot')}, and could use {me.asked}"
-    if not rivals:
-        running = [each for each in others if each.entitled > 0]
-        numbers.update(rivals=[each.job for each in running])
-        holding = "holds one, which it keeps" if len(running) == 1 else "hold one each, which they keep"
-        return f"{start}: {_list([names(each.job) for each in running])} {holding}."
-    rival = min(rivals, key=lambda each: (_worth(each, each.entitled - 1), each.entitled, -each.arrival))
-    mine, theirs = _worth(me, me.entitled), _worth(rival, rival.entitled - 1)
-    alone = _if_gone(me, rival, others, slots)
-    numbers.update(
-        claim=float(mine),
-        rival=rival.job,
-        rival_priority=rival.priority,
-        rival_entitled=rival.entitled,
-        rival_claim=float(theirs),
-        when_rival_ends=alone,
-    )
+def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
+    """The comparison that decided, between jobs or between their groups."""
+    cut, me = at.cut, at.me
+    jobs = {each.job: each for each in at.others}
+    rival = jobs.get(cut.rival) if cut.claimant == me.job else None
+    who = names(cut.rival) if rival else f"the group {cut.rival}"
+    whose = f"{who}'s" if rival else f"that of {who}"
+    mine = "its claim" if cut.claimant == me.job else f"the claim of its group {cut.claimant}"
+    numbers.update(claim=float(cut.worth), rival=cut.rival, rival_claim=float(cut.rival_worth), level=cut.level)
+    if rival:
+        numbers.update(rival_priority=rival.priority, rival_entitled=rival.entitled)
     verdict = "comes after"
-    if mine == theirs:
-        first = "arrived earlier" if rival.priority == me.priority else "has the higher priority"
-        verdict = f"ties with and, as {names(rival.job)} {first}, comes after"
-    return (
-        f"{start}: its claim to a {_ordinal(me.entitled + 1)}, {_claim(me, me.entitled)}, {verdict} "
-        f"{names(rival.job)}'s to its {_ordinal(rival.entitled)}, {_claim(rival, rival.entitled - 1)}. "
-        f"It gets {alone} when {names(rival.job)} ends."
-    )
+    if cut.worth == cut.rival_worth:
+        first = "came earlier" if cut.rival_weight == cut.weight else "has the higher weight"
+        if rival:
+            first = "arrived earlier" if cut.rival_weight == cut.weight else "has the higher priority"
+        verdict = f"ties with and, as {who} {first}, comes after"
+    text = f"{mine} to a {_ordinal(cut.held + 1)}, {_claim(cut.weight, cut.held, cut.unit, cut.worth)}, {verdict} "
+    text += f"{whose} to its {_ordinal(cut.rival_held + 1)}, "
+    text += f"{_claim(cut.rival_weight, cut.rival_held, 1 if rival is None else cut.unit, cut.rival_worth)}."
+    if rival and at.if_gone is not None:
+        numbers["when_rival_ends"] = at.if_gone
+        text += f" It gets {at.if_gone} when {who} ends."
+    return text
 
 
-def _if_gone(me: Standing, rival: Standing, others: Sequence[Standing], slots: int) -> int:
-    """Slots of `me` if `rival` ended now."""
-    # Nobody waits for a first slot here: a rival with two would have been asked for one.
-    left = [me, *(each for each in others if each is not rival)]
-    return divide(slots, [Claim(each.priority, 1, each.asked, each.arrival) for each in left])[0]
+def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
+    running = [each for each in at.others if each.entitled > 0]
+    numbers.update(rivals=[each.job for each in running])
+    if not running:
+        return "the rest is not for its group."
+    listed = _list([names(each.job) for each in running])
+    if all(each.entitled == 1 for each in running):
+        return f"{listed} {'holds one, which it keeps' if len(running) == 1 else 'hold one each, which they keep'}."
+    return f"{listed} {'keeps what it has' if len(running) == 1 else 'keep what they have'}."
 
 
-def _worth(each: Standing, held: int) -> Fraction:
-    return Fraction(2 * each.priority, 2 * held + 1)
+def _limit(at: Situation, numbers: dict[str, Any]) -> str:
+    name = at.cut.level or at.group.name
+    numbers.update(limited=name, most=at.most)
+    if at.cut.why == "borrow":
+        return f"the group {name} may not borrow more."
+    return f"what others own is not lent to the group {name}."
 
 
-def _claim(each: Standing, held: int) -> str:
-    return f"{each.priority} ÷ {held + 0.5:g} = {_number(_worth(each, held))}"
+def _policy(group: InstanceGroup) -> str:
+    how = "the higher priority first" if group.policy == "priority" else "who came first"
+    return f"the instance group {group.name} serves {how} (policy {group.policy})"
+
+
+def _borrowed(cut: Cut) -> str:
+    if not cut.borrowed:
+        return ""
+    lent = [f"{slots} from {group or 'nobody'}" for group, slots in cut.borrowed.items()]
+    return f" It has borrowed {_list(lent)}, and gives back what the owner needs."
+
+
+def _when(at: Situation) -> str:
+    if at.forecast is None or at.now is None:
+        return ""
+    first = max(0.0, at.forecast.earliest - at.now)
+    if at.forecast.latest is None:
+        return f" That may change in {_seconds(first)}."
+    last = max(first, at.forecast.latest - at.now)
+    span = _seconds(last) if round(first) == round(last) else f"{_seconds(first)} to {_seconds(last)}"
+    return f" It should get {'a slot' if at.me.entitled == 0 else 'more'} in {span}."
+
+
+def _seconds(value: float) -> str:
+    if value < 120:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def _claim(weight: int, held: int, unit: int, worth: Fraction) -> str:
+    if Fraction(2 * weight, 2 * held + unit) != worth:
+        return "by measured speed"  # what it is worth is in no unit people know
+    return f"{weight} ÷ {held + unit / 2:g} = {_number(worth)}"
 
 
 def _number(value: Fraction) -> str:
@@ -154,6 +281,10 @@ def _count(number: int, what: str) -> str:
 
 def _be(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def _come(number: int) -> str:
+    return "comes" if number == 1 else "come"
 
 
 def _list(items: Sequence[str], most: int = 4) -> str:

@@ -96,6 +96,10 @@ class Turns:
             heapq.heappop(self._ends)
         return float("inf")
 
+    def ends(self) -> list[float]:
+        """When the turns end that are under way, the next one first; nothing while nobody waits for one."""
+        return sorted(end for end, _ in self._running.values()) if self.waiting else []
+
     def state(self) -> list[Any]:
         """All of it as JSON, but for what the jobs tell."""
         return [list(self.waiting), self._clock, self._start, self._contest, self._places]

@@ -5,6 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import msgspec
+import pytest
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.plan import InstanceGroup, Plan
+from edt_server.core import TimePassed
 
 
 def call(job: str) -> str:
@@ -95,11 +100,10 @@ def test_busy(play):
     p.release_all()
     first, second = p.core.reason("c", call), p.core.reason("d", call)
     assert (first.code, first.held, first.entitled, first.asked) == ("busy", 0, 0, 100)
-    assert first.text.startswith(
-        "Each of the 2 slots has a job of its own (digits-a and digits-b), and running jobs are not"
+    assert first.text == (
+        "Each of the 2 slots has a job of its own (digits-a and digits-b), and jobs take turns of 60 s: it is next."
     )
-    assert first.text.endswith("It is next when one of them ends.")
-    assert second.text.endswith("1 job that arrived earlier is before it when one of them ends.")
+    assert second.text.endswith("jobs take turns of 60 s: 1 job is before it.")
     assert (first.numbers["ahead"], second.numbers["ahead"]) == (0, 1)
     assert p.core.reason("a", call).text.endswith("digits-b holds one, which it keeps.")
 
@@ -109,6 +113,79 @@ def test_the_only_slot(play):
     p.run("a")
     p.run("b")
     assert p.core.reason("b", call).text.startswith("The only slot has a job (digits-a), and")
+
+
+def test_whose_turn_it_is_next_and_when(play):
+    p = play(1)
+    for job in "abc":
+        p.run(job)  # a runs from 1.0 on, and its turn ends at 61.0
+    reason = p.core.reason("b", call, now=11.0)
+    assert reason.numbers["forecast"] == {"earliest": 61.0, "latest": 61.0}
+    assert reason.text.endswith("it is next. It should get a slot in 50 s.")
+    assert p.core.reason("c", call, now=11.0).text.endswith("It should get a slot in 50 s to 110 s.")
+    assert p.core.reason("b", call, now=11.0, ends={"a": (20.0, 40.0)}).text.endswith("in 9 s to 29 s.")
+    p.now = 61.0
+    p.step(TimePassed())
+    p.release_all()
+    assert p.core.holding("b") == (0,)
+
+
+def test_without_preemption_and_in_strict_queues_there_are_no_turns(play):
+    p = play(1, plan=Plan(instance_groups=(InstanceGroup(name="default", preemption=False),)))
+    p.run("a")
+    p.run("b")
+    assert p.core.reason("b", call).text == (
+        "The only slot has a job (digits-a), and none is taken from a job that runs: it is next when one of them ends."
+    )
+    q = play(2, plan=Plan(instance_groups=(InstanceGroup(name="default", policy="priority"),)))
+    q.run("a", 9000, 2)
+    q.run("b")
+    reason = q.core.reason("b", call)
+    assert (reason.code, reason.numbers["rival"]) == ("order", "a")
+    assert reason.text == (
+        "It waits: the instance group default serves the higher priority first (policy priority), and digits-a comes "
+        "before it."
+    )
+
+
+GROUPS = Plan(
+    instance_groups=(
+        InstanceGroup(name="rich", own=6, lend=2),
+        InstanceGroup(name="poor", borrow=3),
+        InstanceGroup(name="other", share=2),
+    )
+)
+
+
+def test_groups_beat_each_other_and_borrow(play):
+    p = play(8, plan=Plan(instance_groups=(InstanceGroup(name="rich", own=6), InstanceGroup(name="poor"))))
+    p.run("a", group="poor", max_workers=9)
+    assert p.shares == {"a": 8}
+    reason = p.core.reason("a", call)
+    assert reason.numbers["borrowed"] == {"rich": 6}
+    assert "It has borrowed 6 from rich, and gives back what the owner needs." in reason.text
+    p.run("b", group="rich")
+    p.release_all()
+    reason = p.core.reason("a", call)
+    assert reason.held < 8
+    assert p.core.holdings()["rich"].own == 6
+
+
+def test_never_fits_is_told_before_and_after(play):
+    p = play(8, plan=GROUPS)
+    p.core.fits("rich", 8)
+    p.core.fits("poor", 3)
+    with pytest.raises(Unprocessable, match="at most 3 of 8"):
+        p.core.fits("poor", 4)
+    with pytest.raises(Unprocessable, match="at most 4 of 8"):
+        p.core.fits("other", 3, slots_per_unit=5)
+    with pytest.raises(Unprocessable, match="no instance group"):
+        p.core.fits("nobody")
+    p.arrive("big", group="poor", min_workers=4)
+    reason = p.core.reason("big")
+    assert reason.code == "never_fits"
+    assert "It needs 4 slots at once, which the instance group 'poor' can never have" in reason.text
+    play(0, plan=GROUPS).core.fits("poor", 100)
 
 
 def test_every_slot_there_is(play):
