@@ -29,7 +29,7 @@ from edt_server.simulator.workload import SimulatedJob, read_workload
 DEFAULT_SLOTS = 64
 PLAN = "plan"  # in the table: under the policies that the plan names
 RECORDED = "recorded"
-_QUIET_FOR = 1.0  # seconds between two lines about progress
+_QUIET_FOR = {True: 0.5, False: 10.0}  # seconds between two lines about progress, in a terminal and elsewhere
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +77,7 @@ def _question(arguments: argparse.Namespace) -> _Question:
         if not jobs:
             raise InvalidRequest(f"No job of {arguments.events} has ended: there is nothing to play again.")
     elif arguments.workload is None:
-        raise InvalidRequest("What shall be simulated?", hint="Give a WORKLOAD.csv, or --events FILE.jsonl.")
+        raise InvalidRequest("What shall be simulated?", hint="Give a WORKLOAD.csv, or --events FILE.")
     else:
         jobs = read_workload(arguments.workload, arguments.apps)
     slots = _slots(arguments.slots or str(recorded.slots if recorded is not None else DEFAULT_SLOTS))
@@ -119,19 +119,20 @@ class _Progress:
     """How far a long simulation is, on stderr: one line, written over in a terminal."""
 
     def __init__(self, policy: str) -> None:
-        self._policy, self._next, self._shown = policy, time.monotonic() + _QUIET_FOR, False
+        self._policy, self._shown, self._terminal = policy, False, sys.stderr.isatty()
+        self._next = time.monotonic() + _QUIET_FOR[self._terminal]
 
     def show(self, now: float, ended: int, jobs: int) -> None:
         """Tell it, if it was not told just now."""
         if time.monotonic() < self._next:
             return
-        self._next, self._shown = time.monotonic() + _QUIET_FOR, True
+        self._next, self._shown = time.monotonic() + _QUIET_FOR[self._terminal], True
         line = f"{self._policy}: {ended} of {jobs} jobs have ended, {now / 3600:.1f} h are over"
-        print(f"\r{line}" if sys.stderr.isatty() else line, end="" if sys.stderr.isatty() else "\n", file=sys.stderr)
+        print(f"\r{line}" if self._terminal else line, end="" if self._terminal else "\n", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """End the line."""
-        if self._shown and sys.stderr.isatty():
+        if self._shown and self._terminal:
             print(file=sys.stderr)
 
 
@@ -218,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("workload", metavar="WORKLOAD.csv", type=Path, nargs="?", help="the jobs to come")
     add("--apps", metavar="APPS.csv", type=Path, help="how fast their applications are")
-    add("--events", metavar="FILE.jsonl", type=Path, help="instead: a server's recorded events, played again")
+    add("--events", metavar="FILE", type=Path, help="instead: a server's recorded events, JSON lines or its edt.db")
     add("--slots", metavar="N", help=f"how many there are (default: {DEFAULT_SLOTS}), or by host: a=4,b=4")
     says = f"of {', '.join(ELASTIC)} and, without elasticity, {', '.join(RIGID)}; several with commas, or all"
     add("--policy", metavar="P", help=f"{says} (default: what the plan says, else fairshare)")

@@ -9,7 +9,10 @@ workload: nobody knows how much they still have to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +35,8 @@ from edt_server.core import (
 from edt_server.simulator.engine import Life, Run
 from edt_server.simulator.speed import Speed
 from edt_server.simulator.workload import SimulatedJob
+
+_SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(slots=True)
@@ -58,21 +63,41 @@ class _Past:
 
 
 def read_events(path: Path) -> list[Event]:
-    """Rows of an event list, one JSON object a line, in order. InvalidRequest with the line that cannot be read."""
+    """An event list, in order: one JSON object a line, or a server's SQLite store, which is only read.
+
+    Raises:
+        InvalidRequest: it cannot be read or is no event list; says in which line.
+    """
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            stored = file.read(len(_SQLITE)) == _SQLITE
+        events = _stored(path) if stored else list(_lines(path))
     except OSError as wrong:
         raise InvalidRequest(f"{path} cannot be read: {wrong.strerror}.") from None
-    events: list[Event] = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                events.append(msgspec.json.decode(line, type=Event))
-            except msgspec.DecodeError as wrong:
-                raise InvalidRequest(f"{path}, line {number}: this is no event: {wrong}.", line=number) from None
+    except sqlite3.Error as wrong:
+        raise InvalidRequest(f"{path} is no job store: {wrong}.") from None
     if not any(event.kind == kinds.JOB_ARRIVED for event in events):
         raise InvalidRequest(f"{path} has no job that arrives.", hint="Give a whole event list, from its beginning.")
     return sorted(events, key=lambda event: event.seq)
+
+
+def _lines(path: Path) -> Iterator[Event]:
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if line.strip():
+            try:
+                yield msgspec.json.decode(line, type=Event)
+            except msgspec.DecodeError as wrong:
+                raise InvalidRequest(f"{path}, line {number}: this is no event: {wrong}.", line=number) from None
+
+
+def _stored(path: Path) -> list[Event]:
+    # Not by way of `edt_server.store`: that would migrate an older store, and a simulation must not touch it.
+    with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        rows = connection.execute("SELECT seq, time, job, kind, data, cause, text FROM edt_events ORDER BY seq")
+        return [
+            Event(seq=seq, time=time, job=job, kind=kind, data=json.loads(data), cause=cause, text=text)
+            for seq, time, job, kind, data, cause, text in rows
+        ]
 
 
 def recorded_run(events: Iterable[Event]) -> Run:

@@ -66,6 +66,21 @@ def test_played_again_it_takes_as_long(rows, play):
     assert [life.end for life in run.lives] == pytest.approx([40, 60])
 
 
+def test_a_servers_store_is_read_and_left_as_it_is(rows, tmp_path):
+    from edt_server.store import Store
+
+    path = tmp_path / "edt.db"
+    store = Store.open(f"sqlite:///{path}")
+    with store.write() as tx:
+        for row in rows:
+            tx.append(row.kind, job=row.job, data=row.data, time=row.time, cause=row.cause, text=row.text)
+    assert recorded_run(read_events(path)) == recorded_run(rows)
+    store.close()
+    path.write_bytes(b"SQLite format 3\0 and no more")
+    with pytest.raises(InvalidRequest, match="no job store"):
+        read_events(path)
+
+
 def test_files(rows, tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(b"\n".join(map(msgspec.json.encode, rows)))
