@@ -284,6 +284,7 @@ class Service:
         """
         spec.check()
         spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
+        await self._in_writer(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
         weights: Path | None = None
@@ -318,6 +319,8 @@ class Service:
                 "max_workers": patch.max_workers,
                 "instance_group": patch.instance_group,
             }
+            if patch.instance_group is not None:
+                change.core.fits(patch.instance_group, row.spec.min_workers, row.spec.slots_per_unit)
             changes = {key: value for key, value in wanted.items() if value is not None}
             before = {key: getattr(row, key) for key in changes}
             event = JobChanged(job, patch.priority, patch.max_workers, patch.instance_group)
