@@ -16,7 +16,7 @@ def shared_secret(path: Path) -> str:
         with contextlib.suppress(FileNotFoundError):
             return path.read_text(encoding="ascii")
         make_private_dir(path.parent)
-        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         write_private(fresh, secrets.token_urlsafe(32).encode("ascii"))
         # A link and not a rename: the first one there is it.
         with contextlib.suppress(FileExistsError):

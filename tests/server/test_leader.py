@@ -1,0 +1,226 @@
+"""Who leads, and that nobody who leads no more writes: over SQLite and PostgreSQL, with processes that really die."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from edt_sdk.schemas.errors import EdtError, ServerUnreachable
+from edt_server.leader import Leadership, LeaseLost, Member, Pace
+from edt_server.processes import identify
+from edt_server.shared_secret import shared_secret
+from edt_server.store import Store, sqlite_url
+from tests.server.store.conftest import cluster
+
+__all__ = ["cluster"]  # a fixture
+
+FAST = Pace(renew=0.05, valid=0.4, look=0.02)
+SLOW = Pace(renew=60.0, valid=600.0, look=0.02)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request, tmp_path) -> Iterator[Store]:
+    url = sqlite_url(tmp_path / "edt.sqlite")
+    if request.param == "postgresql":
+        url = request.getfixturevalue("cluster").new_database()
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2)]
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def one(store, process, url="http://here/", pace=SLOW) -> Leadership:
+    return Leadership(store, identify(process.pid), url, pace)
+
+
+def test_one_leads_and_the_other_knows_where(store, processes) -> None:
+    first, second = (one(store, process, url) for process, url in zip(processes, ("a", "b"), strict=True))
+    assert first.claim() is None
+    assert first.confirmed
+    found = second.claim()
+    assert found is not None
+    assert (found.url, found.holder.pid) == ("a", processes[0].pid)
+    assert not second.confirmed
+    first.give_back()
+    assert second.claim() is None
+    assert first.claim() is not None
+
+
+def test_who_is_seen_to_be_dead_is_followed_at_once(store, processes) -> None:
+    first, second = (one(store, process) for process in processes)
+    first.claim()
+    assert second.claim() is not None
+    processes[0].kill()
+    processes[0].wait()
+    assert second.claim() is None
+    assert not first.renew()
+
+
+def test_who_does_not_renew_is_followed_when_the_lease_is_over(store, processes) -> None:
+    first, second = (one(store, process, pace=FAST) for process in processes)
+    first.claim()
+    deadline = time.monotonic() + 30
+    while (found := second.claim()) is not None:
+        assert time.monotonic() < deadline
+        assert found.holder.pid == processes[0].pid
+    assert not first.confirmed
+    assert not first.renew()
+    assert second.renew()
+
+
+def test_whoever_renews_is_not_followed(store, processes) -> None:
+    first, second = (one(store, process, pace=FAST) for process in processes)
+    first.claim()
+    until = time.monotonic() + 3 * FAST.valid
+    while time.monotonic() < until:
+        assert first.renew()
+        assert second.claim() is not None
+
+
+def test_somebody_of_another_host_is_judged_by_the_lease_alone(store, processes) -> None:
+    elsewhere = msgspec.structs.replace(identify(processes[0].pid), host="elsewhere", pid=1, start_ticks=1)
+    first = Leadership(store, elsewhere, "", FAST)
+    second = one(store, processes[1], pace=FAST)
+    first.claim()
+    assert second.claim() is not None
+    deadline = time.monotonic() + 30
+    while second.claim() is not None:
+        assert time.monotonic() < deadline
+
+
+def test_a_leader_of_before_writes_nothing(store, processes) -> None:
+    first, second = (one(store, process) for process in processes)
+    first.claim()
+    guarded = first.guarded()
+    with guarded.write() as tx:
+        tx.append("state", job=None, data={}, time=1.0)
+    processes[0].kill()
+    processes[0].wait()
+    second.claim()
+    with pytest.raises(LeaseLost), guarded.write() as tx:
+        tx.append("state", job=None, data={"never": True}, time=2.0)
+    assert [event.data for event in store.events()] == [{}]
+    with second.guarded().write() as tx:
+        tx.append("state", job=None, data={"new": True}, time=3.0)
+    assert len(store.events()) == 2
+
+
+def test_of_many_that_claim_at_once_one_leads(store, processes) -> None:
+    first = one(store, processes[0])
+    first.claim()
+    processes[0].kill()
+    processes[0].wait()
+    candidates = [one(store, processes[1], str(number)) for number in range(8)]
+    led: list[int] = []
+    threads = [
+        threading.Thread(target=lambda n=n, c=c: led.append(n) if c.claim() is None else None)
+        for n, c in enumerate(candidates)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(led) == 1
+    lease = store.lease("leader")
+    assert lease is not None
+    assert lease.url == str(led[0])
+    assert lease.fencing == 2
+
+
+class Server:
+    """A member that notes what it is told."""
+
+    def __init__(self, store: Store, process: subprocess.Popen[bytes], url: str, pace: Pace = FAST) -> None:
+        self.store: Store | None = None
+        self.refuses: EdtError | None = None
+        self.member = Member(store, identify(process.pid), url, pace, self._lead, self._rest)
+
+    async def _lead(self, store: Store) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.store = store
+
+    async def _rest(self) -> None:
+        self.store = None
+
+
+async def until(condition, what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.asyncio
+async def test_members_take_turns(store, processes) -> None:
+    first, second = (Server(store, process, url) for process, url in zip(processes, "ab", strict=True))
+    await first.member.start()
+    await second.member.start()
+    assert first.member.leads
+    assert await first.member.leader() is None
+    other = await second.member.leader()
+    assert other is not None
+    assert other.url == "a"
+    gone = asyncio.create_task(second.member.succeeded(other))
+    await first.member.stop()
+    await gone
+    assert await second.member.leader() is None
+    assert second.store is not None
+    assert first.store is None
+    await second.member.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_member_whose_lease_was_taken_steps_down_and_follows(store, processes) -> None:
+    server = Server(store, processes[0], "a")
+    await server.member.start()
+    with store.write() as tx:
+        dead = tx.lease("leader")
+        assert dead is not None
+        tx.take_lease(
+            "leader", identify(processes[1].pid), now=0, expires=time.time() + 600, url="b", dead=dead.fencing
+        )
+    await until(lambda: server.store is None, "its stepping down")
+    other = await server.member.leader()
+    assert other is None or other.url == "b"
+    await server.member.stop()
+
+
+@pytest.mark.asyncio
+async def test_who_cannot_lead_says_so_and_lets_the_next_one(store, processes) -> None:
+    first, second = (Server(store, process, "") for process in processes)
+    first.refuses = ServerUnreachable("no port")
+    with pytest.raises(ServerUnreachable, match="no port"):
+        await first.member.start()
+    await second.member.start()
+    assert second.member.leads
+    await second.member.stop()
+
+
+def test_a_shared_secret_is_the_same_for_all_and_private(tmp_path) -> None:
+    path = tmp_path / "control" / "key"
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(shared_secret(path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert len(found[0]) > 30
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in path.parent.iterdir()] == ["key"]
