@@ -24,13 +24,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.long_history import BEGUN, NAME, SLOTS, write
 from benchmarks.report import ROOT, finish, table
 from benchmarks.server_processes import wait_for
+from benchmarks.spread import Spread
 from benchmarks.summary import Check
 from edt_jupyter.identity import account
 from edt_sdk import Client, Job
@@ -41,31 +42,6 @@ FOLDER = Path(__file__).parent / "talkative"
 CLIENTS = Path(__file__).parent / "load_clients.py"
 FOLLOWERS = 10
 START_LIMIT = 400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How some times are spread, in seconds."""
-
-    n: int
-    median: float
-    p99: float
-    worst: float
-
-    @classmethod
-    def of(cls, times: Sequence[float]) -> Spread:
-        """The spread of at least one time."""
-        ordered = sorted(times)
-        return cls(
-            len(ordered),
-            ordered[len(ordered) // 2],
-            ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
-            ordered[-1],
-        )
-
-    def row(self, what: str) -> list[str]:
-        """Its line of the table."""
-        return [what, str(self.n), *(f"{value * 1000:.1f} ms" for value in (self.median, self.p99, self.worst))]
 
 
 class Measured(LocalServer):

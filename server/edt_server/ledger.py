@@ -22,7 +22,7 @@ from edt_sdk.schemas.errors import NotFound, ServerUnreachable
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.plan import Plan
-from edt_server.core import Core, CoreEvent, GiveUp, Grant, inputs, kind_of, snapshot, to_data, to_event
+from edt_server.core import Core, CoreEvent, GiveUp, Grant, Instruction, inputs, kind_of, snapshot, to_data, to_event
 from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.story import describe
 
@@ -227,15 +227,20 @@ class Change:
         seq = self.append(kind_of(event), job, {**more, **to_data(event)}, cause=cause)
         if job is not None:
             self.moved[job] = None
-        for instruction in instructions:
-            kind, data = to_event(instruction)
-            made = self.append(kind, instruction.job, data, cause=seq)
-            self.moved[instruction.job] = None
+        decided = self.tx.append_all([self._decision(instruction, self.events[-1]) for instruction in instructions])
+        for instruction, made in zip(instructions, decided, strict=True):
+            self.events.append(made)
+            self.touched[instruction.job] = self.moved[instruction.job] = None
             if isinstance(instruction, Grant):
-                self.granted.setdefault(instruction.job, made)
+                self.granted.setdefault(instruction.job, made.seq)
             elif isinstance(instruction, GiveUp):
-                self.given_up[instruction.job] = made, instruction.seconds
+                self.given_up[instruction.job] = made.seq, instruction.seconds
         return seq
+
+    def _decision(self, instruction: Instruction, cause: Event) -> dict[str, Any]:
+        kind, data = to_event(instruction)
+        text = describe(kind, data, job=instruction.job, cause=cause, names=self.ledger.name)
+        return {"kind": kind, "job": instruction.job, "data": data, "time": self.now, "cause": cause.seq, "text": text}
 
     def set_state(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -74,11 +75,16 @@ class Writer:
         `data` must be JSON (TypeError otherwise); the event returned carries it as it will be read: tuples are lists,
         NaN is null.
         """
-        as_read = msgspec.json.decode(msgspec.json.encode(data))
-        model = EventModel(time=time, job=job, kind=kind, data=as_read, cause=cause, text=text)
-        self._session.add(model)
+        return self.append_all([{"kind": kind, "job": job, "data": data, "time": time, "cause": cause, "text": text}])[
+            0
+        ]
+
+    def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
+        """Add events, each with the arguments of `append`, in their order; in one go, since a decision may be many."""
+        models = [EventModel(**{**row, "data": _as_read(row["data"])}) for row in rows]
+        self._session.add_all(models)
         self._session.flush()
-        return model.to_event()
+        return [model.to_event() for model in models]
 
     def put_snapshot(self, seq: int, version: str, data: bytes) -> None:
         """Keep the core as it is after event `seq`, in place of the snapshot there was."""
@@ -155,3 +161,7 @@ class Writer:
         if model is None:
             raise NotFound(f"There is no job {job_id}.", hint="`edt list` shows the jobs there are.", job=job_id)
         return model
+
+
+def _as_read(data: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(data))
