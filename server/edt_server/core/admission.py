@@ -87,8 +87,10 @@ def _by_turn(tree: Tree, leaves: Iterable[Node]) -> list[Candidate]:
                 found.append(((not claim.keep, claim.turn, claim.order), (leaf, least(claim), claim)))
         elif leaf.claims:
             first = by_policy(leaf)[0]
-            kept = any(claim.keep for claim in leaf.claims.values())
-            found.append(((not kept, first.turn, first.order), (leaf, strict_floor(leaf, tree.root.own), None)))
+            kept = sum(min(claim.keep, claim.cap) for claim in leaf.claims.values())
+            if kept:
+                found.append(((False, first.turn, first.order), (leaf, kept, None)))
+            found.append(((True, first.turn, first.order), (leaf, strict_floor(leaf, tree.root.own) - kept, None)))
     return [candidate for _, candidate in sorted(found, key=lambda each: each[0])]
 
 
@@ -98,7 +100,7 @@ def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *,
     for leaf, floor, claim in waiting:
         before, was, demand = tree.excess, leaf.floor, leaf.demand
         tree.need(leaf, was + floor, demand + (useful(claim, leaf.aware) if grow and claim else 0))
-        kept = claim is not None and claim.keep > 0
+        kept = claim.keep > 0 if claim is not None else was == 0 and any(c.keep for c in leaf.claims.values())
         if tree.root.floor > tree.root.own or (tree.excess > before and not kept):
             tree.need(leaf, was, demand)
             still.append((leaf, floor, claim))

@@ -9,6 +9,7 @@ move. Floors and units above one slot bend this where one of them begins or ceas
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.claim import Claim
@@ -74,8 +75,11 @@ class Rule:
         self._stale = False
         before = self._targets
         self._tree = Tree(self._groups, self._slots)
-        for claim in self._claims.values():
-            if claim.cap > 0:
+        # More is kept than there is when slots were lost: then nothing can be kept.
+        kept = sum(min(claim.keep, claim.cap) for claim in self._claims.values()) <= self._slots
+        for each in self._claims.values():
+            if each.cap > 0:
+                claim = each if kept else replace(each, keep=0)
                 self._tree.leaf(claim.group, claim.user).claims[claim.job] = claim
         self._targets = dict.fromkeys(self._claims, 0) | replan(self._tree)
         return {job: target for job, target in self._targets.items() if before.get(job, 0) != target}

@@ -83,8 +83,12 @@ class Tree:
         self.excess = 0
         self._build(groups)
         _share_out_what_is_owned(self.root, {group.name: group.own for group in groups})
+        for node in self.groups.values():
+            if not node.children:
+                self.need(node, 0, 0)  # what it does not lend is withheld before it has any job
 
     def _build(self, groups: Sequence[InstanceGroup]) -> None:
+        inner = {group.parent for group in groups}
         for number, group in enumerate(groups):
             self.groups[group.name] = Node(
                 name=group.name,
@@ -95,7 +99,7 @@ class Tree:
                 borrow=group.borrow,
                 policy=group.policy,
                 aware=group.throughput_aware,
-                user_shares=group.user_shares,
+                user_shares=None if group.name in inner else group.user_shares,
             )
         for group in groups:
             parent = self.groups[group.parent] if group.parent else self.root
@@ -125,7 +129,8 @@ class Tree:
 
     def need(self, leaf: Node, floor: int, demand: int) -> None:
         """Set what the jobs of a leaf need, and bring every node above up to date."""
-        node, reserves, bases = leaf, 0, floor
+        node, reserves, bases, more = leaf, 0, floor, floor - leaf.floor
+        leaf.floor = floor
         while node.parent is not None:
             parent = node.parent
             own = node.own
@@ -137,14 +142,14 @@ class Tree:
             most = max(reserve, limit, bases)
             excess = max(0, bases - max(reserve, limit))
             self.excess += excess - node.excess
-            parent.floor += floor - node.floor
+            parent.floor += more
             parent.demand += most - node.most
             parent.reserves_below += reserve - node.reserve
             parent.bases_below += base - node.base
-            node.floor, node.demand, node.reserve, node.base, node.most = floor, demand, reserve, base, most
+            node.demand, node.reserve, node.base, node.most = demand, reserve, base, most
             node.excess = excess
             node, reserves, bases = parent, parent.reserves_below, parent.bases_below
-            floor, demand = parent.floor, parent.demand
+            demand = parent.demand
         excess = max(0, node.bases_below - node.own)
         self.excess += excess - node.excess
         node.excess = excess
