@@ -29,12 +29,14 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         environ: all of its variables; bytes as Latin-1, see `to_wire`.
         directory: its working directory.
         umask: its file mode creation mask.
+        bound: pid of the process that it is to be killed with, its parent; 0 for none.
     """
 
     module: str
     environ: dict[str, str]
     directory: str
     umask: int
+    bound: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):

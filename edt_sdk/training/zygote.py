@@ -17,6 +17,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import signal
 import socket
 import sys
 import time
@@ -33,6 +34,7 @@ _MORE = ("edt_sdk.fabric", "torch._dynamo")
 # What shows in `ps`: the same length, so that it can be written in place.
 _NAME = b"edt_sdk.training.zygote"
 _MOST_DESCRIPTORS = 64
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,8 @@ def become(birth: Birth, path: Sequence[str]) -> None:
         os.close(descriptor)
     for descriptor in birth.inherited:
         os.set_inheritable(descriptor, True)
+    if birth.fork.bound:
+        _die_with(birth.fork.bound)
     os.umask(birth.fork.umask)
     os.chdir(birth.fork.directory)
     before = os.environ.get("PYTHONPATH", "")
@@ -166,6 +170,15 @@ def become(birth: Birth, path: Sequence[str]) -> None:
     importlib.invalidate_caches()
     _forget_the_zygote()
     _set_threads(os.environ)
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when `parent`, which must be its parent, ends."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        os._exit(1)  # it had ended before
 
 
 def run(module: str) -> None:

@@ -83,6 +83,9 @@ class Hosts:
     Args:
         settings: of the service; its `local_hosts` are what there is to be.
         changed: called with the hosts that are there, each time these change, from `follow` on.
+
+    Attributes:
+        stopped: true from `stop` on.
     """
 
     def __init__(self, settings: Settings, changed: Callable[[tuple[Host, ...]], Awaitable[None]]) -> None:
@@ -97,7 +100,8 @@ class Hosts:
         self._turned = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._told: tuple[Host, ...] = ()
-        self._started = self._stopped = False
+        self._started = False
+        self.stopped = False
 
     @property
     def there(self) -> tuple[Host, ...]:
@@ -127,7 +131,7 @@ class Hosts:
 
     async def stop(self) -> None:
         """Listen no more; agents go on as long as something runs below them."""
-        self._stopped = True
+        self.stopped = True
         self._turn()
         for task in self._tasks:
             task.cancel()
@@ -136,7 +140,7 @@ class Hosts:
 
     async def place(self, preferred: Sequence[str]) -> str | None:
         """The first of these hosts that is there, else any; waits until one is. None when this server stops."""
-        while not self._stopped:
+        while not self.stopped:
             if self._up:
                 return next((name for name in preferred if name in self._up), next(iter(self._up)))
             await self._turned.wait()
@@ -155,9 +159,10 @@ class Hosts:
         answer = self._answers[host, job] = asyncio.get_running_loop().create_future()
         connection.send(job, wire.StartSupervisor(launch_file=str(launch_file)))
         started = await answer
-        if started.identity is None:
+        identity: ProcessIdentity | None = started.identity
+        if identity is None:
             raise EdtError(f"Host {host} could not start the supervisor: {started.why}", job=job)
-        return started.identity
+        return identity
 
     # --- one host -----------------------------------------------------------------------------------------------------
 
@@ -238,7 +243,7 @@ class Hosts:
             there = self._up.pop(name, None) is not None
             self._lose(name)
             await connection.close()
-            if there and not self._stopped:
+            if there and not self.stopped:
                 await self._tell()
 
     async def _ping(self, connection: AgentConnection) -> None:

@@ -232,7 +232,8 @@ class Supervision:
             identity = await self._start(orders)
         except HostLost as lost:
             log.warning("%s job=%s", lost, job)
-            self.begin(job)
+            if self._hosts is not None and not self._hosts.stopped:
+                self.begin(job)
             return
         except (EdtError, OSError) as error:
             message = f"It could not be started: {error}"

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -153,6 +154,8 @@ class Outpost:
 
         try:
             program = program_of(self._job, worker, slot, self._umask, self._predecessors.descriptor)
+            # Without this process nobody could end it, and its supervisor takes it for lost.
+            program = replace(program, bound=True)
         except OSError as wrong:
             failed(str(wrong))
             return

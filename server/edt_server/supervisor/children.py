@@ -31,6 +31,7 @@ class Program:
     Attributes:
         streams: path of the stream files without ".stdout" and ".stderr".
         inherit: descriptors that it holds too, under other numbers, as does whatever it starts.
+        bound: it is killed with this process, whatever ends that.
     """
 
     module: str
@@ -39,6 +40,7 @@ class Program:
     streams: Path
     umask: int = 0o022
     inherit: tuple[int, ...] = ()
+    bound: bool = False
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class Children:
             environ=to_wire(program.environment),
             directory=str(program.directory),
             umask=program.umask,
+            bound=os.getpid() if program.bound else 0,
         )
         request = Request(fork, descriptors, forked, failed)
         self._wanted[key] = _Wanted(request)

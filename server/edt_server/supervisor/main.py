@@ -98,7 +98,7 @@ class Supervisor:
     def __init__(self, orders: Launch, *, umask: int, zygote: ZygoteProcess | None = None) -> None:
         self._orders = orders
         self._umask = umask
-        identity = identify(os.getpid())
+        self._identity = identity = identify(os.getpid())
         link = Path(orders.runtime_dir) / "link.sock"
         self._runtime_dir = Path(orders.runtime_dir)
         mark = host_mark(orders.host, self._runtime_dir.parent)
@@ -333,7 +333,9 @@ class Supervisor:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
     def _start(self, key: int, slot: Slot | None) -> None:
-        if slot is not None and slot.host != self._job.host and self._orders.hosts_dir:
+        # The machine itself is where it was divided into hosts, and is not any more.
+        here = (self._job.host, self._identity.host)
+        if slot is not None and slot.host not in here and self._orders.hosts_dir:
             self._abroad.start(key, slot)
             return
 
