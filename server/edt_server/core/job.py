@@ -93,9 +93,14 @@ class Job:
             floor=self.floor,
             cap=asked,
             unit=self.unit,
-            keep=0 if group.preemption else min(len(self.held) // self.unit * self.unit, asked),
+            keep=0 if group.preemption else self._kept(asked),
             speeds=self.speeds if group.throughput_aware else (),
         )
+
+    def _kept(self, asked: int) -> int:
+        """Slots nobody takes from it: what it holds, as far as it can run on that."""
+        held = len(self.held) // self.unit * self.unit
+        return min(held, asked) if held >= self.floor else 0
 
     def urgency(self) -> tuple[bool, int, int, int]:
         """Sort key among jobs that wait for slots they are entitled to, first served first.

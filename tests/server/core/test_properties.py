@@ -1,7 +1,11 @@
-"""The scheduler's guarantees over random histories: a short shrinking one by hypothesis, a long one by seed."""
+"""The scheduler's guarantees over random histories: a short shrinking one by hypothesis, a long one by seed.
+
+The long ones have EDT_CORE_EVENTS events, 12 000 by default; `make core-events` plays a million.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -9,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 from edt_server.core import (
     Core,
     Grant,
@@ -18,14 +23,17 @@ from edt_server.core import (
     JobGone,
     JobResumed,
     JobSuspended,
+    PlanChanged,
     Revoke,
     SlotReleased,
     SlotsChanged,
+    TimePassed,
     from_data,
     kind_of,
     to_data,
 )
 
+EVENTS = int(os.environ.get("EDT_CORE_EVENTS", "12000"))
 PRIORITIES = (1, 1000, 2000, 5000, 5000, 5000, 10000, 10**9)
 
 
@@ -108,6 +116,9 @@ def _no_wrong_way(core, event, slots_before, before, claims_before, free_before,
     match event:
         case SlotReleased():
             assert not grew | shrank
+        case TimePassed():
+            assert not shrank or 0 in before.values(), "somebody made room for nobody"
+            assert sum(after.values()) == sum(before.values())
         case JobGone():
             assert not shrank
         case SlotsChanged():
@@ -135,15 +146,20 @@ def drain(core: Core, now: float) -> None:
     assert all(len(core.holding(job)) == core.entitled(job) for job in core.jobs)
 
 
-def test_twenty_thousand_random_events():
+def test_many_random_events_in_one_queue():
+    """Nobody moves the wrong way, the fewest slots move, what was worked out bit by bit is what a new start gives."""
     rng = random.Random(20240611)
     core, history = Core(), []
-    for number in range(20_000):
+    for number in range(EVENTS):
         most_jobs, most_slots = (12, 8) if number % 2000 < 1600 else (6, 40)
-        event = some_event(core, rng, number, most_jobs, most_slots)
+        wake = core.next_wake(float(number))
+        due = wake is not None and wake <= number
+        event = TimePassed() if due else some_event(core, rng, number, most_jobs, most_slots)
         history.append((event, float(number)))
         checked_step(core, *history[-1])
-        if number in (499, 4_999, 19_999):
+        if number % 499 == 0:
+            assert targets(Core.restored(core.state())) == targets(core)
+        if number in (499, 4_999, 11_999):
             rows = [(kind_of(event), to_data(event), now) for event, now in history]
             again = Core.replay((from_data(kind, data), now) for kind, data, now in rows)
             assert again.digest() == core.digest()
@@ -152,6 +168,121 @@ def test_twenty_thousand_random_events():
     for job in core.jobs:
         reason = core.reason(job)
         assert (reason is None) == (len(core.holding(job)) >= core.asked(job) and not core.suspended(job))
+
+
+HOSTS = ("a", "b", "c")
+
+
+def some_plan(rng: random.Random, keep: set[str]) -> Plan:
+    """A random plan that has a place for the jobs of these groups."""
+    resources = (ResourceGroup(name="default"), ResourceGroup(name="far", hosts=tuple(rng.sample(HOSTS, 1))))
+    names = sorted(keep | {"default", *rng.sample(("g1", "g2", "g3", "g4"), rng.randint(0, 3))})
+    tops = ["top"] if rng.random() < 0.5 else []
+    groups = [InstanceGroup(name=name, share=rng.randint(1, 3), own=rng.choice((0, 0, 2))) for name in tops]
+    for name in names:
+        far = name in ("g3", "g4")
+        groups.append(
+            InstanceGroup(
+                name=name,
+                resource_group="far" if far else "default",
+                parent=rng.choice(["", *tops]) if not far else "",
+                policy=rng.choice(("fairshare", "fairshare", "fairshare", "priority", "fifo")),
+                preemption=rng.random() < 0.8,
+                share=rng.randint(1, 4),
+                own=rng.choice((0, 0, 1, 3)),
+                lend=rng.choice((None, None, 0, 1)),
+                borrow=rng.choice((None, None, 2)),
+                user_shares=rng.choice((None, None, {"ana": 2, "*": 1})),
+                quantum=rng.choice((5.0, 20.0)),
+                pending_timeout=rng.choice((None, None, 50.0)),
+            )
+        )
+    if tops and not any(group.parent for group in groups):
+        groups = groups[1:]
+    return Plan(instance_groups=tuple(groups), resource_groups=resources).check()
+
+
+def test_many_random_events_under_random_plans():
+    """Every invariant holds whatever is set and changed; at most one reconfiguration of a job an event."""
+    rng = random.Random(77)
+    core, history = Core(), []
+    for number in range(EVENTS):
+        now = float(number)
+        wake = core.next_wake(now)
+        choice = rng.random()
+        leaves = [group.name for group in core.groups]
+        if wake is not None and wake <= now:
+            event = TimePassed()
+        elif choice < 0.02:
+            event = PlanChanged(some_plan(rng, {core._jobs[job].group for job in core.jobs}))
+        elif choice < 0.06:
+            numbers = rng.sample(range(14), rng.randint(0, 12))
+            event = SlotsChanged(tuple(Slot(id=slot, host=HOSTS[slot % 3]) for slot in numbers))
+        elif choice < 0.10 and core.jobs:
+            event = JobChanged(rng.choice(core.jobs), instance_group=rng.choice(leaves))
+        elif choice < 0.30 and len(core.jobs) < 12:
+            unit = rng.choice((1, 1, 1, 2))
+            least = rng.choice((1, 1, unit, 2 * unit))
+            event = JobArrived(
+                f"j{number}",
+                rng.choice(PRIORITIES),
+                unit * rng.randint(2, 6),
+                rng.choice(leaves),
+                owner=rng.choice(("ana", "bob")),
+                min_workers=least,
+                slots_per_unit=unit,
+            )
+        else:
+            event = some_event(core, rng, number, 0, 8)
+            if isinstance(event, SlotsChanged | JobArrived) or (
+                isinstance(event, JobChanged) and event.max_workers is not None
+            ):
+                event = TimePassed()
+        before = held(core)
+        rows = (event, now)
+        history.append(rows)
+        instructions = core.apply(*rows)
+        core.check()
+        moved = {each.job for each in instructions if isinstance(each, Revoke)}
+        granted = {each.job for each in instructions if isinstance(each, Grant)}
+        if not isinstance(event, SlotsChanged | PlanChanged | JobChanged):
+            assert not moved & granted, "told to shrink and to grow at once"
+        if isinstance(event, JobArrived | JobDemand | TimePassed):
+            taken = moved - {getattr(event, "job", None)}
+            assert all(core.group_of(job).preemption for job in taken), "taken from where nothing is taken"
+        for job in core.jobs:
+            assert not set(core.holding(job)) - set(before.get(job, ())) or job in granted
+        if number % 997 == 0:
+            assert Core.restored(core.state()).digest() == core.digest()
+            for job in core.jobs:
+                core.reason(job, now=now)
+        if number == 4_999:
+            assert Core.replay(history).digest() == core.digest()
+
+
+def test_nobody_starves_over_a_long_history():
+    """However jobs come and go, one that asks runs again within a few rounds."""
+    rng = random.Random(5)
+    core = Core(Plan(instance_groups=(InstanceGroup(name="default", quantum=10.0),)))
+    core.apply(SlotsChanged(tuple(Slot(id=slot, host="h") for slot in range(4))), 0.0)
+    idle: dict[str, float] = {}
+    for number in range(EVENTS // 2):
+        now = float(number)
+        wake = core.next_wake(now)
+        if wake is not None and wake <= now:
+            event = TimePassed()
+        elif len(core.jobs) < 12 and rng.random() < 0.3:
+            event = JobArrived(f"j{number}", rng.choice((4000, 5000, 6000)), 8, "default")
+        elif core.jobs and rng.random() < 0.05:
+            event = JobGone(rng.choice(core.jobs))
+        else:
+            event = TimePassed()
+        queue = [event]
+        while queue:
+            made = core.apply(queue.pop(), now)
+            queue += [SlotReleased(each.job, each.slot) for each in made if isinstance(each, Revoke)]
+        idle = {job: idle.get(job, now) for job in core.jobs if not core.holding(job)}
+        assert all(now - since < 15 * 10.0 for since in idle.values()), idle
 
 
 @settings(max_examples=60, deadline=None)
