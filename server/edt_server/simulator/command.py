@@ -219,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("workload", metavar="WORKLOAD.csv", type=Path, nargs="?", help="the jobs to come")
     add("--apps", metavar="APPS.csv", type=Path, help="how fast their applications are")
-    add("--events", metavar="FILE", type=Path, help="instead: a server's recorded events, JSON lines or its edt.db")
+    add("--events", metavar="FILE", type=Path, help="instead: a server's recorded events, JSON lines or its edt.sqlite")
     add("--slots", metavar="N", help=f"how many there are (default: {DEFAULT_SLOTS}), or by host: a=4,b=4")
     says = f"of {', '.join(ELASTIC)} and, without elasticity, {', '.join(RIGID)}; several with commas, or all"
     add("--policy", metavar="P", help=f"{says} (default: what the plan says, else fairshare)")

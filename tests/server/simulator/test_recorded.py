@@ -69,7 +69,7 @@ def test_played_again_it_takes_as_long(rows, play):
 def test_a_servers_store_is_read_and_left_as_it_is(rows, tmp_path):
     from edt_server.store import Store
 
-    path = tmp_path / "edt.db"
+    path = tmp_path / "edt.sqlite"
     store = Store.open(f"sqlite:///{path}")
     with store.write() as tx:
         for row in rows:
