@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Engine, select, tuple_
+from sqlalchemy import JSON, Connection, Engine, Select, func, select, tuple_, type_coerce
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -25,6 +26,8 @@ from edt_server.store.models import EventModel, JobModel, LeaseModel, SnapshotMo
 from edt_server.store.postgres import WRITING, check_encoding
 from edt_server.store.rows import JobRow, Lease, Snapshot
 from edt_server.store.writer import Writer
+
+_LEAST_WINDOW = 4096
 
 
 class Store:
@@ -122,22 +125,47 @@ class Store:
         with self._reading() as session:
             return [model.to_row() for model in session.scalars(query)]
 
+    def names(self) -> dict[str, str]:
+        """What people call the jobs there are, by id; the rows are not read for it."""
+        with self._reading() as session:
+            # The column of the specification is JSON with a type of ours around it.
+            name = type_coerce(JobModel.spec, JSON)["name"].as_string()
+            return {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
+
     def events(
         self,
         *,
         job: str | None = None,
+        jobs: Iterable[str] | None = None,
         kinds: Iterable[str] | None = None,
         after: int = 0,
+        until: int | None = None,
         limit: int | None = None,
     ) -> list[Event]:
-        """Events with seq > `after`, oldest first; only of `job`, only of `kinds`, the first `limit`, where given."""
-        query = select(EventModel).where(EventModel.seq > after).order_by(EventModel.seq).limit(limit)
+        """Events with seq > `after`, oldest first.
+
+        Only of `job`, of one of `jobs`, of `kinds`, with seq ≤ `until`, the first `limit`: where these are given. With
+        `limit` it takes as long as what it returns is large, whatever there is before and behind it.
+        """
+        query = select(EventModel).order_by(EventModel.seq)
+        if until is not None:
+            query = query.where(EventModel.seq <= until)
         if job is not None:
             query = query.where(EventModel.job == job)
+        if jobs is not None:
+            query = query.where(EventModel.job.in_(list(jobs)))
         if kinds is not None:
             query = query.where(EventModel.kind.in_(list(kinds)))
         with self._reading() as session:
-            return [model.to_event() for model in session.scalars(query)]
+            if limit is not None and job is None and (kinds is not None or jobs is not None):
+                return _page(session, query, after, limit)
+            found = session.scalars(query.where(EventModel.seq > after).limit(limit))
+            return [model.to_event() for model in found]
+
+    def newest(self) -> int:
+        """Number of the newest event, 0 when there is none."""
+        with self._reading() as session:
+            return session.scalar(select(func.max(EventModel.seq))) or 0
 
     def snapshot(self) -> Snapshot | None:
         """The newest snapshot of the core, None when there is none."""
@@ -169,6 +197,21 @@ class Store:
     def close(self) -> None:
         """Close all connections. The store must not be used afterwards."""
         self._engine.dispose()
+
+
+def _page(session: Session, query: Select[Any], after: int, limit: int) -> list[Event]:
+    """The first `limit` events behind `after`, looked for in windows of numbers that grow.
+
+    An index by kind has no order over several kinds: asked at once, a database sorts all there are for every page.
+    """
+    newest = session.scalar(select(func.max(EventModel.seq))) or 0
+    width = max(4 * limit, _LEAST_WINDOW)
+    found: list[Event] = []
+    while after < newest and len(found) < limit:
+        window = query.where(EventModel.seq > after, EventModel.seq <= after + width).limit(limit - len(found))
+        found += [model.to_event() for model in session.scalars(window)]
+        after, width = after + width, 2 * width
+    return found
 
 
 def _check_file(connection: Connection) -> None:

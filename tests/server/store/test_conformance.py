@@ -12,6 +12,7 @@ from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_server.store import JobRow, Lease, Store
+from edt_server.store import store as store_module
 
 
 class StoreConformance:
@@ -189,6 +190,56 @@ class StoreConformance:
         assert numbers(limit=0) == []
         assert numbers(kinds=[]) == []
         assert numbers(job="nobody") == []
+
+    def test_events_of_several_jobs_and_up_to_a_number(self, store):
+        with store.write() as writer:
+            seqs = [writer.append("x", job=job, data={}, time=0.0).seq for job in ["a", "b", None, "c", "a"]]
+        assert [seqs.index(event.seq) for event in store.events(jobs=["a", "c"])] == [0, 3, 4]
+        assert [seqs.index(event.seq) for event in store.events(jobs=iter("ac"), limit=2)] == [0, 3]
+        assert store.events(jobs=[]) == []
+        assert [seqs.index(event.seq) for event in store.events(until=seqs[2])] == [0, 1, 2]
+        assert [seqs.index(event.seq) for event in store.events(kinds=["x"], after=seqs[0], until=seqs[3])] == [1, 2, 3]
+
+    def test_the_newest_number(self, store):
+        assert store.newest() == 0
+        with store.write() as writer:
+            seq = [writer.append("x", job=None, data={}, time=0.0).seq for _ in range(3)][-1]
+        assert store.newest() == seq
+
+    def test_pages_make_up_the_whole(self, store, monkeypatch):
+        """However rare or frequent the kinds are, and however wide the windows of numbers that are looked through."""
+        monkeypatch.setattr(store_module, "_LEAST_WINDOW", 4)
+        with store.write() as writer:
+            for n in range(300):
+                kind = "rare" if n in (3, 150, 299) else "often" if n % 3 else "other"
+                writer.append(kind, job=f"{n % 7}", data={"n": n}, time=0.0)
+        for which in ({"kinds": ["often", "rare"]}, {"kinds": ["rare"]}, {"jobs": ["2", "5"]}, {"kinds": ["none"]}):
+            for size in (1, 2, 50, 1000):
+                pages, after = [], 0
+                while page := store.events(**which, after=after, limit=size):
+                    assert len(page) <= size
+                    pages += page
+                    after = page[-1].seq
+                assert pages == store.events(**which)
+
+    def test_names_by_id(self, store, job_row):
+        assert store.names() == {}
+        with store.write() as writer:
+            writer.add_job(job_row("a"))
+            row = job_row("b")
+            writer.add_job(replace(row, spec=replace_spec(row, name='"quoted" \\ ünï')))
+        assert store.names() == {"a": "Ziffern – digits", "b": '"quoted" \\ ünï'}
+
+    def test_pages_of_jobs_make_up_the_whole(self, store, job_row):
+        with store.write() as writer:
+            for n in range(20):
+                writer.add_job(job_row(f"job-{n * 7 % 20}", created=float(n // 3), owner="ana" if n % 2 else "ben"))
+        for which in ({}, {"owner": "ana"}):
+            pages, before = [], None
+            while page := store.jobs(**which, before=before, limit=3):
+                pages += page
+                before = page[-1].created, page[-1].id
+            assert pages == store.jobs(**which)
 
     def test_data_must_be_json(self, store):
         with pytest.raises(TypeError), store.write() as writer:

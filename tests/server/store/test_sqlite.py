@@ -9,6 +9,7 @@ import stat
 import sys
 
 import pytest
+import sqlalchemy as sa
 
 from edt_server.store import Store, StoreError, sqlite_url
 from edt_server.store import engine as engine_module
@@ -28,6 +29,32 @@ def test_settings(tmp_path):
     assert pragma(store, "synchronous") == 2  # FULL: committed before acted on
     assert pragma(store, "foreign_keys") == 1
     assert pragma(store, "busy_timeout") == engine_module.BUSY_TIMEOUT_MS
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("which", "index"),
+    [
+        ({"job": "a", "limit": 10}, "ix_edt_events_job"),
+        ({"job": "a", "kinds": ["x", "y"]}, "ix_edt_events_job"),
+        ({"jobs": ["a", "b"], "limit": 10}, "ix_edt_events_job"),
+        ({"kinds": ["x", "y"], "after": 10, "limit": 10}, "ix_edt_events_kind"),
+        ({"after": 10}, "PRIMARY KEY"),
+    ],
+)
+def test_no_view_reads_the_whole_list_of_events(tmp_path, which, index):
+    store = Store.open(url_of(tmp_path / "edt.db"))
+    with store.write() as writer:
+        for n in range(50):
+            writer.append("x", job="ab"[n % 2], data={}, time=0.0)
+    asked = []
+    sa.event.listen(store._engine, "before_cursor_execute", lambda *call: asked.append(call[2:4]))
+    store.events(**which)
+    sql, values = asked[-1]
+    with store._engine.connect() as connection:
+        plan = [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
+    assert index in plan[0]
+    assert plan[0].startswith("SEARCH")
     store.close()
 
 

@@ -20,7 +20,15 @@ JOBS = [
     JobRow(
         id="job-1",
         owner="ana",
-        spec=JobSpec(name="Ziffern", main="train.py", max_workers=4, args=("--epochs", "8"), env={"A": "ä"}, seed=7),
+        spec=JobSpec(
+            name="Ziffern",
+            main="train.py",
+            max_workers=4,
+            args=("--epochs", "8"),
+            env={"A": "ä"},
+            seed=7,
+            instance_group="default",
+        ),
         state=JobState.RUNNING,
         state_since=1_700_000_002.25,
         created=1_700_000_000.0,
@@ -42,7 +50,7 @@ JOBS = [
     JobRow(
         id="job-2",
         owner="ben",
-        spec=JobSpec(name="second", main="pkg/main.py", max_workers=1),
+        spec=JobSpec(name="second", main="pkg/main.py", max_workers=1, instance_group="default"),
         state=JobState.ERROR,
         state_since=1_700_000_003.0,
         created=1_700_000_002.0,
