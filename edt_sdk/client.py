@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from edt_sdk.answers import Answer
+from edt_sdk.cluster_view import Cluster
 from edt_sdk.connection import Connection
 from edt_sdk.discovery import connect
 from edt_sdk.job import Job
@@ -206,13 +207,9 @@ class Client(Sharing):
         ids: list[str] = self._connection.json("POST", "jobs/stop")["jobs"]
         return ids
 
-    def cluster(self) -> dict[str, Any]:
-        """Slots and instance groups.
-
-        `{"slots": [{"id", "host", "device", "job"}], "groups": [{"name", "policy", "slots"}], "threads_per_slot": n}`
-        """
-        answer: dict[str, Any] = self._connection.json("GET", "cluster")
-        return answer
+    def cluster(self) -> Cluster:
+        """The machine now: slots, groups, jobs and what they wait for; a dict that reads well, see `Cluster`."""
+        return Cluster(self._connection.json("GET", "cluster"))
 
     def timeline(self) -> Timeline:
         """Which job held how many slots, when and why."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 
-from edt_sdk.cli.session import Verbs, add_verb, client, print_json, table
+from edt_sdk.cli.session import Verbs, add_verb, client, print_json
+from edt_sdk.cluster_view import cluster_text
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -12,7 +14,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     timeline = add_verb(verbs, common, "timeline", run_timeline, "Show which job held how many slots when, and why.")
     timeline.add_argument("id", metavar="ID", nargs="?", help="one job and its neighbours (default: everything)")
     timeline.add_argument("--settled", action="store_true", help="leave out slots on their way between jobs")
-    cluster = add_verb(verbs, common, "cluster", run_cluster, "Show the slots and who has them.")
+    cluster = add_verb(verbs, common, "cluster", run_cluster, "Show the slots, who has them, and how the groups share.")
     for verb in (timeline, cluster):
         verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
@@ -34,15 +36,5 @@ def run_cluster(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(found)
         return 0
-    print(
-        table(
-            ("SLOT", "HOST", "DEVICE", "JOB"),
-            [(s["id"], s["host"], s["device"], s["job"] or "-") for s in found["slots"]],
-        )
-    )
-    for group in found["groups"]:
-        slots = group["slots"]
-        count = len(slots) if isinstance(slots, list) else slots
-        print(f"group {group['name']}: {group['policy']}, {count} slots")
-    print(f"threads per slot: {found['threads_per_slot']}")
+    print(cluster_text(found, width=shutil.get_terminal_size((110, 24)).columns))
     return 0

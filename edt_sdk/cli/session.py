@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from edt_sdk.text_table import table
+
+__all__ = ["Verbs", "add_verb", "client", "job", "print_json", "table"]
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client
@@ -41,13 +45,6 @@ def client(arguments: argparse.Namespace) -> Client:
 def job(arguments: argparse.Namespace) -> Job:
     """The job whose ID was given."""
     return client(arguments).job(arguments.id)
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Left-aligned columns; the last one is not padded."""
-    cells = [list(map(str, row)) for row in (head, *rows)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(head))]
-    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
 def print_json(value: object) -> None:

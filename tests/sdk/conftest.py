@@ -86,7 +86,7 @@ def handler_for(peer: Peer) -> type[BaseHTTPRequestHandler]:
                 return self.stream(answer)
             return self.reply(*answer)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = do
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do
 
         def reply(self, status: int, value: Any) -> None:
             body = value if isinstance(value, bytes) else b"" if status == 204 else json.dumps(value).encode()
