@@ -56,7 +56,7 @@ class Ledger:
     def __init__(self, store: Store, plan: Plan | None = None) -> None:
         self.store = store
         self._plan = plan
-        self.names = {row.id: row.spec.name for row in store.jobs()}
+        self.names = store.names()
         self.seq = 0
         self._kept = 0  # up to which event the snapshot goes
         self._stale = False
@@ -156,8 +156,7 @@ class Ledger:
         core = None if kept is None else snapshot.load(kept.version, kept.data)
         after = 0 if kept is None or core is None else kept.seq
         events = self.store.events(kinds=kinds.INPUTS, after=after)
-        newest = self.store.events(after=events[-1].seq if events else after) or events
-        self.seq = max(self.seq, newest[-1].seq if newest else after)
+        self.seq = max(self.seq, self.store.newest())
         self._kept = after
         core = core or Core(self._plan)
         core.follow(inputs(events))

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -194,7 +194,7 @@ class Service:
 
     async def _adopt(self) -> None:
         rows = await self._in_writer(self._ledger.store.jobs)
-        stopping = await self._in_writer(self._stops)
+        stopping = await self._in_writer(self._stops, [row.id for row in rows if not row.state.final])
         adopted: set[str] = set()
         for row in rows:
             # An ended job's supervisor may still wait for the answer to its last report.
@@ -205,10 +205,10 @@ class Service:
                 self._living.add(row.id)
         await asyncio.to_thread(submission.clear_sockets, self.settings.runtime_dir, adopted)
 
-    def _stops(self) -> dict[str | None, str]:
-        """Why each job is to be stopped; one that came back later is not."""
+    def _stops(self, living: Sequence[str]) -> dict[str | None, str]:
+        """Why each of the jobs is to be stopped; one that came back later is not."""
         stopping: dict[str | None, str] = {}
-        for event in self._ledger.store.events(kinds=[STOP_REQUESTED, kinds.JOB_ARRIVED]):
+        for event in self._ledger.store.events(jobs=living, kinds=[STOP_REQUESTED, kinds.JOB_ARRIVED]):
             if event.kind == STOP_REQUESTED:
                 stopping[event.job] = str(event.data.get("why", ""))
             else:
