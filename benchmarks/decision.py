@@ -67,8 +67,9 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
 
 async def settled(service: Service) -> bool:
     """Whether all slots are with those who are to have them."""
-    rows = (await service.timeline(USER))["rows"]
-    return bool(rows) and rows[-1]["settled"] and not rows[-1]["free"]
+    core = service._ledger.core
+    # Asked in the thread that decides, and of nothing that reads: what is measured must not wait for who measures.
+    return await service._in_writer(lambda: core.settled() and not core.free())
 
 
 async def rounds(settings: Settings, package: Path, jobs: int, number: int) -> int:

@@ -33,6 +33,7 @@ from edt_server.hosts import Hosts
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
 from edt_server.ledger import Change, Ledger, Outcome
+from edt_server.pauses import spare_what_is_here
 from edt_server.private_files import make_private_dir
 from edt_server.processes import is_alive
 from edt_server.retention import Limits, Retention
@@ -127,6 +128,7 @@ class Service:
             self._clock.start()
             # A long history takes a while to read: begun now, nobody waits for it later.
             self._reading = asyncio.create_task(asyncio.to_thread(self._timeline.catch_up), name="edt timeline")
+            spare_what_is_here()
         except BaseException:
             await self.stop()
             raise
