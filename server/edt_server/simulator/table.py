@@ -29,7 +29,7 @@ def _row(name: str, each: Figures) -> tuple[str, ...]:
         f"{each.p50:.0f}",
         f"{each.p99:.0f}",
         f"{each.makespan:.0f}",
-        f"{each.gpu_hours:.1f}",
+        f"{each.gpu_hours:.1f}" if each.gpu_hours >= 10 else f"{each.gpu_hours:.3g}",
         f"{each.restarts:.1f}",
         f"{each.worst_rho:.2f}",
         f"{100 * each.unfair:.1f} %",
