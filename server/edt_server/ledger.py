@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,13 +22,28 @@ from edt_sdk.schemas.errors import NotFound, ServerUnreachable
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.plan import Plan
-from edt_server.core import Core, CoreEvent, GiveUp, Grant, Instruction, inputs, kind_of, snapshot, to_data, to_event
+from edt_server.core import (
+    Core,
+    CoreEvent,
+    GiveUp,
+    Grant,
+    Instruction,
+    SlotReleased,
+    SlotsChanged,
+    inputs,
+    kind_of,
+    snapshot,
+    to_data,
+    to_event,
+)
+from edt_server.device_claims import DeviceClaims
 from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.story import describe
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 SNAPSHOT_EVERY = 1000
+CPU = "cpu"
 # Jobs without a worker. The last two are seen with a slot only in the transaction that brings them back.
 _IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILLED, JobState.FAILED)
 
@@ -58,6 +73,7 @@ class Ledger:
         self._plan = plan
         self.names = store.names()
         self.seq = 0
+        self.claims: DeviceClaims | None = None  # where GPUs may be another store's
         self._kept = 0  # up to which event the snapshot goes
         self._stale = False
         self._doubt: Change | None = None
@@ -101,7 +117,27 @@ class Ledger:
             raise
         self._late = None
         self.seq = change.events[-1].seq if change.events else self.seq
+        if change.decided:
+            self.keep_claims()
         return value, change.outcome()
+
+    def keep_claims(self) -> None:
+        """Give up GPUs that nobody is in any more."""
+        if self.claims is None:
+            return
+        used: dict[str, tuple[str, ...]] = {}
+        for slot in self.core.slots:
+            job = None if slot.device == CPU else self.core.holder(slot.id)
+            if job is not None and job not in used.get(slot.device, ()):
+                used[slot.device] = (*used.get(slot.device, ()), job)
+        # Who is still leaving a slot that is not offered any more is in its device, whichever that was.
+        there = {slot.id for slot in self.core.slots}
+        leaving = {job for job in self.core.jobs if not there.issuperset(self.core.leaving(job))}
+        for device, jobs in self.claims.mine.items():
+            still = tuple(job for job in jobs if job in leaving and job not in used.get(device, ()))
+            if still:
+                used[device] = (*used.get(device, ()), *still)
+        self.claims.keep(used)
 
     @property
     def snapshot_due(self) -> bool:
@@ -234,7 +270,25 @@ class Change:
                 self.granted.setdefault(instruction.job, made.seq)
             elif isinstance(instruction, GiveUp):
                 self.given_up[instruction.job] = made.seq, instruction.seconds
+        self._claim([each for each in instructions if isinstance(each, Grant)], seq)
         return seq
+
+    def _claim(self, grants: Sequence[Grant], cause: int) -> None:
+        """What is granted has to be ours on this machine; what is not is taken back before anybody hears of it."""
+        claims, core = self.ledger.claims, self.core
+        if claims is None or not grants:
+            return
+        device = {slot.id: slot.device for slot in core.slots}
+        refused = [each for each in grants if device[each.slot] != CPU and not claims.take(device[each.slot], each.job)]
+        if not refused:
+            return
+        theirs = {device[each.slot] for each in refused}
+        self.apply(SlotsChanged(tuple(slot for slot in core.slots if slot.device not in theirs)), cause=cause)
+        for each in refused:
+            if each.slot in core.leaving(each.job):
+                self.apply(SlotReleased(each.job, each.slot), cause=cause)
+            if not core.holding(each.job):
+                self.granted.pop(each.job, None)
 
     def _decision(self, instruction: Instruction, cause: Event) -> dict[str, Any]:
         kind, data = to_event(instruction)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,20 +23,21 @@ import msgspec
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
+from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.what_if import WhatIf
 from edt_server import access, reports, results, submission, suspension, views, what_if
 from edt_server.clock import Clock
 from edt_server.cluster import cluster
 from edt_server.core import JobChanged
+from edt_server.device_claims import DeviceClaims
 from edt_server.hosts import Hosts
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
 from edt_server.ledger import Change, Ledger, Outcome
 from edt_server.pauses import spare_what_is_here
 from edt_server.private_files import make_private_dir
-from edt_server.processes import is_alive
+from edt_server.processes import identify, is_alive
 from edt_server.retention import Limits, Retention
 from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
@@ -52,6 +54,7 @@ StateListener = Callable[[JobRow, JobState | None], None]
 
 _PATIENCE_WITH_THE_DEAD = 10.0
 _STORE_AWAY = 1.0
+_LOOK_AT_DEVICES = 1.0
 
 
 class Service:
@@ -83,6 +86,8 @@ class Service:
         self._living: set[str] = set()
         self._clock = Clock(self.change, self._next_wake)
         self._keeping: asyncio.Task[None] | None = None
+        self._claims: DeviceClaims
+        self._watching: asyncio.Task[None] | None = None
         self._ledger: Ledger
         self._supervision: Supervision
         self._retention: Retention
@@ -104,6 +109,10 @@ class Service:
         try:
             await asyncio.to_thread(self._make_folders)
             self._ledger = await self._in_writer(self._open_ledger)
+            self._claims = DeviceClaims(self.settings.data_dir, self.settings.runtime_dir, identify(os.getpid()))
+            self._ledger.claims = self._claims
+            await self._in_writer(self._ledger.keep_claims)
+            self.sharing.elsewhere = self._claims.elsewhere
             await self._look_for_slots()
             self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
             settings = self.settings
@@ -115,6 +124,7 @@ class Service:
             )
             await self._supervision.start()
             await self._adopt()
+            self._watching = asyncio.create_task(self._watch_devices(), name="edt devices")
             limits = Limits(settings.retention_days, settings.retention_bytes)
             self._retention = Retention(
                 limits,
@@ -140,6 +150,9 @@ class Service:
         if self._healing is not None:
             self._healing.cancel()
             await asyncio.gather(self._healing, return_exceptions=True)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         if self._hosts is not None:
             await self._hosts.stop()
         if hasattr(self, "_retention"):
@@ -193,6 +206,20 @@ class Service:
         # A host that is away for a moment does not change what a job computes with.
         slots = sum(self.settings.local_hosts.values()) or len(self._ledger.core.slots)
         self.threads_per_slot = self.settings.threads_per_slot or threads_per_slot(slots)
+
+    async def _watch_devices(self) -> None:
+        """Offer a GPU that another store's jobs have left, and none that they are in."""
+        known: set[str] | None = None
+        while True:
+            await asyncio.sleep(_LOOK_AT_DEVICES)
+            if not self.sharing.has_gpus:
+                continue
+            now = set(await asyncio.to_thread(self._claims.elsewhere))
+            if now != known:
+                with contextlib.suppress(StoreError):  # said elsewhere; the next look tries again
+                    await self.sharing.look_again()
+                    known = now
+            await self._in_writer(self._ledger.keep_claims)
 
     async def _adopt(self) -> None:
         rows = await self._in_writer(self._ledger.store.jobs)
@@ -513,7 +540,9 @@ class Service:
             rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
             return cluster(self._ledger.core, rows, user, self._ledger.name)
 
-        return {**await self._in_writer(read), "threads_per_slot": self.threads_per_slot}
+        others = await asyncio.to_thread(self._claims.elsewhere)
+        elsewhere = [{"device": device, "data_dir": claim.data_dir} for device, claim in sorted(others.items())]
+        return {**await self._in_writer(read), "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
 
     def paths(self, row: JobRow) -> JobPaths:
         """Where the job's files are."""
@@ -529,7 +558,16 @@ class Service:
         return await self._in_writer(self._show, row)
 
     def _show(self, row: JobRow) -> JobView:
-        return views.job_view(self._ledger, row, self.settings.data_dir, self.progress(row.id))
+        view = views.job_view(self._ledger, row, self.settings.data_dir, self.progress(row.id))
+        return view if view.reason is None or not self.sharing.has_gpus else self._explained(view, view.reason)
+
+    def _explained(self, view: JobView, reason: Reason) -> JobView:
+        others = self._claims.elsewhere()
+        if not others:
+            return view
+        named = ", ".join(f"{device} ({claim.data_dir})" for device, claim in sorted(others.items()))
+        text = f"{reason.text} Jobs of another job store on this machine are in {named}."
+        return msgspec.structs.replace(view, reason=msgspec.structs.replace(reason, text=text))
 
     def progress(self, job: str) -> JobProgress | None:
         """The newest progress heard, None when there is none newer than the store's."""

@@ -7,7 +7,7 @@ counts at once for the jobs that run. Who may change the plan is decided by the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -43,6 +43,8 @@ class Sharing:
         self._change = change
         self._plan = plan
         self._hosts: tuple[Host, ...] = ()
+        self.elsewhere: Callable[[], Collection[str]] = tuple
+        """Devices that jobs of other stores are in now; these are not offered."""
 
     # --- at the start -------------------------------------------------------------------------------------------------
 
@@ -63,8 +65,19 @@ class Sharing:
 
         await self._change(work)
 
+    async def look_again(self) -> None:
+        """Offer what there is now."""
+        await self._change(self._fit)
+
+    @property
+    def has_gpus(self) -> bool:
+        """True when a host has devices that another store could use."""
+        return any(host.gpus for host in self._hosts)
+
     def _fit(self, change: Change, *, cause: int | None = None) -> None:
+        elsewhere = self.elsewhere()
         slots = plan_slots(change.core.plan, self._hosts, change.core.slots)
+        slots = tuple(slot for slot in slots if slot.device not in elsewhere)
         if slots != change.core.slots:
             change.apply(SlotsChanged(slots), cause=cause)
 
