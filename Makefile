@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab test check format bench chaos chaos-server docs constraints clean
+.PHONY: help install demo lab test check format bench chaos chaos-hosts chaos-server docs constraints clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -51,6 +51,9 @@ chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every t
 
 chaos-server: $(STAMP) ## the server killed 50 times under load: no job lost, none twice, no update lost (KILLS=, SEED=)
 	@$(BIN)/python -m tests.chaos.server_kills --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
+
+chaos-hosts: $(STAMP) ## a host is lost with everything on it, 20 times (LOSSES=); the other goes on, equal bits
+	@EDT_HOST_LOSSES=$(or $(LOSSES),20) $(BIN)/python -m pytest -q tests/e2e/test_hosts.py -k lost_and_ends
 
 docs: $(STAMP) ## links, examples and the table of settings in the documentation are right
 	@$(BIN)/python -m pytest -q tests/repo/test_docs.py
