@@ -215,7 +215,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job does not hold what it asked for.
 
     Attributes:
-        code: a word for programs: "busy", "share", "capped", "starting", "never_fits", "suspended".
+        code: a word for programs: "busy", "share", "capped", "starting", "order", "limit", "unit", "slower",
+            "never_fits", "suspended".
         text: one sentence with the numbers, for people.
         held, entitled, asked: slots.
         numbers: whatever else the sentence mentions.

@@ -19,6 +19,7 @@ from typing import Any
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
+from edt_server.plan_story import plan_changes
 
 Names = Callable[[str], str]
 Data = Mapping[str, Any]
@@ -31,16 +32,20 @@ def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | No
         kind: of the event.
         data: its data.
         job: the job it belongs to.
-        cause: the event it followed from, told as the reason of a grant or a revocation.
+        cause: the event it followed from, told as the reason of a grant or a revocation, and not told twice.
         names: what people call a job, by its id.
     """
     teller = _TELLERS.get(kind)
     sentence = kind.replace("_", " ") if teller is None else teller(data)
+    if cause is not None and cause.kind == kinds.WORKER_LOST and data.get("state") == JobState.RECOVERING:
+        return "recovers"
     if cause is None or kind not in (kinds.SLOT_GRANTED, kinds.SLOT_REVOKED):
         return sentence
     why = because(cause, job=job, names=names)
     if kind == kinds.SLOT_REVOKED and between_trainings(cause):
         return f"slot {data['slot']} is not needed any more: {why}"
+    if kind == kinds.SLOT_REVOKED and cause.kind == kinds.JOB_SUSPENDED and cause.job == job:
+        return f"gives back slot {data['slot']}: {why}"
     if kind == kinds.SLOT_REVOKED:
         return f"{sentence}: {why}, entitled to {_get(data, 'slots', '?')} now"
     if cause.kind == kinds.JOB_GONE:
@@ -73,7 +78,8 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
         case kinds.SLOTS_CHANGED:
             return f"this server offers {_count(len(data['slots']), 'slot')} now"
         case kinds.PLAN_CHANGED:
-            return "the plan of the groups changed"
+            changes = plan_changes(data["before"], data["plan"]) if data.get("before") else []
+            return changes[0] if len(changes) == 1 else "the plan of the groups changed"
         case kinds.TIME_PASSED:
             return "another job's turn begins"
         case kinds.SPEED_MEASURED:
@@ -172,6 +178,9 @@ def _slots_changed(data: Data) -> str:
 
 
 def _plan_changed(data: Data) -> str:
+    changes = plan_changes(data["before"], data["plan"]) if data.get("before") else []
+    if changes:
+        return f"the plan changed{_by(data)}: {'; '.join(changes)}"
     groups = data["plan"].get("instance_groups") or ()
     names = ", ".join(str(group["name"]) for group in groups)
     return f"the plan has {_count(len(groups), 'instance group')} now{_by(data)}" + (f": {names}" if names else "")
@@ -198,7 +207,7 @@ def _state(data: Data) -> str:
         case JobState.ERROR:
             return f"could not start{after}"
         case JobState.PENDING:
-            return f"waits{after or ' for a slot'}"
+            return f"waits{_going_on(after) or ' for a slot'}"
         case JobState.SUBMITTED:
             return "accepted"
         case JobState.LAUNCHING:
@@ -206,11 +215,16 @@ def _state(data: Data) -> str:
         case JobState.RUNNING:
             return "runs"
         case JobState.RECOVERING:
-            return f"recovers{after}"
+            return f"recovers{_going_on(after)}"
         case JobState.SUSPENDED:
             return f"suspended{after}"
         case _:
             return f"{state.lower()}{after}"
+
+
+def _going_on(after: str) -> str:
+    """A sentence about the job, behind a colon."""
+    return after.replace(": It", ": it", 1) if after.startswith((": It ", ": Its ")) else after
 
 
 def _driver_started(data: Data) -> str:
@@ -254,16 +268,17 @@ def _lost(data: Data) -> str:
 
 def _supervisor_lost(data: Data) -> str:
     attempt = data.get("attempt")
-    return "its supervisor ended unexpectedly" + ("" if attempt is None else f" (attempt {attempt})")
+    of = "" if attempt is None else f" (attempt {attempt})"
+    return f"its supervisor, the process that looks after its workers, ended unexpectedly{of}"
 
 
 def _generation(data: Data) -> str:
     pids = list(data.get("pids") or ())
     members = _count(len(pids or data.get("workers") or ()), "worker")
-    listed = f" (pid{'s' if len(pids) != 1 else ''} {', '.join(map(str, pids))})" if pids else ""
+    listed = f": pid{'s' if len(pids) != 1 else ''} {', '.join(map(str, pids))}" if pids else ""
     update = data.get("update")
     since = "" if update is None else " from the start" if update == 0 else f" after update {update}"
-    return f"generation {_get(data, 'number', '?')}: {members}{listed}{since}"
+    return f"trains on {members}{since} (generation {_get(data, 'number', '?')}{listed})"
 
 
 def _pid(data: Data) -> str:
