@@ -46,8 +46,12 @@ ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "de
         ("job_suspended", {"job": "a", "by": "ana"}, "is being suspended (by ana): it leaves all its slots"),
         ("job_suspended", {"job": "a"}, "is being suspended: it leaves all its slots"),
         ("job_resumed", {"job": "a", "checkpoint": "epoch-3"}, "resumed, from checkpoint epoch-3"),
-        ("supervisor_lost", {"attempt": 2}, "its supervisor ended unexpectedly (attempt 2)"),
-        ("supervisor_lost", {}, "its supervisor ended unexpectedly"),
+        (
+            "supervisor_lost",
+            {"attempt": 2},
+            "its supervisor, the process that looks after its workers, ended unexpectedly (attempt 2)",
+        ),
+        ("supervisor_lost", {}, "its supervisor, the process that looks after its workers, ended unexpectedly"),
         (
             "worker_lost",
             {"worker": 3, "member": True, "update": 0, "why": "Worker 3 was killed by SIGKILL."},
@@ -93,7 +97,9 @@ ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "de
         ("state", {"state": "ERROR", "message": "No such interpreter."}, "could not start: No such interpreter"),
         ("state", {"state": "KILLED", "message": ""}, "stopped"),
         ("state", {"state": "PENDING", "message": ""}, "waits for a slot"),
-        ("state", {"state": "PENDING", "message": "It is next."}, "waits: It is next"),
+        ("state", {"state": "PENDING", "message": "It is next."}, "waits: it is next"),
+        ("state", {"state": "PENDING", "message": "Items follow."}, "waits: Items follow"),
+        ("state", {"state": "RECOVERING", "message": "Its supervisor is gone."}, "recovers: its supervisor is gone"),
         ("state", {"state": "RUNNING"}, "runs"),
         ("state", {"state": "SOMETHING_NEW"}, "something_new"),
         ("state", {}, "?"),
@@ -105,12 +111,12 @@ ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "de
         (
             "generation",
             {"number": 2, "workers": [0, 1], "pids": [11, 12], "update": 12},
-            "generation 2: 2 workers (pids 11, 12) after update 12",
+            "trains on 2 workers after update 12 (generation 2: pids 11, 12)",
         ),
         (
             "generation",
             {"number": 1, "workers": [0], "pids": [11], "update": 0},
-            "generation 1: 1 worker (pid 11) from the start",
+            "trains on 1 worker from the start (generation 1: pid 11)",
         ),
         ("something_newer", {}, "something newer"),
     ],
@@ -172,11 +178,22 @@ def test_why_a_slot_was_granted_or_asked_back():
     assert describe("slot_revoked", {"slot": 3, "slots": 2}, job="a", cause=arrived, names=call) == (
         "asked to give back slot 3: digits-b arrived, entitled to 2 now"
     )
-    # Nobody takes from a job what it has no use for.
+    # Nobody takes from a job what it has no use for, or what it is to leave because somebody said so.
+    stopped = event("job_suspended", "a", {})
+    assert describe("slot_revoked", {"slot": 3, "slots": 0}, job="a", cause=stopped, names=call) == (
+        "gives back slot 3: the job was suspended"
+    )
     done = event("job_demand", "a", {"demand": 0})
     assert describe("slot_revoked", {"slot": 3, "slots": 0}, job="a", cause=done, names=call) == (
         "slot 3 is not needed any more: the job finished a training"
     )
+
+
+def test_what_was_just_told_is_not_told_again():
+    lost = event("worker_lost", "a", {"worker": 3, "member": True, "update": 4, "why": "Worker 3 was killed."})
+    data = {"state": "RECOVERING", "message": "Worker 3 was killed."}
+    assert describe("state", data, job="a", cause=lost, names=call) == "recovers"
+    assert describe("state", data, job="a", names=call) == "recovers: Worker 3 was killed"
 
 
 def test_other_kinds_are_not_explained_by_their_cause():
