@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab test check format bench chaos chaos-hosts chaos-server docs constraints clean
+.PHONY: help install demo lab test check format bench chaos chaos-hosts chaos-server docs constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -45,6 +45,9 @@ bench: $(STAMP) ## all benchmarks, most of an hour on a quiet machine; one of th
 
 bench-%: $(STAMP)
 	@$(BIN)/python benchmarks/$(subst -,_,$*).py $(ARGS)
+
+core-events: $(STAMP) ## a million random events: the scheduler's invariants after each, some minutes (EVENTS=)
+	@EDT_CORE_EVENTS=$(or $(EVENTS),1000000) $(BIN)/python -m pytest -q tests/server/core/test_properties.py
 
 chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every time (EVENTS=, SEED=)
 	@$(BIN)/python -m tests.chaos --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED))

@@ -1,0 +1,127 @@
+"""Time as a change of a ledger: turns that end, patience that ends; and a clock that tells it when it is due."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from edt_sdk.schemas import control, events
+from edt_sdk.schemas.control import Slot
+from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.plan import InstanceGroup, Plan
+from edt_server import reports
+from edt_server.clock import Clock, pass_time
+from edt_server.core import SlotsChanged
+from edt_server.ledger import Ledger
+from edt_server.submission import Submission
+
+
+class Play:
+    """A ledger with one slot whose time is told by hand."""
+
+    def __init__(self, folder, group: InstanceGroup) -> None:
+        self.folder = folder
+        self.ledger = Ledger.open(f"sqlite:///{folder / 'edt.db'}", Plan(instance_groups=(group,)))
+        self.late = 0.0
+        self.numbers: dict[str, int] = {}
+        self.do(lambda change: change.apply(SlotsChanged((Slot(id=0, host="h"),))))
+
+    def do(self, work):
+        def later(change):
+            change.now += self.late
+            return work(change)
+
+        value, self.outcome = self.ledger.change(later)
+        self.ledger.core.check()
+        return value
+
+    def submit(self, name: str, **options) -> None:
+        spec = JobSpec(name=name, main="train.py", max_workers=4, **options)
+        self.do(Submission(name, "ann", spec, "/python", 1, JobPaths(self.folder, "ann", name)).enter)
+
+    def report(self, job: str, report) -> None:
+        number = self.numbers[job] = self.numbers.get(job, 0) + 1
+        numbered = control.Numbered(number=number, time=time.time() + self.late, report=report)
+        self.do(lambda change: reports.take(change, job, numbered))
+
+    def state(self, job: str) -> JobState:
+        return self.ledger.row(job).state
+
+
+@pytest.fixture
+def play(tmp_path):
+    made: list[Play] = []
+
+    def make(**group) -> Play:
+        made.append(Play(tmp_path, InstanceGroup(name="default", **group)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        assert Ledger(each.ledger.store, each.ledger._plan).core.digest() == each.ledger.core.digest(), "replay"
+        each.ledger.close()
+
+
+def test_a_job_whose_turn_is_over_waits_and_comes_back(play):
+    p = play(quantum=10.0)
+    p.submit("a")
+    p.submit("b")
+    assert (p.state("a"), p.state("b")) == (JobState.LAUNCHING, JobState.PENDING)
+    assert p.do(pass_time) == []
+    assert p.outcome.jobs == (), "it is not time yet, and nothing is written"
+
+    p.late = 11.0
+    p.do(pass_time)
+    assert p.outcome.allocations["a"].slots == ()
+    p.report("a", control.SlotReleased(slot=0, worker=0, exit_code=0))
+    assert (p.state("a"), p.state("b")) == (JobState.PENDING, JobState.LAUNCHING)
+    assert p.outcome.launches == ("b",)
+    texts = [event.text for event in p.ledger.store.events(job="a")]
+    assert any("another job's turn begins" in text for text in texts)
+
+    p.late = 22.0
+    p.do(pass_time)
+    p.report("b", control.SlotReleased(slot=0, worker=0, exit_code=0))
+    assert (p.state("a"), p.state("b")) == (JobState.LAUNCHING, JobState.PENDING)
+    assert [slot.id for slot in p.outcome.allocations["a"].slots] == [0]
+
+
+def test_a_job_that_waited_too_long_ends_with_an_error_that_says_why(play):
+    p = play(policy="fifo")
+    p.submit("a")
+    p.submit("b", pending_timeout=30.0)
+    p.late = 29.0
+    assert p.do(pass_time) == []
+    p.late = 31.0
+    assert p.do(pass_time) == ["b"]
+    row = p.ledger.row("b")
+    assert row.state is JobState.ERROR
+    assert row.message.startswith("It got no slot in 30 s, its pending_timeout. It waits: the instance group default")
+    assert events.JOB_GIVEN_UP in [event.kind for event in p.ledger.store.events(job="b")]
+    assert p.ledger.core.jobs == ("a",)
+    assert p.do(pass_time) == []
+
+
+@pytest.mark.asyncio
+async def test_the_clock_tells_when_it_is_due_and_is_asked_anew_after_a_change():
+    told = asyncio.Event()
+    wakes = [None, time.time() + 0.05]
+
+    async def change(work):
+        told.set()
+        return []
+
+    async def next_wake():
+        return wakes.pop(0) if wakes else None
+
+    clock = Clock(change, next_wake)
+    clock.start()
+    while len(wakes) == 2:
+        await asyncio.sleep(0)
+    assert not told.is_set()
+    clock.look()
+    await asyncio.wait_for(told.wait(), 30)
+    await clock.stop()
