@@ -25,6 +25,7 @@ DECLARED = {
     ("GET", "/jobs/{id}/events"): ("read", "edt:jobs"),
     ("GET", "/jobs/{id}/timeline"): ("read", "edt:jobs"),
     ("GET", "/jobs/{id}/workers"): ("read", "edt:jobs"),
+    ("GET", "/jobs/{id}/what-if"): ("read", "edt:jobs"),
     ("GET", "/jobs/{id}/checkpoints"): ("read", "edt:artifacts"),
     ("GET", "/jobs/{id}/result"): ("read", "edt:artifacts"),
     ("GET", "/timeline"): ("read", "edt:cluster"),

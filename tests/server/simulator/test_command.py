@@ -84,3 +84,35 @@ def test_a_plan_with_two_queues(root, tmp_path, monkeypatch, capsys):
     (tmp_path / "w.csv").write_text("name,time,num_replicas,duration,instance_group\na,0,8,100,night\n")
     assert main([*map(str, words)]) == 2
     assert "There is no instance group 'night'" in capsys.readouterr().err
+
+
+def test_an_sdk_without_a_server_says_so(monkeypatch):
+    from argparse import Namespace
+
+    from edt_sdk import InvalidRequest
+    from edt_sdk.cli import simulating
+
+    monkeypatch.setattr(simulating, "find_spec", lambda name: None)
+    with pytest.raises(InvalidRequest, match="pip install jupyter-edt"):
+        simulating.run_simulate(Namespace(words=[]))
+
+
+def test_recorded_events_beside_what_they_would_have_been(tmp_path, capsys):
+    rows = [
+        ("slots_changed", None, {"slots": [{"id": n, "host": "h", "device": "cpu"} for n in range(4)]}, 0),
+        ("job_arrived", "a", {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "night"}, 0),
+        *(("slot_granted", "a", {"slot": n, "slots": n + 1}, 0) for n in range(2)),
+        ("job_demand", "a", {"job": "a", "demand": 4}, 1),
+        ("job_gone", "a", {"job": "a"}, 100),
+    ]
+    lines = [
+        {"seq": seq, "time": 1e9 + time, "job": job, "kind": kind, "data": data, "cause": None, "text": ""}
+        for seq, (kind, job, data, time) in enumerate(rows, 1)
+    ]
+    (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert main(["--events", str(tmp_path / "e.jsonl"), "--json", str(tmp_path / "out.json")]) == 0
+    told = json.loads((tmp_path / "out.json").read_text())["runs"]
+    assert told["recorded"]["figures"]["mean"] == 100
+    # It had two workers and could have had all four.
+    assert told["fairshare"]["figures"]["mean"] < 70
+    assert "recorded" in capsys.readouterr().out
