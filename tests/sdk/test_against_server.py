@@ -177,3 +177,34 @@ def test_the_command_line(server, tmp_path):
     assert job_id in edt("list").stdout
     assert edt("story", job_id).returncode == 0
     assert edt("stop", "--all").returncode == 0
+
+
+def test_an_administrator_shares_the_slots_at_a_shell_and_in_python(server, client, tmp_path):
+    (tmp_path / "sleep.py").write_text(SLEEPS)
+    env = {**os.environ, "EDT_URL": server.url, "EDT_TOKEN": server.token}
+
+    def edt(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "edt_sdk.cli", *words], capture_output=True, text=True, timeout=90, env=env
+        )
+
+    assert edt("group", "create", "night shift", "--own", "1", "--lend", "0").returncode == 0
+    assert [group.name for group in client.instance_groups()] == ["default", "night shift"]
+    done = edt("submit", str(tmp_path / "sleep.py"), "--instance-group", "night shift", "--min-workers", "1")
+    job = client.job(done.stdout.strip())
+    assert job.view.instance_group == "night shift"
+    shown = edt("cluster")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "night shift  fairshare  1    1     1" in shown.stdout
+    assert repr(client.cluster()).startswith("default: 2 slots, 1 free")
+    refused = edt("group", "delete", "night shift")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert job.id in refused.stderr
+    assert edt("update", job.id, "--instance-group", "default").returncode == 0
+    with pytest.raises(Unprocessable, match="share of the instance group 'night shift'"):
+        client.update_instance_group("night shift", share=0)
+    client.delete_instance_group("night shift")
+    assert client.plan().instance_groups == (client.instance_groups()[0],)
+    with pytest.raises(NotFound, match="There are: default"):
+        client.delete_instance_group("night shift")
+    job.stop()

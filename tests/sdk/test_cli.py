@@ -65,6 +65,19 @@ def test_a_submission_may_begin_with_another_jobs_weights(edt, peer, folder, vie
     assert (sent["warm_start"], sent["mode"]) == ("edt-0", "fast")
 
 
+def test_a_submission_may_name_sizes_and_patience(edt, peer, folder, view):
+    peer.on("POST", "jobs", lambda _: (201, view()))
+    sizes = ("--max-workers", 8, "--min-workers", 4, "--slots-per-unit", 2)
+    assert edt("submit", folder, *sizes, "--pending-timeout", "90").returncode == 0
+    sent = json.loads(peer.requests[-1].body.partition(b"\r\n\r\n")[2].partition(b"\r\n--")[0])
+    assert (sent["min_workers"], sent["slots_per_unit"], sent["pending_timeout"]) == (4, 2, 90)
+    assert sent["instance_group"] == ""
+    refused = edt("submit", folder, "--max-workers", 3, "--slots-per-unit", 2)
+    assert (refused.returncode, refused.stderr) == (
+        2, "edt: max_workers is 3, which is no multiple of slots_per_unit, 2. Say max_workers=2.\n",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("state", "code"), [("FINISHED", 0), ("FAILED", 1), ("KILLED", 1)])
 def test_waiting_says_how_it_ended(edt, peer, folder, view, state, code):
     peer.on("POST", "jobs", lambda _: (201, view()))

@@ -77,6 +77,13 @@ def test_a_cell_is_the_script(shell, accepting):
     assert (spec["name"], spec["main"]) == ("mnist", "main.py")
 
 
+def test_it_may_name_sizes_and_patience(shell, accepting):
+    sizes = "--max-workers 4 --min-workers 2 --slots-per-unit 2 --pending-timeout 1.5"
+    shell.run_cell_magic("edt_submit", sizes, "pass\n")
+    spec = spec_of(accepting)
+    assert (spec["min_workers"], spec["slots_per_unit"], spec["pending_timeout"]) == (2, 2, 1.5)
+
+
 def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
     first = shell.run_cell_magic("edt_submit", "--mode fast", "pass\n")
     assert spec_of(accepting)["mode"] == "fast"
