@@ -518,8 +518,8 @@ class Service:
             Conflict: it has ended.
             Unprocessable: the change itself would be refused.
         """
-        patch.check()
         row = await self.mine(user, job)
+        patch.check()
         if row.state.final:
             raise _ended(row, "changed")
         now = await self._in_writer(what_if.look, self._ledger, self.progress, time.time())
