@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -34,7 +35,9 @@ from edt_server.control import ControlServer
 from edt_server.hosts import HostLost, Hosts
 from edt_server.launcher import key_pair, launch, wait_gone, write_orders
 from edt_server.ledger import Change
-from edt_server.processes import is_alive
+from edt_server.presence import FILE as PRESENCE
+from edt_server.presence import is_held
+from edt_server.processes import is_alive, same_kernel
 from edt_server.recovery import supervisor_lost
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
@@ -47,6 +50,7 @@ T = TypeVar("T")
 STOP_REQUESTED = "stop_requested"
 _HELLO_LIMIT = 15.0
 _FAR_AWAY = 5.0
+_LEASE = 15.0  # a supervisor that lives has found a new server long before
 _LOG_LINES = 10
 _STORE_AWAY = 1.0
 _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
@@ -91,6 +95,7 @@ class Supervision:
         self._stopping: dict[str, str] = {}
         self._unheard: dict[str, tuple[int, frozenset[int]]] = {}
         self._heard: dict[str, asyncio.Event] = {}
+        self._greeted: dict[str, int] = {}
         self._taking: set[str] = set()
         self._outdated: set[str] = set()
         self._ending = False
@@ -253,7 +258,7 @@ class Supervision:
             found = [where[slot] for slot in holding if slot in where]
             return sorted(set(found), key=lambda host: (-found.count(host), host))
 
-        return await hosts.place(await self._change(held))
+        return await hosts.place(await self._surely(held))
 
     async def _start(self, orders: Launch) -> ProcessIdentity:
         if self._hosts is not None:
@@ -276,6 +281,7 @@ class Supervision:
 
         answer = await self._change(take)
         if isinstance(answer, Welcome):
+            self._greeted[job] = hello.attempt
             self._unheard[job] = (hello.last_report, frozenset(hello.holding))
             if job in self._heard:
                 self._heard[job].set()
@@ -336,12 +342,21 @@ class Supervision:
         self._watchers[job] = task
 
     async def _until_gone(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
+        since = time.monotonic()
         while True:
             await wait_gone(identity)
             if not is_alive(identity):
                 break
-            await asyncio.sleep(_FAR_AWAY)  # on another host: only its own words can tell
+            await asyncio.sleep(_FAR_AWAY)  # it cannot be seen: only its own words can tell
+            if time.monotonic() > since + _LEASE and await asyncio.to_thread(self._left_behind, job, attempt, identity):
+                log.warning("the supervisor ended with its container, job=%s attempt=%d", job, attempt)
+                break
         await self._bury(job, attempt)
+
+    def _left_behind(self, job: str, attempt: int, identity: ProcessIdentity) -> bool:
+        """Whether one that cannot be seen is gone: on this machine, silent, and without the lock that it would hold."""
+        lock = self._settings.data_dir / "jobs" / job / PRESENCE
+        return same_kernel(identity) and self._greeted.get(job) != attempt and not is_held(lock)
 
     async def _bury(self, job: str, attempt: int) -> None:
         """Take what the supervisor could not deliver; if the job has not ended by then, another one goes on."""
