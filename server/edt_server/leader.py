@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_server.processes import is_alive
-from edt_server.store import Lease, Store, StoreError, Writer
+from edt_server.store import Lease, Store, StoreError, StoreUnavailable, Writer
 
 log = logging.getLogger(__name__)
 
@@ -185,6 +185,7 @@ class Member:
 
         Raises:
             ServerUnreachable: nobody does for long.
+            StoreUnavailable: this server led, and cannot hold on to that for the store's trouble.
         """
         try:
             async with asyncio.timeout(PATIENCE):
@@ -193,6 +194,8 @@ class Member:
                         return None
                     if self._other is not None:
                         return self._other
+                    if self._keeper is not None and (trouble := self._keeper.trouble) is not None:
+                        raise StoreUnavailable(trouble.message, hint=trouble.hint)
                     await self._turned.wait()
         except TimeoutError:
             raise ServerUnreachable(
@@ -282,6 +285,7 @@ class _Keeper(threading.Thread):
         self._loop = asyncio.get_running_loop()
         self._over = threading.Event()
         self.lost = False
+        self.trouble: StoreError | None = None  # why it could not be renewed the last time
 
     def end(self) -> None:
         """Renew no more; returns when it does not."""
@@ -295,8 +299,12 @@ class _Keeper(threading.Thread):
             try:
                 self.lost = not self._leadership.renew()
             except StoreError as wrong:
-                log.warning("the lease could not be renewed: %s", wrong)
+                if str(wrong) != str(self.trouble):
+                    log.warning("the lease could not be renewed: %s", wrong)
+                self.trouble = wrong
+                self._tell(self._loop)
                 continue
+            self.trouble = None
             if self.lost or late:
                 self._tell(self._loop)
             if self.lost:
