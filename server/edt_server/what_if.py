@@ -24,6 +24,7 @@ from edt_server.simulator.workload import SimulatedJob
 from edt_server.store import JobRow
 
 HISTORY = (kinds.TRAINING_STARTED, kinds.GENERATION, kinds.STATE, kinds.SPEED_MEASURED)
+MOST_FORECAST = 1000  # jobs beyond which no end is foretold: playing them all would take seconds of the server's time
 _WORKING = (JobState.RUNNING.value, JobState.RECOVERING.value)
 
 
@@ -105,7 +106,7 @@ def settle(core: Core, now: float) -> None:
 
 def forecast(now: Now, job: str, change: JobChanged | None) -> float | None:
     """When the job's training ends, seconds since the epoch, if `change` were made; None where that is not known."""
-    if job not in now.progress:
+    if job not in now.progress or len(now.core.jobs) > MOST_FORECAST:
         return None
     core = copy.deepcopy(now.core)
     jobs = [_simulated(now, each) for each in core.jobs if each in now.rows]
