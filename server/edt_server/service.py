@@ -28,13 +28,14 @@ from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.what_if import WhatIf
 from edt_server import access, reports, results, submission, suspension, views, what_if
 from edt_server.clock import Clock
-from edt_server.cluster import cluster
+from edt_server.cluster import cluster, unexplained
 from edt_server.core import JobChanged
 from edt_server.device_claims import DeviceClaims
 from edt_server.hosts import Hosts
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
 from edt_server.ledger import Change, Ledger, Outcome
+from edt_server.paces import Paces
 from edt_server.pauses import spare_what_is_here
 from edt_server.private_files import make_private_dir
 from edt_server.processes import identify, is_alive
@@ -85,6 +86,7 @@ class Service:
         self._healing: asyncio.Task[None] | None = None
         self._living: set[str] = set()
         self._clock = Clock(self.change, self._next_wake)
+        self._paces = Paces()
         self._keeping: asyncio.Task[None] | None = None
         self._claims: DeviceClaims
         self._watching: asyncio.Task[None] | None = None
@@ -119,9 +121,7 @@ class Service:
             # A spare is a child of this process, and could not become one of an agent's.
             warm_workers = 0 if self._hosts else settings.warm_workers
             self._warm = Warm(warm_workers, settings.runtime_dir, settings.interpreter, self.threads_per_slot)
-            self._supervision = Supervision(
-                settings, self.change, lambda job, _: self.hub.ring(job), self._warm, self._hosts
-            )
+            self._supervision = Supervision(settings, self.change, self._heard, self._warm, self._hosts)
             await self._supervision.start()
             await self._adopt()
             self._watching = asyncio.create_task(self._watch_devices(), name="edt devices")
@@ -284,6 +284,8 @@ class Service:
     def _act(self, outcome: Outcome) -> None:
         for row, before in outcome.states:
             (self._living.discard if row.state.final else self._living.add)(row.id)
+            if row.state is not JobState.RUNNING:
+                self._paces.forget(row.id)
             log.info("job %s is %s, before=%s", row.id, row.state, before)
             if self._on_state is not None:
                 self._on_state(row, before)
@@ -538,11 +540,19 @@ class Service:
 
         def read() -> dict[str, Any]:
             rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
-            return cluster(self._ledger.core, rows, user, self._ledger.name)
+            return cluster(self._ledger.core, rows)
 
         others = await asyncio.to_thread(self._claims.elsewhere)
         elsewhere = [{"device": device, "data_dir": claim.data_dir} for device, claim in sorted(others.items())]
-        return {**await self._in_writer(read), "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
+        answer = await self._in_writer(read)
+        for job in unexplained(answer, user):
+            job["reason"] = await self._in_writer(self._why, job["id"])  # one by one: decisions come in between
+        return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
+
+    def _why(self, job: str) -> str:
+        row = self._ledger.store.job(job)
+        reason = None if row is None else self._show(row).reason
+        return "" if reason is None else reason.text
 
     def paths(self, row: JobRow) -> JobPaths:
         """Where the job's files are."""
@@ -558,7 +568,9 @@ class Service:
         return await self._in_writer(self._show, row)
 
     def _show(self, row: JobRow) -> JobView:
-        view = views.job_view(self._ledger, row, self.settings.data_dir, self.progress(row.id))
+        view = views.job_view(
+            self._ledger, row, self.settings.data_dir, self.progress(row.id), now=time.time(), ends=self._paces.ends()
+        )
         return view if view.reason is None or not self.sharing.has_gpus else self._explained(view, view.reason)
 
     def _explained(self, view: JobView, reason: Reason) -> JobView:
@@ -568,6 +580,10 @@ class Service:
         named = ", ".join(f"{device} ({claim.data_dir})" for device, claim in sorted(others.items()))
         text = f"{reason.text} Jobs of another job store on this machine are in {named}."
         return msgspec.structs.replace(view, reason=msgspec.structs.replace(reason, text=text))
+
+    def _heard(self, job: str, progress: JobProgress) -> None:
+        self._paces.heard(job, progress, time.time())
+        self.hub.ring(job)
 
     def progress(self, job: str) -> JobProgress | None:
         """The newest progress heard, None when there is none newer than the store's."""

@@ -22,8 +22,16 @@ WORKER_KINDS = (
 )
 
 
-def job_view(ledger: Ledger, row: JobRow, data_dir: Path, progress: JobProgress | None) -> JobView:
-    """The job as its owner sees it; `progress` is newer than the row's, or None."""
+def job_view(
+    ledger: Ledger,
+    row: JobRow,
+    data_dir: Path,
+    progress: JobProgress | None,
+    *,
+    now: float | None = None,
+    ends: Mapping[str, tuple[float, float]] | None = None,
+) -> JobView:
+    """The job as its owner sees it; `progress` is newer than the row's, or None; `now`, `ends`: see `Core.reason`."""
     here = not row.state.final and row.id in ledger.core.jobs
     spec = row.spec
     return JobView(
@@ -45,7 +53,7 @@ def job_view(ledger: Ledger, row: JobRow, data_dir: Path, progress: JobProgress 
         slots=len(ledger.core.holding(row.id)) if here else 0,
         shards=row.shards,
         progress=progress or row.progress,
-        reason=ledger.core.reason(row.id, ledger.name) if here else None,
+        reason=ledger.core.reason(row.id, ledger.name, now=now, ends=ends) if here else None,
         message=row.message,
         result_dir=str(JobPaths(data_dir, row.owner, row.id).result_dir),
         warm_start=spec.warm_start,

@@ -45,7 +45,7 @@ from edt_server.core.turns import Turns
 
 Lost = list[tuple[Job, int]]
 NEVER = float("inf")
-_FEW = 256  # jobs that are divided among once more for the sake of one sentence
+_FEW = 64  # jobs that are divided among once more for the sake of one sentence
 
 
 class Core:
@@ -512,25 +512,22 @@ class Core:
         self, me: Job, pool: Pool, ahead: int, ends: Mapping[str, tuple[float, float]]
     ) -> reasons.Forecast | None:
         """When turns and ends of jobs make room for it, as far as they are known."""
-        if me.target:
-            if len(me.held) < me.target:
-                return None  # as soon as others have left
-            known = [ends[name] for name in ends if name in self._jobs and self._jobs[name].pool == pool.name]
-            known = [span for span in known if span != ends.get(me.name)]
-            if not known:
-                return None
-            return reasons.Forecast(min(first for first, _ in known), min(last for _, last in known))
-        quantum = self._group(me).quantum
-        turns = pool.turns.ends()
-        # Each turn that ends makes room for one, of equals; what needs many slots or is lighter may be passed over.
-        later = sorted(end + quantum * lap for end in turns for lap in range(ahead // len(turns) + 1)) if turns else []
-        firsts = [*turns[:1], *(first for name, (first, _) in ends.items() if name in self._jobs)]
-        lasts = sorted([*later, *(last for name, (_, last) in ends.items() if name in self._jobs)])
-        even = all(each.priority == me.priority and each.floor == 1 for each in self._jobs.values())
+        if len(me.held) < me.target:
+            return None  # as soon as others have left
+        here = [self._jobs[name] for name in ends if name in self._jobs and name != me.name]
+        known = [ends[job.name] for job in here if job.pool == pool.name and job.held]
+        turns = [] if me.target else pool.turns.ends()
+        firsts = [*turns[:1], *(first for first, _ in known)]
         if not firsts:
             return None
-        latest = lasts[ahead] if even and len(lasts) > ahead and me.floor == 1 else None
-        return reasons.Forecast(min(firsts), latest)
+        # Each turn that ends makes room for one, of equals; what needs many slots or is lighter may be passed over.
+        quantum = self._group(me).quantum
+        laps = range(ahead // len(turns) + 1) if turns else range(0)
+        lasts = sorted([*(end + quantum * lap for end in turns for lap in laps), *(last for _, last in known)])
+        if me.target:
+            return reasons.Forecast(min(firsts), lasts[0])
+        even = all(each.priority == me.priority and each.floor == 1 for each in self._jobs.values())
+        return reasons.Forecast(min(firsts), lasts[ahead] if even and len(lasts) > ahead else None)
 
     def most(self, instance_group: str) -> int:
         """Slots that the jobs of the group can have at best, with nobody else there, by the plan and the slots."""
