@@ -25,7 +25,7 @@ from edt_server.store.postgres import WRITING, postgres_engine
 
 log = logging.getLogger(__name__)
 
-BUSY_TIMEOUT_MS = 30_000
+BUSY_TIMEOUT_MS = 5_000
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 

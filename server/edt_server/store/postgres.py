@@ -17,9 +17,9 @@ from edt_server.store.errors import StoreError
 
 WRITING = "edt_writing"
 LOCK = 0x4544541  # first half of the advisory lock's key; the second is the schema
-LOCK_TIMEOUT_MS = 30_000
+LOCK_TIMEOUT_MS = 10_000
 # A server that hangs, or whose host is gone, must not keep the others from writing for longer than this.
-_IDLE_TIMEOUT_MS = 60_000
+_IDLE_TIMEOUT_MS = 15_000
 _DRIVERS = ("postgresql", "postgresql+psycopg")
 # libpq's: an unreachable host is told in seconds, not in the two hours of TCP's defaults.
 _CONNECT = {

@@ -53,8 +53,10 @@ class Store:
         """
         engine = make_engine(url)
         try:
+            with engine.connect() as connection:
+                # Reads a whole SQLite file: other servers must be able to write meanwhile.
+                _check(connection)
             with engine.execution_options(**{WRITING: True}).begin() as connection:
-                _check_file(connection)
                 schema.migrate(connection, backups)
         except BaseException as wrong:
             engine.dispose()
@@ -214,8 +216,8 @@ def _page(session: Session, query: Select[Any], after: int, limit: int) -> list[
     return found
 
 
-def _check_file(connection: Connection) -> None:
-    """Refuse a damaged SQLite file before anything writes to it; reads the whole file, some 100 MB a second."""
+def _check(connection: Connection) -> None:
+    """Refuse a damaged SQLite file (some 100 MB a second), or a database that cannot hold every text."""
     if connection.dialect.name != "sqlite":
         check_encoding(connection)
         return
