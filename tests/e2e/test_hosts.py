@@ -91,3 +91,16 @@ def test_an_agent_that_was_stopped_is_lost(two_hosts: Jobs) -> None:
     wait_for_hosts(job, "a", "b")
     assert any("host" in event.text for event in job.story() if event.kind in ("worker_lost", "supervisor_lost"))
     job.stop()
+
+
+def test_when_every_host_is_lost_the_job_goes_on_when_there_is_one_again(two_hosts: Jobs) -> None:
+    job = two_hosts.submit("forever.py", name="without any host", max_workers=3)
+    wait_for_hosts(job, "a", "b")
+    wait_for_updates(two_hosts, job)
+    lose(two_hosts, "a")
+    lose(two_hosts, "b")
+    wait_for_updates(two_hosts, job)
+    wait_for_hosts(job, "a", "b")
+    commits = [commit["update"] for commit in two_hosts.commits(job)]
+    assert commits == list(range(len(commits)))
+    job.stop()

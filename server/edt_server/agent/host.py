@@ -57,8 +57,8 @@ class _Below:
 
 @dataclass(slots=True, eq=False)
 class _Outpost(_Below):
+    attempt: int = 0
     peer: bytes = b""
-    connection: socket.socket | None = None
     writer: asyncio.StreamWriter | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -182,6 +182,10 @@ class Agent:
         return wire.SupervisorStarted(identity=identity)
 
     async def _start_outpost(self, peer: bytes, job: str, order: wire.StartOutpost) -> None:
+        if (newer := self._outposts.get(job)) is not None and newer.attempt > order.attempt:
+            why = f"attempt {newer.attempt} of the job is under way here"
+            self._send(peer, job, wire.encode(wire.OutpostStarted(pid=0, why=why)))
+            return
         while (former := self._outposts.get(job)) is not None:
             await self._end_outpost(former)
         ours, theirs = socket.socketpair()
@@ -193,7 +197,7 @@ class Agent:
             ours.close()
             self._send(peer, job, wire.encode(wire.OutpostStarted(pid=0, why=str(wrong))))
             return
-        outpost = self._outposts[job] = _Outpost(process, peer=peer, connection=ours)
+        outpost = self._outposts[job] = _Outpost(process, attempt=order.attempt, peer=peer)
         self._below[process.pid] = outpost
         reader, outpost.writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)
         log.info("outpost started, job=%s pid=%d", job, process.pid)

@@ -106,6 +106,10 @@ async def test_an_outpost_starts_a_worker_passes_on_what_it_says_and_ends_it(sta
     connection.send(orders.job_id, wire.KillProcess(worker=3, patience=0.0))
     ended = await hear(connection, wire.ProcessExited)
     assert (ended.worker, ended.code, ended.signals) == (3, -signal.SIGKILL, (signal.SIGKILL,))
+    late = msgspec.structs.replace(outpost_order(orders, number=2), attempt=0)
+    connection.send(orders.job_id, late)
+    refused = await hear(connection, wire.OutpostStarted)
+    assert (refused.pid, "attempt 1" in refused.why) == (0, True)
     connection.send(orders.job_id, wire.Farewell(over=True))
     assert (await hear(connection, wire.OutpostEnded)).code == 0
     assert not os.path.exists(f"/proc/{outpost.pid}")  # noqa: ASYNC240
