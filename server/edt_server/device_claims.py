@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.control import ProcessIdentity
+from edt_server.presence import is_held
 from edt_server.private_files import write_private
 from edt_server.processes import is_alive, visible
 from edt_server.runtime import private_dir
@@ -110,7 +111,7 @@ class DeviceClaims:
         """Whether anybody is behind it."""
         if visible(claim.server) and is_alive(claim.server):
             return True
-        if any(_is_held(Path(lock)) for lock in claim.locks):
+        if any(is_held(Path(lock)) for lock in claim.locks):
             return True
         with contextlib.suppress(FileNotFoundError):
             return time.time() < self._path(device).stat().st_mtime + _FRESH
@@ -139,18 +140,3 @@ class DeviceClaims:
             yield
         finally:
             os.close(descriptor)
-
-
-def _is_held(path: Path) -> bool:
-    """Whether any process holds the lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -41,6 +41,11 @@ def visible(identity: ProcessIdentity) -> bool:
     return (identity.host, identity.boot_id, identity.pid_namespace) == here
 
 
+def same_kernel(identity: ProcessIdentity) -> bool:
+    """True when the process was started since this machine's boot, in whatever container."""
+    return identity.boot_id == _boot_id()
+
+
 def is_alive(identity: ProcessIdentity) -> bool:
     """Whether the process still runs; one that has ended and was not reaped yet is dead.
 

@@ -21,6 +21,8 @@ import msgspec
 from edt_sdk.schemas import pulse
 from edt_sdk.schemas.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.errors import EdtError
+from edt_server.presence import FILE as PRESENCE
+from edt_server.presence import announce
 from edt_server.processes import identify
 from edt_server.supervisor.abroad import Abroad
 from edt_server.supervisor.children import Children
@@ -114,6 +116,7 @@ class Supervisor:
         history = history_of(self._journal.reports, lambda training: str(paths.payload(training)))
         self._machine = Membership(interpreter=orders.interpreter, history=history)
         self._watchdog = Watchdog(orders.hang_timeout)
+        announce(paths.job_dir / PRESENCE)
         self._predecessors = Predecessors(
             self._runtime_dir / "alive.lock", max(orders.hang_timeout, PREDECESSOR_PATIENCE)
         )
