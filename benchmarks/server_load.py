@@ -198,6 +198,7 @@ def long_past(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "timeline, an hour": f"edt/api/timeline?start={middle}&end={middle + 3600}",
         "job's timeline": f"edt/api/jobs/{newest}/timeline",
     }
+    results["start_replay"] = _started(folder / "long")[0]
     results["start_long"], server = _started(folder / "long", keep=True)
     assert server is not None
     try:
@@ -236,7 +237,8 @@ def report_long_past(found: Mapping[str, Any], jobs: int) -> None:
             lines.append([*Spread(**figures).row(f"GET {what}"), f"{spread['bytes'] / 1024:.0f}"])
     print(table(lines))
     print(
-        f"  the server starts in {found['start_long']:.2f} s (with an empty store: {found['start_empty']:.2f} s); "
+        f"  the server starts in {found['start_long']:.2f} s (with an empty store: {found['start_empty']:.2f} s; the "
+        f"first time, without a snapshot of its core: {found['start_replay']:.2f} s); "
         f"RSS {found['rss_started'] / 2**20:.0f} MiB then, {found['rss'] / 2**20:.0f} MiB behind all that"
     )
 

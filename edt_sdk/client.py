@@ -18,7 +18,7 @@ import msgspec
 
 from edt_sdk.answers import Answer
 from edt_sdk.cluster_view import Cluster
-from edt_sdk.connection import Connection
+from edt_sdk.connection import Connection, Params
 from edt_sdk.discovery import connect
 from edt_sdk.job import Job
 from edt_sdk.job_list import JobList
@@ -172,16 +172,18 @@ class Client(Sharing):
 
     # --- the other verbs ----------------------------------------------------------------------------------------------
 
-    def jobs(self, *, all: bool = False, state: JobState | str | None = None) -> JobList:
+    def jobs(self, *, all: bool = False, state: JobState | str | None = None, limit: int | None = None) -> JobList:
         """My jobs, newest first.
 
         Args:
             all: those of other users as well, as far as the server shows them.
             state: only those in this state.
+            limit: at most so many, None for the newest 1000; 10 000 at most.
         """
         if state is not None:
             state = _state(state)
-        answer = self._connection.json("GET", "jobs", params={"all": 1 if all else None, "state": state})
+        params: Params = {"all": 1 if all else None, "state": state, "limit": limit}
+        answer = self._connection.json("GET", "jobs", params=params)
         return JobList(Job(self._connection, view) for view in msgspec.convert(answer["jobs"], list[JobView]))
 
     def job(self, job: str) -> Job:
@@ -211,9 +213,18 @@ class Client(Sharing):
         """The machine now: slots, groups, jobs and what they wait for; a dict that reads well, see `Cluster`."""
         return Cluster(self._connection.json("GET", "cluster"))
 
-    def timeline(self) -> Timeline:
-        """Which job held how many slots, when and why."""
-        return msgspec.convert(self._connection.json("GET", "timeline"), Timeline)
+    def timeline(self, *, start: float | None = None, end: float | None = None, points: int | None = None) -> Timeline:
+        """Which job held how many slots, when and why.
+
+        Thinned to a picture of 500 rows when there are more.
+
+        Args:
+            start: only since then, seconds since the epoch; a window is exact to the event, up to 10 000 rows.
+            end: only until then.
+            points: at most so many rows instead.
+        """
+        window: Params = {"start": start, "end": end, "points": points}
+        return msgspec.convert(self._connection.json("GET", "timeline", params=window), Timeline)
 
     def monitor(self) -> Monitor:
         """Watch all jobs live: a table in a notebook, a line in a terminal."""

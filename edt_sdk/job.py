@@ -20,7 +20,7 @@ import msgspec
 
 from edt_sdk import card
 from edt_sdk.answers import Answer
-from edt_sdk.connection import Connection, save_file
+from edt_sdk.connection import Connection, Params, save_file
 from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, NotFound, ServerUnreachable, WaitTimeout
 from edt_sdk.schemas.events import Event
@@ -292,9 +292,18 @@ class Job:
                 return story
             after = page["next"]
 
-    def timeline(self) -> Timeline:
-        """How many slots it and its neighbours held, when and why."""
-        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline"), Timeline)
+    def timeline(self, *, start: float | None = None, end: float | None = None, points: int | None = None) -> Timeline:
+        """How many slots it and its neighbours held, when and why.
+
+        Thinned to a picture of 500 rows when there are more.
+
+        Args:
+            start: only since then, seconds since the epoch; a window is exact to the event, up to 10 000 rows.
+            end: only until then.
+            points: at most so many rows instead.
+        """
+        window: Params = {"start": start, "end": end, "points": points}
+        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), Timeline)
 
     def workers(self) -> list[dict[str, Any]]:
         """`{"worker", "slot", "host", "pid", "rank", "generation"}` of each worker that runs now."""

@@ -106,11 +106,15 @@ class Timeline:
         capacity: slots of the machine.
         rows: one per change, see `timeline_table`.
         names: job id → name.
+        total: changes there were.
+        thinned: some of them are not among the rows; a shorter window has them all.
     """
 
     capacity: int
     rows: Sequence[Mapping[str, Any]]
     names: Mapping[str, str]
+    total: int = 0
+    thinned: bool = False
 
     def table(self, *, settled_only: bool = False) -> str:
         """The text table, see `timeline_table`."""

@@ -169,7 +169,7 @@ class LocalServer:
                 )
                 if answer.ok:
                     return
-            except requests.ConnectionError:
+            except (requests.ConnectionError, requests.Timeout):
                 pass
             time.sleep(0.05)
         tail = self.log.read_text(errors="replace")[-3000:]

@@ -155,10 +155,19 @@ def test_jobs_and_filters(peer, client, make_view):
     peer.on("GET", "jobs", {"jobs": [msgspec.to_builtins(make_view(id="b")), msgspec.to_builtins(make_view(id="a"))]})
     assert [job.id for job in client.jobs(all=True, state="running")] == ["b", "a"]
     assert peer.requests[-1].query == {"all": "1", "state": "RUNNING"}
+    client.jobs(limit=20)
+    assert peer.requests[-1].query == {"limit": "20"}
     with pytest.raises(InvalidRequest, match="no state"):
         client.jobs(state="sleeping")
     with pytest.raises(InvalidRequest):
         client.job("../jobs")
+
+
+def test_a_window_of_the_timeline(peer, client):
+    peer.on("GET", "timeline", {"capacity": 4, "rows": [], "names": {}, "total": 7, "thinned": True})
+    timeline = client.timeline(start=1.5, points=100)
+    assert peer.requests[-1].query == {"start": "1.5", "points": "100"}
+    assert (timeline.total, timeline.thinned) == (7, True)
 
 
 def test_a_list_of_jobs_is_a_table_in_a_notebook_and_lines_elsewhere(peer, client, make_view):
