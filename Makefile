@@ -47,7 +47,7 @@ bench-%: $(STAMP)
 	@$(BIN)/python benchmarks/$(subst -,_,$*).py $(ARGS)
 
 core-events: $(STAMP) ## a million random events: the scheduler's invariants after each, some minutes (EVENTS=)
-	@EDT_CORE_EVENTS=$(or $(EVENTS),1000000) $(BIN)/python -m pytest -q tests/server/core/test_properties.py
+	@EDT_CORE_EVENTS=$(or $(EVENTS),1000000) $(BIN)/python -m pytest -q --timeout=0 tests/server/core/test_properties.py
 
 chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every time (EVENTS=, SEED=)
 	@$(BIN)/python -m tests.chaos --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED))
