@@ -47,9 +47,10 @@ def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, 
     assert two_hosts.final_hash(job) == two_hosts.final_hash(alone)
 
 
+@pytest.mark.timeout(240 + 60 * LOSSES)
 def test_a_job_goes_on_when_hosts_are_lost_and_ends_with_the_same_bits(two_hosts: Jobs, tmp_path: Path) -> None:
     arguments = ("--epochs", str(20 + 30 * LOSSES), "--samples", "60")
-    alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(300)
+    alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(600)
     job = two_hosts.submit("cnn.py", *arguments, "--gates", str(tmp_path))
     for number in range(LOSSES):
         wait_for_hosts(job, "a", "b")
@@ -59,7 +60,7 @@ def test_a_job_goes_on_when_hosts_are_lost_and_ends_with_the_same_bits(two_hosts
         assert lose(two_hosts, host) >= 2
         wait_for_host(job, "ba"[number // 2 % 2])
         wait_for_updates(two_hosts, job)
-    job.wait(300)
+    job.wait(600)
     commits = [commit["update"] for commit in two_hosts.commits(job)]
     assert commits == list(range(len(two_hosts.commits(alone))))
     assert two_hosts.final_hash(job) == two_hosts.final_hash(alone)
