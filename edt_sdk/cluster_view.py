@@ -26,7 +26,7 @@ class Cluster(dict[str, Any]):
 
     Keys: `slots` (id, host, device, resource_group, job), `resource_groups` (name, slots, free), `groups` (what each
     instance group has, owns, borrows and lends, see `/edt/api/spec.yaml`), `jobs` (those that live: held, entitled,
-    asked, why they wait) and `threads_per_slot`.
+    asked, why they wait), `threads_per_slot`, and `elsewhere`: GPUs that jobs of another job store are in.
     """
 
     def __repr__(self) -> str:
@@ -52,6 +52,7 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
     if astray:
         hosts = ", ".join(dict.fromkeys(slot["host"] for slot in astray))
         parts.append(f"In no resource group: {_slots(len(astray))} of {hosts}")
+    parts += _elsewhere(answer)
     if answer["jobs"]:
         head, *lines = table(_JOB_HEAD, [_job(job, letters) for job in answer["jobs"]]).split("\n")
         told = [head]
@@ -76,6 +77,7 @@ def cluster_html(answer: Answer) -> str:
         )
         parts.append(f"<p><b>{escape(resource['name'])}</b>: {size}<br/>{bars}</p>")
         parts.append(_html_table(_GROUP_HEAD, _rows(answer, resource["name"])))
+    parts += [f"<p>{escape(line)}</p>" for line in _elsewhere(answer)]
     jobs = [(*_job(job, letters), job["reason"]) for job in answer["jobs"]]
     parts.append(_html_table((*_JOB_HEAD, "WHY NO MORE"), jobs) if jobs else "<p>No jobs.</p>")
     return '<div role="group" aria-label="the machine">' + "".join(filter(None, parts)) + "</div>"
@@ -144,6 +146,10 @@ def _bars(answer: Answer, resource: str, letters: Mapping[str, str]) -> Iterator
             free = sum(1 for slot in slots if not slot["job"])
             bar = f"{len(slots) - free} of {len(slots)} in use"
         yield f"{host:<{widest}}  {kind}", bar
+
+
+def _elsewhere(answer: Answer) -> list[str]:
+    return [f"In use by the job store in {each['data_dir']}: {each['device']}" for each in answer.get("elsewhere", ())]
 
 
 def _html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

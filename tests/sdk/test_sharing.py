@@ -196,6 +196,7 @@ def machine():
             job("two", group="night", held=1, asked=1),
         ],
         threads_per_slot=2,
+        elsewhere=[{"device": "cuda:7", "data_dir": "/data"}],
     )
 
 
@@ -213,6 +214,7 @@ def test_the_machine_in_a_terminal(machine):
         "",
     ]
     assert "In no resource group: 1 slot of c" in text
+    assert "In use by the job store in /data: cuda:7" in text
     assert "A  one-1  one   ann    day    5000      2 of 4, leaves 1" in text
     assert "B  two-1  two   ann    night  5000      1 of 1" in text
     assert all(len(line) <= 60 for line in text.splitlines() if line.startswith("   It") or "Many" in line)
