@@ -49,8 +49,10 @@ def ask(tree: Tree, leaf: Node) -> None:
     tree.need(leaf, floor, sum(useful(claim, leaf.aware) for claim in leaf.claims.values()))
 
 
-def admit(tree: Tree, leaves: Iterable[Node]) -> dict[int, Claim]:
-    """The jobs that may run, by order of arrival. Afterwards the needs of the tree are those of these jobs.
+def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
+    """The jobs that may run, by order of arrival, and whether all floors fit.
+
+    Afterwards the needs of the tree are those of these jobs.
 
     Leaves with a strict policy choose by it, not by turn: all their jobs are admitted, and only the first can count on
     its floor.
@@ -60,7 +62,7 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> dict[int, Claim]:
         ask(tree, leaf)
     everyone = {claim.order: claim for leaf in leaves for claim in leaf.claims.values()}
     if not tree.excess:
-        return everyone
+        return everyone, True
     strict = [leaf for leaf in leaves if leaf.policy != "fairshare"]
     admitted = {claim.order: claim for leaf in strict for claim in leaf.claims.values()}
     waiting = _by_turn(tree, leaves)
@@ -73,7 +75,7 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> dict[int, Claim]:
         waiting = _let_in(tree, waiting, admitted, grow=True)
     else:
         _forget_the_demand_of(tree, waiting)
-    return admitted
+    return admitted, False
 
 
 Candidate = tuple[Node, int, Claim | None]  # of a leaf, its floor; the job, None for the first of a strict leaf
@@ -86,7 +88,8 @@ def _by_turn(tree: Tree, leaves: Iterable[Node]) -> list[Candidate]:
             for claim in leaf.claims.values():
                 found.append(((not claim.keep, claim.turn, claim.order), (leaf, least(claim), claim)))
         elif leaf.claims:
-            first = by_policy(leaf)[0]
+            # The leaf's turn is its lowest: that of its first job would come sooner when a later one goes.
+            first = min(leaf.claims.values(), key=lambda claim: (claim.turn, claim.order))
             kept = sum(min(claim.keep, claim.cap) for claim in leaf.claims.values())
             if kept:
                 found.append(((False, first.turn, first.order), (leaf, kept, None)))

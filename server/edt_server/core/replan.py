@@ -17,10 +17,13 @@ from edt_server.core.webster import Claim as Weighted
 from edt_server.core.webster import divide
 
 
-def replan(tree: Tree) -> dict[str, int]:
-    """The target of every job that asks for something, 0 for those that wait. Fills in `budget` and `used`."""
+def replan(tree: Tree) -> tuple[dict[str, int], bool]:
+    """The target of every job that asks for something, 0 for those that wait; and whether it can be kept up to date.
+
+    It can when every floor fits and nothing was left over. Fills in `budget` and `used`.
+    """
     leaves = list(tree.leaves())
-    admitted = admit(tree, leaves)
+    admitted, plain = admit(tree, leaves)
     running = {id(leaf): [c for c in leaf.claims.values() if c.order in admitted] for leaf in leaves}
     targets = {claim.job: 0 for leaf in leaves for claim in leaf.claims.values()}
     while True:
@@ -32,16 +35,18 @@ def replan(tree: Tree) -> dict[str, int]:
         over = [leaf for leaf in leaves if leaf.used < min(leaf.budget, leaf.demand)]
         if not over:
             break
+        plain = False
         # One at a time, the lightest first: what it cannot use may complete a unit of a heavier one.
         last = min(over, key=lambda leaf: (leaf.share, -leaf.order))
         tree.need(last, min(last.floor, last.used), last.used)
-    _add_up(tree.root)
-    return targets
+    add_up(tree.root)
+    return targets, plain
 
 
 def give_down(node: Node, budget: int) -> None:
     """Divide a budget among the nodes below."""
     node.budget = budget
+    node.division = None
     if node.children:
         children = list(node.children.values())
         for child, slots in zip(children, divide_node(node, budget), strict=True):
@@ -90,7 +95,8 @@ def weighted(claim: Claim, aware: bool) -> Weighted:
     return Weighted(claim.weight, least(claim), cap, claim.order, unit=claim.unit, speedup=table)
 
 
-def _add_up(node: Node) -> int:
+def add_up(node: Node) -> int:
+    """Fill in `used` of the inner nodes from that of the leaves; that of the node itself."""
     if node.children:
-        node.used = sum(_add_up(child) for child in node.children.values())
+        node.used = sum(add_up(child) for child in node.children.values())
     return node.used

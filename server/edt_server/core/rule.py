@@ -4,6 +4,9 @@ Down the tree of instance groups every node divides what it has by Webster's rul
 and after the floors below it; a leaf divides among its jobs by its policy. What was decided before does not count, so
 nothing can oscillate: nobody grows when somebody arrives, nobody shrinks when somebody leaves, and the fewest slots
 move. Floors and units above one slot bend this where one of them begins or ceases to fit, and only there.
+
+While all floors fit and all units are one slot, an event costs what moves (`upkeep`); else, and when slots or groups
+change, everything is worked out from nothing (`replan`). Both give the same.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.claim import Claim
 from edt_server.core.cut import Cut, cut_of
 from edt_server.core.lending import Holding, holdings
-from edt_server.core.replan import replan
+from edt_server.core.replan import add_up, replan
 from edt_server.core.tree import Node, Tree
+from edt_server.core.upkeep import exchange, keep_up, odd
 
 __all__ = ["Claim", "Cut", "Holding", "Rule"]
 
@@ -33,66 +37,104 @@ class Rule:
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
-        self._groups = tuple(groups)
-        self._slots = slots
         self._claims: dict[str, Claim] = {}
         self._targets: dict[str, int] = {}
-        self._tree = Tree(self._groups, slots)
-        self._stale = False
+        self._tree = Tree(groups, slots)
+        self._changed: dict[str, Claim | None] = {}  # job → its claim at the last settle
+        self._whole = True  # everything is to be worked out from nothing
+        self._odd = 0  # claims that keep the targets from being kept up to date
+        self._kept = 0
+        self._nothing_kept = False
 
     # --- changing it --------------------------------------------------------------------------------------------------
 
     def put(self, claim: Claim) -> None:
         """A job arrives, or asks for something else. KeyError when there is no such group."""
-        if claim.group not in self._tree.groups:
-            raise KeyError(claim.group)
+        self._tree.groups[claim.group]
+        old = self._claims.get(claim.job)
+        if claim.job not in self._changed:
+            self._changed[claim.job] = old
+        self._count(old, -1)
+        self._count(claim, 1)
         self._claims[claim.job] = claim
-        self._stale = True
 
     def remove(self, job: str) -> None:
         """A job is gone. KeyError when it was not there."""
-        del self._claims[job]
-        self._stale = True
+        old = self._claims.pop(job)
+        if job not in self._changed:
+            self._changed[job] = old
+        self._count(old, -1)
 
     def set_slots(self, slots: int) -> None:
         """There are so many slots now."""
-        self._slots = slots
-        self._stale = True
+        if slots != self._tree.root.own:
+            self._tree.resize(slots)
+            self._whole = True
 
     def set_groups(self, groups: Sequence[InstanceGroup]) -> None:
         """The plan is another one. KeyError, and nothing has changed, when a job is in a group that is not there."""
-        names = {group.name for group in groups}
+        tree = Tree(groups, self._tree.root.own)
         for claim in self._claims.values():
-            if claim.group not in names:
-                raise KeyError(claim.group)
-        self._groups = tuple(groups)
-        self._stale = True
+            tree.groups[claim.group]
+        self._tree, self._whole = tree, True
+        for claim in self._claims.values():
+            exchange(tree, None, claim)
+        self._changed = {job: self._claims.get(job) for job in self._changed}
+        self._odd = sum(odd(tree, claim) for claim in self._claims.values())
 
     def settle(self) -> dict[str, int]:
         """The jobs whose target is another one than after the last time, and that target; without removed jobs."""
-        if not self._stale:
+        changed, self._changed = self._changed, {}
+        if not changed and not self._whole:
             return {}
-        self._stale = False
+        for job, old in changed.items():
+            exchange(self._tree, old, self._claims.get(job))
+            if job in self._claims:
+                self._targets.setdefault(job, 0)
+            else:
+                self._targets.pop(job, None)
+        self._keep_what_can_be_kept()
+        if not (self._whole or self._odd):
+            moved = keep_up(self._tree, changed, self._claims, self._targets)
+            if moved is not None:
+                self._targets.update(moved)
+                return moved
+        return self._from_nothing()
+
+    def _from_nothing(self) -> dict[str, int]:
         before = self._targets
-        self._tree = Tree(self._groups, self._slots)
-        # More is kept than there is when slots were lost: then nothing can be kept.
-        kept = sum(min(claim.keep, claim.cap) for claim in self._claims.values()) <= self._slots
-        for each in self._claims.values():
-            if each.cap > 0:
-                claim = each if kept else replace(each, keep=0)
-                self._tree.leaf(claim.group, claim.user).claims[claim.job] = claim
-        self._targets = dict.fromkeys(self._claims, 0) | replan(self._tree)
-        return {job: target for job, target in self._targets.items() if before.get(job, 0) != target}
+        targets, plain = replan(self._tree)
+        if len(targets) != len(self._claims):
+            targets = dict.fromkeys(self._claims, 0) | targets
+        self._targets = targets
+        self._whole = not plain
+        return {job: target for job, target in targets.items() if before.get(job, 0) != target}
+
+    def _count(self, claim: Claim | None, sign: int) -> None:
+        if claim is not None:
+            self._odd += sign * odd(self._tree, claim)
+            self._kept += sign * min(claim.keep, claim.cap)
+
+    def _keep_what_can_be_kept(self) -> None:
+        """More is kept than there is when slots were lost: then nothing can be."""
+        too_much = self._kept > self._tree.root.own
+        if too_much or self._nothing_kept:
+            for node in self._tree.leaves():
+                for job in node.claims:
+                    claim = self._claims.get(job, node.claims[job])
+                    node.claims[job] = replace(claim, keep=0) if too_much else claim
+            self._whole = True
+        self._nothing_kept = too_much
 
     # --- reading it ---------------------------------------------------------------------------------------------------
 
     @property
     def slots(self) -> int:
         """How many slots there are."""
-        return self._slots
+        return self._tree.root.own
 
     def target(self, job: str) -> int:
-        """Slots the job is entitled to. KeyError when it is not there."""
+        """Slots the job is entitled to; 0 before the first `settle`. KeyError when it is not there."""
         return self._targets[job]
 
     def claim(self, job: str) -> Claim:
@@ -103,10 +145,12 @@ class Rule:
         """What keeps the job from one slot more, in numbers. O(jobs of its group). KeyError when it is not there."""
         claim = self._claims[job]
         leaf = self._tree.leaf(claim.group, claim.user)
+        add_up(self._tree.root)
         return cut_of(self._tree, leaf, claim, self._targets)
 
     def groups(self) -> dict[str, Holding]:
         """What each instance group has, owns, borrows and lends, by name in the order of the plan."""
+        add_up(self._tree.root)
         return holdings(self._tree)
 
     def node(self, group: str) -> Node:

@@ -1,8 +1,8 @@
 """The tree that slots are divided down: groups, users below a group with user shares; and what each node needs.
 
 What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`Node`), kept up to date
-in O(depth) a change. What is owned is counted once: a parent owns at least what its children do, and when slots were lost
-and fewer are left than are owned, all owners lose in proportion, whether they use theirs or not.
+in O(depth) a change. What is owned is counted once: a parent owns at least what its children do; when slots were
+lost and fewer are left than are owned, all owners lose in proportion, whether they use theirs or not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.claim import Claim
+from edt_server.core.division import Division
 from edt_server.core.webster import Claim as Weighted
 from edt_server.core.webster import divide
 
@@ -38,6 +39,7 @@ class Node:
         most: what it may have.
         budget: slots it was given to divide, those that it does not lend included.
         used: of these, what its jobs were given.
+        division: of its budget among what is below, kept up to date; None before it is needed.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Node:
     excess: int = 0
     budget: int = 0
     used: int = 0
+    division: Division | None = None
 
     def weighted(self) -> Weighted:
         """Its claim beside its siblings'."""
@@ -78,14 +81,21 @@ class Tree:
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
-        self.root = Node("", 0, None, own=slots)
+        self.root = Node("", 0, None)
         self.groups: dict[str, Node] = {}
         self.excess = 0
         self._build(groups)
-        _share_out_what_is_owned(self.root, {group.name: group.own for group in groups})
-        for node in self.groups.values():
-            if not node.children:
-                self.need(node, 0, 0)  # what it does not lend is withheld before it has any job
+        self._planned = {group.name: group.own for group in groups}
+        self._inner = {group.parent for group in groups}
+        self.resize(slots)
+
+    def resize(self, slots: int) -> None:
+        """There are so many slots now. The needs of leaves with jobs have to be set again."""
+        self.root.own = slots
+        _share_out_what_is_owned(self.root, self._planned, self._inner)
+        for name, node in self.groups.items():
+            if name not in self._inner and not node.children:
+                self.need(node, node.floor, node.demand)  # what it does not lend is withheld without jobs, too
 
     def _build(self, groups: Sequence[InstanceGroup]) -> None:
         inner = {group.parent for group in groups}
@@ -117,6 +127,7 @@ class Tree:
             node.children = dict(sorted(node.children.items()))
             for number, child in enumerate(node.children.values()):
                 child.order = number  # by name, so that it does not depend on who came when
+            node.division = None
         return node.children[user]
 
     def leaves(self) -> Iterator[Node]:
@@ -163,11 +174,14 @@ def path(node: Node) -> Iterable[Node]:
         at = at.parent
 
 
-def _share_out_what_is_owned(root: Node, own: dict[str, int]) -> None:
+def _share_out_what_is_owned(root: Node, planned: dict[str, int], inner: set[str]) -> None:
     def owned_below(node: Node) -> int:
-        return max(own.get(node.name, 0), sum(owned_below(child) for child in node.children.values()))
+        below = node.children.values() if node.name in inner else ()
+        return max(planned[node.name], sum(owned_below(child) for child in below))
 
     def give(node: Node) -> None:
+        if node.name not in inner:
+            return
         wanted = {child.name: owned_below(child) for child in node.children.values()}
         if sum(wanted.values()) > node.own:
             claims = [Weighted(max(1, wanted[c.name]), 0, wanted[c.name], c.order) for c in node.children.values()]

@@ -89,8 +89,7 @@ class Definition:
             if self.policy(name) == "fairshare":
                 queue += [(c.turn, c.order, c.order) for c in jobs]
             else:
-                first = self.strictly(name, jobs)[0]
-                queue.append((first.turn, first.order, ("strict", name)))
+                queue.append((*min((c.turn, c.order) for c in jobs), ("strict", name)))
         marks = set()
         for *_, mark in sorted(queue, key=lambda row: row[:2]):
             if self.reserve_most_base("", marks | {mark}, everyone)[3]:

@@ -1,0 +1,153 @@
+"""Long random histories: targets kept up to date are those worked out from nothing, and nobody moves the wrong way.
+
+EDT_RULE_EVENTS sets how many events (100 000; a million take some minutes).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+
+import pytest
+
+from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.rule import Claim, Rule
+
+EVENTS = int(os.environ.get("EDT_RULE_EVENTS", "100000"))
+FLAT = (InstanceGroup(name="g"),)
+TREE = (
+    InstanceGroup(name="a", own=6, share=2),
+    InstanceGroup(name="b", own=3, lend=2),
+    InstanceGroup(name="c", borrow=8),
+    InstanceGroup(name="a1", parent="a", own=3),
+    InstanceGroup(name="a2", parent="a", share=3),
+    InstanceGroup(name="a21", parent="a2", own=1, lend=0),
+    InstanceGroup(name="a22", parent="a2", user_shares={"u": 3, "*": 2}),
+    InstanceGroup(name="c1", parent="c", policy="priority"),
+    InstanceGroup(name="c2", parent="c", throughput_aware=True),
+    InstanceGroup(name="c3", parent="c", policy="fifo"),
+)
+TABLES = ((), ((1, 1.0), (2, 1.9), (4, 3.5)), ((1, 3.0), (4, 6.0), (8, 5.0)), ((2, 5.0),))
+WEIGHTS = (1, 2, 3, 1000, 2000, 3000, 5000, 5000, 10000, 10**9)
+
+
+def leaves(groups):
+    parents = {group.parent for group in groups}
+    return [group.name for group in groups if group.name not in parents]
+
+
+def arrival(rng, number, groups, floors):
+    return Claim(
+        job=f"j{number}",
+        group=rng.choice(groups),
+        user=rng.choice("uvw"),
+        weight=rng.choice(WEIGHTS),
+        order=number,
+        turn=number,
+        floor=rng.choice(floors),
+        cap=rng.choice((1, 2, 4, 8, 16, 100)),
+        speeds=rng.choice(TABLES),
+    )
+
+
+class History:
+    """A rule with the claims it was given, and the rule that is asked everything anew."""
+
+    def __init__(self, groups, slots, seed, most_jobs, floors=(1,)):
+        self.rng = random.Random(seed)
+        self.groups, self.slots, self.most_jobs, self.floors = groups, slots, most_jobs, floors
+        self.names = leaves(groups)
+        self.rule = Rule(groups, slots)
+        self.claims = {}
+        self.targets = {}
+        self.number = 0
+
+    def step(self):
+        """One random event: (kind, job or None, old claim, new claim); the rule is not settled yet."""
+        rng, self.number = self.rng, self.number + 1
+        choice = rng.random()
+        if not self.claims or (choice < 0.3 and len(self.claims) < self.most_jobs):
+            claim = arrival(rng, self.number, self.names, self.floors)
+            return self.put(claim, None)
+        job = rng.choice(list(self.claims))
+        old = self.claims[job]
+        if choice < 0.5:
+            self.rule.remove(job)
+            del self.claims[job]
+            return "less", job
+        if choice < 0.75:
+            return self.put(replace(old, weight=rng.choice(WEIGHTS)), old)
+        if choice < 0.95:
+            return self.put(replace(old, cap=max(old.floor, rng.choice((0, 1, 2, 4, 8, 16, 100)))), old)
+        slots = max(0, self.slots + rng.choice((-8, -1, 1, 8)))
+        kind = "less" if slots >= self.slots else "more"
+        self.slots = slots
+        self.rule.set_slots(slots)
+        return kind, None
+
+    def put(self, claim, old):
+        self.rule.put(claim)
+        self.claims[claim.job] = claim
+        if old is None or (claim.weight >= old.weight and claim.cap >= old.cap):
+            return "more", claim.job
+        return "less", claim.job
+
+    def settle(self):
+        changed = self.rule.settle()
+        after = {job: target for job, target in self.targets.items() if job in self.claims}
+        assert all(after.get(job, 0) != target for job, target in changed.items()), "told of what did not change"
+        return after | changed
+
+    def anew(self):
+        rule = Rule(self.groups, self.slots)
+        for claim in self.claims.values():
+            rule.put(claim)
+        rule.settle()
+        return {job: rule.target(job) for job in self.claims}
+
+
+def check_ways(kind, job, before, after):
+    """ "more" is asked for, or less is there: nobody else grows. "less": nobody else shrinks."""
+    grew = [name for name in before if name != job and name in after and after[name] > before[name]]
+    shrank = [name for name in before if name != job and name in after and after[name] < before[name]]
+    assert not (grew if kind == "more" else shrank), (kind, job)
+    if kind == "more" and job is not None:
+        lost = sum(before[name] - after[name] for name in shrank)
+        assert lost <= max(0, after.get(job, 0) - before.get(job, 0)), "more moved than it got"
+
+
+@pytest.mark.parametrize(
+    ("groups", "slots", "most_jobs", "share"),
+    [(FLAT, 64, 40, 0.3), (TREE, 60, 40, 0.4), (TREE, 20, 30, 0.1), (FLAT, 8, 12, 0.1), (TREE, 500, 60, 0.1)],
+    ids=("flat", "tree", "crowded-tree", "crowded", "roomy"),
+)
+def test_kept_up_to_date_is_worked_out_from_nothing_and_nobody_moves_the_wrong_way(groups, slots, most_jobs, share):
+    history = History(groups, slots, f"{slots}{most_jobs}", most_jobs)
+    for number in range(int(EVENTS * share)):
+        kind, job = history.step()
+        before, history.targets = history.targets, history.settle()
+        check_ways(kind, job, before, history.targets)
+        if number % 10 == 0 or number < 500:
+            expected = history.anew()
+            assert {name: history.targets.get(name, 0) for name in expected} == expected
+            assert all(history.rule.target(name) == target for name, target in expected.items())
+
+
+def test_several_changes_in_one_settle_and_other_plans_between():
+    history = History(TREE, 40, "several", 30, floors=(1, 1, 1, 2, 3))
+    others = (*TREE[:-1], replace_group(TREE[-1], policy="fairshare"), InstanceGroup(name="d", own=5, share=9))
+    for number in range(2_000):
+        for _ in range(history.rng.randint(1, 4)):
+            history.step()
+        if number % 50 == 25:
+            history.groups = others if history.groups is TREE else TREE
+            history.rule.set_groups(history.groups)
+        history.targets = history.settle()
+        expected = history.anew()
+        assert {name: history.targets.get(name, 0) for name in expected} == expected
+
+
+def replace_group(group, **settings):
+    fields = {name: getattr(group, name) for name in group.__struct_fields__}
+    return InstanceGroup(**(fields | settings))
