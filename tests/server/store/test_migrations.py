@@ -184,7 +184,7 @@ def test_a_failed_migration_leaves_the_file_as_it_was_and_names_the_backup(tmp_p
         before = list(other.iterdump())
     copy = tmp_path / f"edt.db.before-{NEWEST}"
     for _ in range(3):
-        with pytest.raises(StoreError, match=r"0001 to 0002: .*already exists.*left as it was.*before-0002"):
+        with pytest.raises(StoreError, match=rf"0001 to {NEWEST}: .*already exists.*left as it was.*before-{NEWEST}"):
             Store.open(f"sqlite:///{path}")
         with contextlib.closing(sqlite3.connect(path)) as after:
             assert list(after.iterdump()) == before
@@ -193,7 +193,7 @@ def test_a_failed_migration_leaves_the_file_as_it_was_and_names_the_backup(tmp_p
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("INSERT INTO edt_leases VALUES ('a change')")
         other.commit()
-    with pytest.raises(StoreError, match=r"before-0002\.2"):
+    with pytest.raises(StoreError, match=rf"before-{NEWEST}\.2"):
         Store.open(f"sqlite:///{path}")
     with contextlib.closing(sqlite3.connect(copy)) as kept:
         assert list(kept.iterdump()) == before, "an earlier copy is never written over"
@@ -205,7 +205,7 @@ def test_a_failed_migration_of_postgresql_leaves_it_as_it_was(cluster):
     engine = make_engine(url)
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE edt_leases (somebody TEXT)")
-    with pytest.raises(StoreError, match=r"0001 to 0002: .*already exists.*left as it was"):
+    with pytest.raises(StoreError, match=rf"0001 to {NEWEST}: .*already exists.*left as it was"):
         Store.open(url)
     with engine.begin() as connection:
         assert schema.revision(connection) == "0001"
