@@ -84,6 +84,7 @@ class Service:
         self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
         self._trouble: StoreError | None = None
         self._healing: asyncio.Task[None] | None = None
+        self._doubts: set[asyncio.Task[None]] = set()
         self._living: set[str] = set()
         self._clock = Clock(self.change, self._next_wake)
         self._paces = Paces()
@@ -147,9 +148,10 @@ class Service:
         """Let go of everything; supervisors, drivers and workers go on."""
         self.hub.close()
         await self._clock.stop()
-        if self._healing is not None:
-            self._healing.cancel()
-            await asyncio.gather(self._healing, return_exceptions=True)
+        waiting = [*self._doubts, *(() if self._healing is None else (self._healing,))]
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -327,10 +329,24 @@ class Service:
         )
         try:
             await self.change(accepted.enter)
+        except (StoreError, asyncio.CancelledError):
+            # It may have been committed all the same: its files stay until that is known.
+            task = asyncio.create_task(self._remove_unless_entered(accepted.paths), name=f"edt doubt {accepted.job}")
+            self._doubts.add(task)
+            task.add_done_callback(self._doubts.discard)
+            raise
         except BaseException:
             await asyncio.to_thread(submission.remove, accepted.paths)
             raise
         return await self.job(user, accepted.job)
+
+    async def _remove_unless_entered(self, paths: JobPaths) -> None:
+        while True:
+            with contextlib.suppress(StoreError):
+                if await self._in_writer(self._ledger.store.job, paths.job_id) is None:
+                    await asyncio.to_thread(submission.remove, paths)
+                return
+            await asyncio.sleep(_STORE_AWAY)
 
     async def update(self, user: str, job: str, patch: JobPatch) -> JobView:
         """Change a living job's priority, maximum of workers or queue.
