@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.errors import Conflict
+from edt_sdk.schemas.errors import Conflict, EdtError
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.paths import JobPaths
@@ -44,6 +44,7 @@ from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
 from edt_server.sharing import Sharing
 from edt_server.slots import find_host, threads_per_slot
+from edt_server.speeds import Speeds, measure
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.supervision import STOP_REQUESTED, Supervision
 from edt_server.timeline_feed import TimelineFeed
@@ -88,6 +89,8 @@ class Service:
         self._living: set[str] = set()
         self._clock = Clock(self.change, self._next_wake)
         self._paces = Paces()
+        self._speeds = Speeds()
+        self._measuring: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._claims: DeviceClaims
         self._watching: asyncio.Task[None] | None = None
@@ -148,6 +151,7 @@ class Service:
         """Let go of everything; supervisors, drivers and workers go on."""
         self.hub.close()
         await self._clock.stop()
+        await asyncio.gather(*self._measuring, return_exceptions=True)
         waiting = [*self._doubts, *(() if self._healing is None else (self._healing,))]
         for task in waiting:
             task.cancel()
@@ -288,6 +292,8 @@ class Service:
             (self._living.discard if row.state.final else self._living.add)(row.id)
             if row.state is not JobState.RUNNING:
                 self._paces.forget(row.id)
+            if row.state.final:
+                self._speeds.forget(row.id)
             log.info("job %s is %s, before=%s", row.id, row.state, before)
             if self._on_state is not None:
                 self._on_state(row, before)
@@ -598,8 +604,20 @@ class Service:
         return msgspec.structs.replace(view, reason=msgspec.structs.replace(reason, text=text))
 
     def _heard(self, job: str, progress: JobProgress) -> None:
-        self._paces.heard(job, progress, time.time())
+        now = time.time()
+        self._paces.heard(job, progress, now)
         self.hub.ring(job)
+        aware = any(group.throughput_aware for group in self.sharing.plan.instance_groups)
+        if aware and self._speeds.due(job, now):
+            task = asyncio.create_task(self._measure(job, progress, now))
+            self._measuring.add(task)
+            task.add_done_callback(self._measuring.discard)
+
+    async def _measure(self, job: str, progress: JobProgress, now: float) -> None:
+        try:
+            await self.change(lambda change: measure(change, job, progress, now))
+        except EdtError as error:
+            log.warning("the speed of job %s could not be noted: %s", job, error)
 
     def progress(self, job: str) -> JobProgress | None:
         """The newest progress heard, None when there is none newer than the store's."""

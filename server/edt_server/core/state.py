@@ -97,6 +97,10 @@ class CoreState:
         """Slots the job could use now: min(max_workers, demand), at least its minimum; 0 while it is suspended."""
         return self._job(job).asked
 
+    def speeds(self, job: str) -> dict[int, float]:
+        """What the job was measured to do: slots → speed."""
+        return dict(self._job(job).speeds)
+
     def suspended(self, job: str) -> bool:
         """True from the job's JobSuspended to its JobResumed, also while it still leaves slots."""
         return self._job(job).suspended
