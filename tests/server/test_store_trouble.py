@@ -203,7 +203,11 @@ async def loses_its_supervisor_meanwhile(service, package, job, away, back):
 
     await until(well, "the end of the trouble")
     assert [view.id for view in await service.jobs("ann")] == [job], "what was refused is not there"
-    assert [path.name for path in (service.settings.data_dir / "results/ann/batchworkdir").iterdir()] == [job]
+
+    async def only_one_is_left():
+        return [path.name for path in (service.settings.data_dir / "results/ann/batchworkdir").iterdir()] == [job]
+
+    await until(only_one_is_left, "the removal of what was refused")
 
 
 @pytest.mark.asyncio
@@ -221,6 +225,23 @@ async def test_a_store_that_was_locked_for_a_while(settings, package, caplog):
 
         await loses_its_supervisor_meanwhile(service, package, job, away, back)
     assert caplog.text.count("database is locked") == 1, "said once, not every second"
+
+
+@pytest.mark.asyncio
+async def test_a_submission_that_was_committed_without_an_answer_is_a_job(settings, package):
+    async with running(settings) as service:
+        service._ledger.store.__class__ = LosesAnswers
+        service._ledger.store.lose = True
+        with pytest.raises(StoreUnavailable):
+            await service.submit("ann", JobSpec(name="job", main="train.py", max_workers=1), package)
+        service._ledger.store.lose = False
+        (view,) = await service.jobs("ann")
+        said = service.paths(await service.mine("ann", view.id)).streams_dir / "driver.stdout"
+
+        async def speaks():
+            return said.exists() and said.read_bytes()
+
+        await until(speaks, "the driver's first words")
 
 
 @pytest.mark.asyncio

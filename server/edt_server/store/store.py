@@ -30,14 +30,21 @@ from edt_server.store.writer import Writer
 _LEAST_WINDOW = 4096
 
 
+class _Turn:
+    """Whose turn it is to write, among all who share an open store, also through `guarded`."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.thread: int | None = None
+
+
 class Store:
     """An open job store; made by `Store.open`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._writing = engine.execution_options(**{WRITING: True})
-        self._lock = threading.Lock()
-        self._writer_thread: int | None = None
+        self._turn = _Turn()
         self._check: Callable[[Writer], None] | None = None
 
     @classmethod
@@ -76,10 +83,10 @@ class Store:
             RuntimeError: within another `write()` of the same thread; reads there do not see what it wrote either.
         """
         me = threading.get_ident()
-        if self._writer_thread == me:
+        if self._turn.thread == me:
             raise RuntimeError("Store.write() inside Store.write(): use the writer of the outer block")
-        with self._lock:
-            self._writer_thread = me
+        with self._turn.lock:
+            self._turn.thread = me
             try:
                 with (
                     self._told(),
@@ -91,7 +98,7 @@ class Store:
                         self._check(writer)
                     yield writer
             finally:
-                self._writer_thread = None
+                self._turn.thread = None
 
     def guarded(self, check: Callable[[Writer], None]) -> Store:
         """The same store, each of whose transactions begins with `check` and comes to nothing where that raises."""

@@ -362,6 +362,11 @@ class StoreConformance:
         with store.write() as writer:
             writer.append("x", job=None, data={}, time=0.0)
 
+    def test_also_through_a_guarded_store(self, store):
+        guarded = store.guarded(lambda writer: None)
+        with store.write(), pytest.raises(RuntimeError, match="inside"), guarded.write():
+            pass
+
     def test_what_was_committed_is_there_after_opening_again(self, store, url, job_row):
         with store.write() as writer:
             writer.add_job(job_row())
