@@ -50,20 +50,20 @@ class Follower:
 
     async def step(self) -> Step:
         """What is new."""
-        # The view first: what happened after it makes the bell ring again.
-        view = await self._service.job(self._user, self._job)
+        wait = self._shown_at + _BETWEEN_VIEWS - time.monotonic()
+        # The view first: what happened after it makes the bell ring again. A training that goes on rings twice a second
+        # and more; the view is made when it may be shown.
+        view: JobView | None = None
+        if wait <= 0 or self._service.ended(self._job):
+            view = await self._service.job(self._user, self._job)
         events = await self._service.events(self._user, self._job, after=self._after, limit=_PAGE)
         records = [Record("event", event, str(event.seq)) for event in events]
         if events:
             self._after = events[-1].seq
         more = len(events) == _PAGE
-        done = view.state.final and not more
-        pause = 0.0 if more else PING
-        if view != self._shown:
-            wait = self._shown_at + _BETWEEN_VIEWS - time.monotonic()
-            if wait <= 0 or done:
-                records.append(Record("job", view))
-                self._shown, self._shown_at = view, time.monotonic()
-            else:
-                pause = min(pause, wait)
-        return Step(records, done, pause)
+        done = view is not None and view.state.final and not more
+        if view is not None and view != self._shown and (wait <= 0 or done):
+            records.append(Record("job", view))
+            self._shown, self._shown_at = view, time.monotonic()
+        pause = wait if view is None or view != self._shown else PING
+        return Step(records, done, 0.0 if more else pause)
