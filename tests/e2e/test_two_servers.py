@@ -157,5 +157,8 @@ def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(either: Pair) -
     before = len(jobs.commits(job))
     wait_until(lambda: len(jobs.commits(job)) > before + 3, "more updates")
     assert [commit["update"] for commit in jobs.commits(job)] == list(range(len(jobs.commits(job))))
+    # What the next leader decides reaches the job although the connection to the one before still stands.
+    taken.suspend()
+    wait_until(lambda: taken.refresh().state is JobState.SUSPENDED, "the suspension, told by the next leader")
     reports = processes.journal(jobs.private(job))
     assert {report["type"] for report in reports}.isdisjoint({"WorkerLost", "DriverLost"})

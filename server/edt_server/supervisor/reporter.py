@@ -135,7 +135,7 @@ class Reporter:
             socket.connect(address.endpoint)
             tasks.append(asyncio.ensure_future(recv_monitor_message(monitor)))
             tasks.append(asyncio.ensure_future(self._talk(socket, greeted)))
-            tasks.append(asyncio.ensure_future(self._insist(greeted)))
+            tasks.append(asyncio.ensure_future(self._insist(greeted, address)))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -186,8 +186,11 @@ class Reporter:
             else:
                 self._on_message(message)
 
-    async def _insist(self, greeted: asyncio.Event) -> None:
-        """Give up a server that does not answer a hello; repeat what one that did leaves unanswered."""
+    async def _insist(self, greeted: asyncio.Event, address: ServerAddress) -> None:
+        """Give up a server that does not answer a hello; repeat what one that did leaves unanswered.
+
+        Also one that another has taken over from: it may be stopped, and keep the connection.
+        """
         try:
             async with asyncio.timeout(HELLO_PATIENCE):
                 await greeted.wait()
@@ -196,6 +199,8 @@ class Reporter:
         oldest = 0
         while True:
             await asyncio.sleep(REPEAT_AFTER)
+            if _read_address(Path(self._orders.control_file)) not in (None, address):
+                return
             unanswered = self._journal.open_reports()
             if unanswered and unanswered[0].number == oldest:
                 self._repeat()
