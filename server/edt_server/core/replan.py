@@ -8,13 +8,19 @@ does. Slots that units or floors leave over in one leaf are offered again to the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
-from edt_server.core.admission import admit, by_policy, least, useful
+import numpy as np
+
+from edt_server.core.admission import admit, ask, by_policy, least, useful
 from edt_server.core.claim import Claim
+from edt_server.core.many import MOST_SLOTS, Columns, divide_many
 from edt_server.core.speedup import speedup
 from edt_server.core.tree import Node, Tree
 from edt_server.core.webster import Claim as Weighted
 from edt_server.core.webster import divide
+
+MANY = 1_000  # slots; with fewer a heap is quicker than arrays
 
 
 def replan(tree: Tree) -> tuple[dict[str, int], bool]:
@@ -23,7 +29,83 @@ def replan(tree: Tree) -> tuple[dict[str, int], bool]:
     It can when every floor fits and nothing was left over. Fills in `budget` and `used`.
     """
     leaves = list(tree.leaves())
-    admitted, plain = admit(tree, leaves)
+    for leaf in leaves:
+        _ask(tree, leaf)
+    if not tree.excess:
+        targets: dict[str, int] = {}
+        _give_down_by_level(tree)
+        _share_out_all(leaves, targets)
+        if all(leaf.used == min(leaf.budget, leaf.demand) for leaf in leaves):
+            add_up(tree.root)
+            return targets, True
+    return _with_leftovers(tree, leaves), False
+
+
+def _ask(tree: Tree, leaf: Node) -> None:
+    if leaf.columns is None and _fits_in(leaf):
+        leaf.columns = _columns(leaf)
+    if leaf.columns is None:
+        ask(tree, leaf)
+    else:
+        tree.need(leaf, int(leaf.columns.floor.sum()), int(leaf.columns.cap.sum()))
+
+
+def _fits_in(leaf: Node) -> bool:
+    if leaf.aware or leaf.policy != "fairshare" or not leaf.claims:
+        return False
+    return all(claim.unit == 1 for claim in leaf.claims.values())
+
+
+def _columns(leaf: Node) -> Columns:
+    claims = leaf.claims.values()
+    rows = [(claim.weight, least(claim), claim.cap, claim.order, 0) for claim in claims]
+    return Columns(*np.array(rows, dtype=np.int64).T.copy())
+
+
+def _give_down_by_level(tree: Tree) -> None:
+    """Give every node its budget, where all floors fit."""
+    tree.root.budget = tree.root.own
+    level = [tree.root]
+    while level:
+        for node in level:
+            node.division = None
+        level = [node for node in level if node.children]
+        below = [child for node in level for child in node.children.values()]
+        if level and MANY <= tree.root.own < MOST_SLOTS:
+            rows = [(child.share, child.base, child.most, child.order, child.reserve) for child in below]
+            starts = np.cumsum([0] + [len(node.children) for node in level[:-1]])
+            budgets = np.array([node.budget for node in level])
+            shares = divide_many(budgets, starts, Columns(*np.array(rows, dtype=np.int64).T.copy())).tolist()
+        else:
+            shares = [share for node in level for share in divide_node(node, node.budget)]
+        for child, slots in zip(below, shares, strict=True):
+            child.budget = slots
+        level = below
+
+
+def _share_out_all(leaves: list[Node], targets: dict[str, int]) -> None:
+    """Divide the budgets of all leaves among their jobs."""
+    slots = sum(leaf.budget for leaf in leaves)
+    vectors = [leaf for leaf in leaves if leaf.columns is not None] if MANY <= slots < MOST_SLOTS else []
+    for leaf in leaves:
+        if not vectors or leaf.columns is None:
+            shares = share_out(leaf, leaf.claims.values())
+            leaf.used = sum(shares.values())
+            targets |= shares
+        else:
+            leaf.used = min(leaf.budget, leaf.demand)
+    if vectors:
+        columns = [leaf.columns for leaf in vectors if leaf.columns is not None]
+        names = ("weight", "floor", "cap", "order", "owned")
+        together = Columns(*(np.concatenate([getattr(each, name) for each in columns]) for name in names))
+        starts = np.cumsum([0] + [len(leaf.claims) for leaf in vectors[:-1]])
+        shares_of_all = divide_many(np.array([leaf.budget for leaf in vectors]), starts, together).tolist()
+        targets.update(zip(chain.from_iterable(leaf.claims for leaf in vectors), shares_of_all, strict=True))
+
+
+def _with_leftovers(tree: Tree, leaves: list[Node]) -> dict[str, int]:
+    """The targets where somebody has to wait, or units leave something over."""
+    admitted, _ = admit(tree, leaves)
     running = {id(leaf): [c for c in leaf.claims.values() if c.order in admitted] for leaf in leaves}
     targets = {claim.job: 0 for leaf in leaves for claim in leaf.claims.values()}
     while True:
@@ -35,12 +117,11 @@ def replan(tree: Tree) -> tuple[dict[str, int], bool]:
         over = [leaf for leaf in leaves if leaf.used < min(leaf.budget, leaf.demand)]
         if not over:
             break
-        plain = False
         # One at a time, the lightest first: what it cannot use may complete a unit of a heavier one.
         last = min(over, key=lambda leaf: (leaf.share, -leaf.order))
         tree.need(last, min(last.floor, last.used), last.used)
     add_up(tree.root)
-    return targets, plain
+    return targets
 
 
 def give_down(node: Node, budget: int) -> None:

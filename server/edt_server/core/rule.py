@@ -120,6 +120,7 @@ class Rule:
         too_much = self._kept > self._tree.root.own
         if too_much or self._nothing_kept:
             for node in self._tree.leaves():
+                node.columns = None
                 for job in node.claims:
                     claim = self._claims.get(job, node.claims[job])
                     node.claims[job] = replace(claim, keep=0) if too_much else claim

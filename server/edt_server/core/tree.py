@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.claim import Claim
 from edt_server.core.division import Division
+from edt_server.core.many import Columns
 from edt_server.core.webster import Claim as Weighted
 from edt_server.core.webster import divide
 
@@ -40,6 +41,7 @@ class Node:
         budget: slots it was given to divide, those that it does not lend included.
         used: of these, what its jobs were given.
         division: of its budget among what is below, kept up to date; None before it is needed.
+        columns: its claims as arrays; None before they are needed, and where they do not fit in.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Node:
     budget: int = 0
     used: int = 0
     division: Division | None = None
+    columns: Columns | None = None
 
     def weighted(self) -> Weighted:
         """Its claim beside its siblings'."""

@@ -25,9 +25,13 @@ def odd(tree: Tree, claim: Claim) -> bool:
 def exchange(tree: Tree, old: Claim | None, new: Claim | None) -> None:
     """Put a claim in place of the job's former one."""
     if old is not None and old.cap > 0:
-        tree.leaf(old.group, old.user).claims.pop(old.job, None)
+        leaf = tree.leaf(old.group, old.user)
+        leaf.columns = None
+        leaf.claims.pop(old.job, None)
     if new is not None and new.cap > 0:
-        tree.leaf(new.group, new.user).claims[new.job] = new
+        leaf = tree.leaf(new.group, new.user)
+        leaf.columns = None
+        leaf.claims[new.job] = new
 
 
 def keep_up(

@@ -119,8 +119,15 @@ def check_ways(kind, job, before, after):
 
 @pytest.mark.parametrize(
     ("groups", "slots", "most_jobs", "share"),
-    [(FLAT, 64, 40, 0.3), (TREE, 60, 40, 0.4), (TREE, 20, 30, 0.1), (FLAT, 8, 12, 0.1), (TREE, 500, 60, 0.1)],
-    ids=("flat", "tree", "crowded-tree", "crowded", "roomy"),
+    [
+        (FLAT, 64, 40, 0.3),
+        (TREE, 60, 40, 0.4),
+        (TREE, 20, 30, 0.1),
+        (FLAT, 8, 12, 0.1),
+        (TREE, 500, 60, 0.08),
+        (TREE, 5000, 60, 0.02),
+    ],
+    ids=("flat", "tree", "crowded-tree", "crowded", "roomy", "in-arrays"),
 )
 def test_kept_up_to_date_is_worked_out_from_nothing_and_nobody_moves_the_wrong_way(groups, slots, most_jobs, share):
     history = History(groups, slots, f"{slots}{most_jobs}", most_jobs)
