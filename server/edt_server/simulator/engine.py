@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
+from edt_sdk.schemas.errors import Unprocessable
 from edt_server.core import (
     CoreEvent,
     Grant,
@@ -32,6 +33,7 @@ from edt_server.core import (
 from edt_server.simulator.workload import SimulatedJob
 
 _ARRIVAL, _END, _RELEASE, _GIVEN_UP, _DECIDE, _TICK = range(6)
+_PATIENCE = 1000  # ticks after which it is looked whether anybody gets anything done
 _SHORTEST_TICK = 0.001  # seconds: a scheduler that wants to be woken at once, again and again, shall not stop time
 
 
@@ -103,7 +105,7 @@ class Run:
 
 @dataclass(slots=True)
 class _Running:
-    """A job as it is now. `since`: up to when `left` was brought up to date; it stands still until `still`."""
+    """A job as it is now; `left` is of the time `since`, it stands still until `still`, and `gone` is for good."""
 
     job: SimulatedJob
     left: float
@@ -114,6 +116,7 @@ class _Running:
     still: float = 0.0
     version: int = 0
     end: float | None = None
+    gone: bool = False
     restarts: int = 0
     sizes: list[tuple[float, int]] = field(default_factory=list)
 
@@ -176,6 +179,8 @@ class Engine:
         self._latencies: list[float] = []
         self._ended = 0
         self._wake: float | None = None
+        self._ticks = 0
+        self._left = -1.0  # work of all jobs when it was last looked at
         for job in jobs:
             if present is not None and job.name in present:
                 self._begin(job.name, present[job.name], begin)
@@ -183,7 +188,11 @@ class Engine:
                 self._push(max(begin, job.time), _ARRIVAL, job.name)
 
     def run(self) -> Run:
-        """Play until every job has ended, or nothing can happen any more."""
+        """Play until every job has ended, or nothing can happen any more.
+
+        Raises:
+            Unprocessable: jobs take turns faster than they can change size, and nothing is ever done.
+        """
         while self._queue:
             now = self._queue[0][0]
             while self._queue and self._queue[0][0] <= now:
@@ -222,7 +231,7 @@ class Engine:
             for event in told:
                 self._apply(event, now)
         elif kind == _GIVEN_UP:
-            self._tell([JobGone(job)], now)
+            self._give_up(self._jobs[job], now)
         else:
             self._tick(now)
 
@@ -250,18 +259,29 @@ class Engine:
 
     def _end(self, name: str, version: int, now: float) -> None:
         each = self._jobs[name]
-        if each.end is not None or each.version != version:
+        if each.gone or each.version != version:
             return
         each.advance(now)
-        each.left, each.end, each.size, each.occupied = 0.0, now, 0, 0
-        each.sizes.append((now, 0))
-        self._touched[name] = None
-        self._ended += 1
+        each.left, each.end = 0.0, now
+        self._leave_all(each, now)
         self._tell([JobGone(name)], now)
+
+    def _give_up(self, each: _Running, now: float) -> None:
+        if not each.gone:
+            self._leave_all(each, now)
+            self._apply(JobGone(each.job.name), now)
+
+    def _leave_all(self, each: _Running, now: float) -> None:
+        each.gone = True
+        if each.size:
+            each.sizes.append((now, 0))
+        each.size = each.occupied = 0
+        self._touched[each.job.name] = None
+        self._ended += 1
 
     def _release(self, name: str, slot: int, now: float) -> None:
         each = self._jobs[name]
-        if each.end is None:
+        if not each.gone:
             each.occupied -= 1
             self._touched[name] = None
             self._apply(SlotReleased(name, slot), now)
@@ -270,6 +290,22 @@ class Engine:
         if now == self._wake:
             self._wake = None
             self._apply(TimePassed(), now)
+            self._ticks += 1
+            if self._ticks >= _PATIENCE:
+                self._look_for_work(now)
+
+    def _look_for_work(self, now: float) -> None:
+        """Refuse to go on for ever where jobs take turns so fast that none gets anything done."""
+        self._ticks = 0
+        working = [each.left for each in self._jobs.values() if each.size and each.still <= now]
+        left = sum(each.left for each in self._jobs.values() if each.left < float("inf"))
+        if not working and left == self._left:
+            raise Unprocessable(
+                f"After {now:.0f} s no job gets on any more: each turn ends before the pause that begins it.",
+                hint="Give the instance groups a longer quantum, or make resizing cheaper.",
+                field="quantum",
+            )
+        self._left = left
 
     def _tell(self, events: Sequence[CoreEvent], now: float) -> None:
         """Tell the scheduler now, or at the end of the round."""
@@ -288,7 +324,7 @@ class Engine:
         self._latencies.append(self._clock() - began)
         for instruction in instructions:
             if isinstance(instruction, Grant):
-                if self._jobs[instruction.job].end is None:
+                if not self._jobs[instruction.job].gone:
                     self._jobs[instruction.job].occupied += 1
             elif isinstance(instruction, Revoke):
                 self._push(now + self._settings.grace, _RELEASE, instruction.job, instruction.slot)
@@ -301,7 +337,7 @@ class Engine:
         touched, self._touched = self._touched, {}
         for name in touched:
             each = self._jobs[name]
-            if each.end is None and each.occupied != each.size:
+            if not each.gone and each.occupied != each.size:
                 each.resize(now, self._settings.resize_cost if each.occupied else 0.0)
                 self._await_end(each)
         wake = self._scheduler.next_wake(now)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_server.simulator import POLICIES, Settings, figures
 from edt_server.simulator.figures import completion
@@ -69,10 +70,12 @@ def test_more_jobs_than_slots_take_turns(play, job):
     assert run.lives[2].start < 200
 
 
-def test_a_job_that_is_given_up_never_ends(play, job):
-    plan = Plan(instance_groups=(InstanceGroup(name="default", policy="fifo", pending_timeout=3.0),))
-    run = play([job("a"), job("b", time=1)], "", plan=plan, slots=8, settings=Settings(resize_cost=0))
-    assert run.lives[1].end in (None, 20)  # whether fifo lets b start before a ends is the rule's to say
+def test_a_job_that_is_given_up_never_ends_and_leaves_its_place(play, job):
+    plan = Plan(instance_groups=(InstanceGroup(name="default", preemption=False, pending_timeout=3.0),))
+    jobs = [job("a"), job("b", time=1), job("c", time=9)]
+    run = play(jobs, "", plan=plan, settings=Settings(resize_cost=0))
+    assert ends(run) == {"a": 10, "b": None, "c": 20}
+    assert run.lives[1].sizes == ()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -119,3 +122,10 @@ def test_latencies_come_from_the_clock_given(play, job):
 def test_completion_is_from_arrival_to_end(play, job):
     (life,) = play([job(time=3)]).lives
     assert completion(life) == 11
+
+
+def test_turns_shorter_than_the_pause_are_refused_and_not_played_for_ever(play, job):
+    plan = Plan(instance_groups=(InstanceGroup(name="default", quantum=5.0),))
+    jobs = [job(f"j{n}", max_workers=1) for n in range(5)]
+    with pytest.raises(Unprocessable, match="no job gets on"):
+        play(jobs, "", plan=plan, slots=2, settings=Settings(resize_cost=30))
