@@ -26,9 +26,9 @@ def test_the_default_has_one_group_over_everything():
 
 def test_survives_json():
     tree = plan(
-        {"name": "lab", "own": 4, "lend": 2, "borrow": 0, "user_shares": {"ann": 3, "*": 1}},
+        {"name": "lab", "own": 4, "lend": 2, "borrow": 0},
         {"name": "night", "parent": "lab", "policy": "fifo", "preemption": False, "pending_timeout": 3.5},
-        {"name": "gpu", "resource_group": "big", "throughput_aware": True, "quantum": 1.0},
+        {"name": "gpu", "resource_group": "big", "throughput_aware": True, "quantum": 1.0, "user_shares": {"ann": 3}},
         resources=[{"name": "default"}, {"name": "big", "hosts": ("a", "b"), "slots": "ncpus/2"}],
     ).check()
     assert parse_plan(msgspec.json.encode(tree)) == tree
@@ -80,6 +80,17 @@ def test_a_cycle_is_told_as_it_goes():
         wrong.check()
     with pytest.raises(Unprocessable, match="b → c → b"):
         plan({"name": "a", "parent": "b"}, {"name": "b", "parent": "c"}, {"name": "c", "parent": "b"}).check()
+
+
+def test_a_group_that_holds_others_is_not_divided_among_users():
+    with pytest.raises(Unprocessable, match="'lab' holds other groups: it is divided among them") as refused:
+        plan({"name": "lab", "user_shares": {"ann": 1}}, {"name": "day", "parent": "lab"}).check()
+    assert refused.value.ids["field"] == "user_shares"
+
+
+def test_no_name_is_the_first_that_jobs_may_be_in():
+    tree = plan({"name": "lab"}, {"name": "day", "parent": "lab"}, {"name": "night", "parent": "lab"})
+    assert tree.group("").name == "day"
 
 
 def test_parents_and_children_share_their_slots():
