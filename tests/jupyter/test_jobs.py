@@ -199,7 +199,7 @@ async def test_wrong_parameters_are_400_and_name_the_field(submit, call, path, p
 
 
 async def test_a_fault_of_ours_tells_nothing_of_the_inside(edt, call, monkeypatch):
-    async def broken():
+    async def broken(_user):
         raise RuntimeError("/secret/path")
 
     monkeypatch.setattr(edt.service, "cluster", broken)
@@ -209,7 +209,7 @@ async def test_a_fault_of_ours_tells_nothing_of_the_inside(edt, call, monkeypatc
 
 
 async def test_what_tornado_refuses_is_json_too(edt, call, monkeypatch):
-    async def refuses():
+    async def refuses(_user):
         raise HTTPError(418, "no coffee: %s", "tea")
 
     monkeypatch.setattr(edt.service, "cluster", refuses)
