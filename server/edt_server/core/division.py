@@ -20,11 +20,11 @@ _WEIGHT = _ORDER
 
 
 class _Item:
-    __slots__ = ("cap", "claim", "floor", "held", "last", "name", "next", "owned", "scaled", "speedup", "tie", "weight")
+    __slots__ = ("cap", "floor", "held", "last", "name", "next", "order", "owned", "scaled", "speedup", "tie", "weight")
 
     def __init__(self, name: str, claim: Claim, held: int) -> None:
         self.name = name
-        self.claim = claim
+        self.order = claim.order
         self.weight = claim.weight
         self.scaled = claim.weight << _BITS
         self.owned = claim.owned
@@ -57,6 +57,8 @@ class Division:
         self._next: list[int] = []  # negative: the strongest first
         self._last: list[int] = []
         self._before: dict[str, int] = {}
+        self._slots = -1
+        self._touched = True
         for name, claim, held in shares:
             item = _Item(name, claim, held)
             self._items[name] = item
@@ -68,28 +70,37 @@ class Division:
     def put(self, name: str, claim: Claim) -> None:
         """A claim is there, or is another one now."""
         old = self._items.get(name)
-        held = old.held if old is not None else 0
-        item = _Item(name, claim, held)
+        item = _Item(name, claim, old.held if old is not None else 0)
         self._items[name] = item
-        if old is not None and old.claim.order != claim.order:
-            del self._by_order[old.claim.order]
-        self._by_order[claim.order] = item
+        if old is not None and old.order != item.order:
+            del self._by_order[old.order]
+        self._by_order[item.order] = item
+        self._fit(item)
+        self._push(item)
+
+    def bound(self, name: str, floor: int, cap: int, owned: int) -> None:
+        """The claim of that name has another floor ≤ cap now, or owns another number. Cheap where nothing follows."""
+        item = self._items[name]
+        if owned == item.owned and (item.held < cap) == (item.next != 0) and (item.held > floor) == (item.last != 0):
+            if floor <= item.held <= cap:
+                item.floor, item.cap = floor, cap
+                return
+        elif owned == item.owned and floor == item.floor and cap == item.cap:
+            return
+        item.floor, item.cap, item.owned = floor, cap, owned
         self._fit(item)
         self._push(item)
 
     def remove(self, name: str) -> None:
         """A claim is gone, with what it held."""
         item = self._items.pop(name)
-        del self._by_order[item.claim.order]
+        del self._by_order[item.order]
+        self._touched = True
         self._held -= item.held
         self._before.pop(name, None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._items
-
-    def claim(self, name: str) -> Claim:
-        """The claim of that name."""
-        return self._items[name].claim
 
     def held(self, name: str) -> int:
         """What the claim of that name holds."""
@@ -97,6 +108,9 @@ class Division:
 
     def settle(self, slots: int) -> dict[str, int]:
         """Move slots until so many are divided; what every claim that holds another number than before now holds."""
+        if slots == self._slots and not self._touched:
+            return {}
+        self._slots, self._touched = slots, False
         if len(self._next) + len(self._last) > 6 * len(self._items) + 64:
             self._compact()
         before = self._before
@@ -129,6 +143,7 @@ class Division:
         item.last = item.key(held - 1) if held > item.floor else 0
 
     def _push(self, item: _Item) -> None:
+        self._touched = True
         if item.next:
             heapq.heappush(self._next, -item.next)
         if item.last:

@@ -104,9 +104,7 @@ def _need_above(leaf: Node, visit: dict[int, set[str]]) -> None:
         parent = node.parent
         visit.setdefault(id(parent), set()).add(node.name)
         if parent.division is not None:
-            was = parent.division.claim(node.name)
-            if was.floor != node.base or was.cap != node.most or was.owned != node.reserve:
-                parent.division.put(node.name, node.weighted())
+            parent.division.bound(node.name, node.base, node.most, node.reserve)
         node = parent
 
 
