@@ -35,8 +35,13 @@ class Cluster:
         self._numbers = itertools.count()
         if "user" in self._as:
             os.chown(self.folder, self._as["user"], self._as["group"])
-        self._run("initdb", "-D", self.data, "-A", "trust", "-U", "edt", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-        self.start()
+        encoding = ["-E", "UTF8", "--locale=C.UTF-8"]
+        try:
+            self._run("initdb", "-D", self.data, "-A", "trust", "-U", "edt", *encoding, "--no-sync")
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def data(self) -> str:
