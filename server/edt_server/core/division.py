@@ -121,13 +121,15 @@ class Division:
             if item is None:
                 break
             self._give(item)
-        while True:
-            up, down = self._strongest(), self._weakest()
+        up = self._strongest()
+        while up is not None:
+            down = self._weakest()
             # Equal ones are of one claim, whose measured gains may be equal from slot to slot.
-            if up is None or down is None or up.next <= down.last:
+            if down is None or up.next <= down.last:
                 break
             self._take(down)
             self._give(up)
+            up = self._strongest()
         self._before = {}
         items = self._items
         return {name: items[name].held for name, held in before.items() if items[name].held != held}

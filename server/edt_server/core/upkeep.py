@@ -73,18 +73,27 @@ Touched = dict[int, tuple[Node, list[str]]]  # by the id of a leaf: it, and its 
 def _ask(tree: Tree, changed: Mapping[str, Claim | None], claims: Mapping[str, Claim]) -> Touched:
     """Bring the needs of the tree up to date."""
     leaves: Touched = {}
+    needs: dict[int, list[int]] = {}
     for job, old in changed.items():
         for claim, sign in ((old, -1), (claims.get(job), 1)):
             if claim is None or claim.cap == 0:
                 continue
             leaf = tree.leaf(claim.group, claim.user)
-            _, jobs = leaves.setdefault(id(leaf), (leaf, []))
-            jobs.append(job)
-            floor = leaf.floor + sign * least(claim) if leaf.policy == "fairshare" else leaf.floor
-            tree.need(leaf, floor, leaf.demand + sign * useful(claim, leaf.aware))
+            if id(leaf) not in leaves:
+                leaves[id(leaf)] = leaf, []
+                needs[id(leaf)] = [leaf.floor, leaf.demand]
+            jobs = leaves[id(leaf)][1]
+            if not jobs or jobs[-1] != job:
+                jobs.append(job)
+            need = needs[id(leaf)]
+            need[0] += sign * least(claim)
+            need[1] += sign * useful(claim, leaf.aware)
     for leaf, _ in leaves.values():
+        floor, demand = needs[id(leaf)]
         if leaf.policy != "fairshare":
-            tree.need(leaf, strict_floor(leaf, tree.root.own), leaf.demand)
+            floor = strict_floor(leaf, tree.root.own)
+        if floor != leaf.floor or demand != leaf.demand:
+            tree.need(leaf, floor, demand)
     return leaves
 
 
