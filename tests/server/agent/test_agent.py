@@ -22,7 +22,7 @@ from edt_server.agent.client import AgentConnection, AgentLost, read_address
 from edt_server.launcher import write_orders
 from edt_server.processes import identify, is_alive
 from edt_server.runtime import private_dir
-from edt_server.supervisor.memory import host_mark, memory_folder
+from edt_server.supervisor.memory import forget_host, host_mark, memory_folder
 
 pytestmark = pytest.mark.asyncio
 LIMIT = 60
@@ -58,6 +58,7 @@ def start(tmp_path):
     for process in started:
         process.terminate()
         process.wait()
+    forget_host("a", runtime)
 
 
 @pytest.fixture
