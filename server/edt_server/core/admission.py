@@ -82,18 +82,17 @@ Candidate = tuple[Node, int, Claim | None]  # of a leaf, its floor; the job, Non
 
 
 def _by_turn(tree: Tree, leaves: Iterable[Node]) -> list[Candidate]:
-    found: list[tuple[tuple[bool, float, int], Candidate]] = []
-    for leaf in leaves:
+    found: list[tuple[tuple[int, float, int], Candidate]] = []
+    for number, leaf in enumerate(leaves):
         if leaf.policy == "fairshare":
             for claim in leaf.claims.values():
-                found.append(((not claim.keep, claim.turn, claim.order), (leaf, least(claim), claim)))
+                found.append(((0 if claim.keep else 2, claim.turn, claim.order), (leaf, least(claim), claim)))
         elif leaf.claims:
-            # The leaf's turn is its lowest: that of its first job would come sooner when a later one goes.
-            first = min(leaf.claims.values(), key=lambda claim: (claim.turn, claim.order))
+            # Before all turns: were its turn that of one of its jobs, it would lose its place when that job goes.
             kept = sum(min(claim.keep, claim.cap) for claim in leaf.claims.values())
             if kept:
-                found.append(((False, first.turn, first.order), (leaf, kept, None)))
-            found.append(((True, first.turn, first.order), (leaf, strict_floor(leaf, tree.root.own) - kept, None)))
+                found.append(((0, 0, number), (leaf, kept, None)))
+            found.append(((1, 0, number), (leaf, strict_floor(leaf, tree.root.own) - kept, None)))
     return [candidate for _, candidate in sorted(found, key=lambda each: each[0])]
 
 

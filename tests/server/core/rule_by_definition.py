@@ -89,7 +89,8 @@ class Definition:
             if self.policy(name) == "fairshare":
                 queue += [(c.turn, c.order, c.order) for c in jobs]
             else:
-                queue.append((*min((c.turn, c.order) for c in jobs), ("strict", name)))
+                group, user = name if isinstance(name, tuple) else (name, "")
+                queue.append((float("-inf"), (self.place[group], user), ("strict", name)))
         marks = set()
         for *_, mark in sorted(queue, key=lambda row: row[:2]):
             if self.reserve_most_base("", marks | {mark}, everyone)[3]:
