@@ -234,6 +234,13 @@ def once(jobs: Jobs, job: Job) -> None:
         assert job.view.state is JobState.KILLED, f"{job.id} is {job.view.state.value}: {job.view.message}"
 
 
+def all_over(client: Client) -> bool:
+    """True when every job has ended; one whose suspension came through late is resumed."""
+    for job in client.jobs(state=JobState.SUSPENDED):
+        job.resume()
+    return all(job.view.state.final for job in client.jobs())
+
+
 def kill_again_and_again(root: Path, kills: int, seed: int) -> str:
     """Do it; what happened, in a sentence. AssertionError for the first promise that was not kept."""
     dice = random.Random(seed)
@@ -250,9 +257,7 @@ def kill_again_and_again(root: Path, kills: int, seed: int) -> str:
                 print(f"  kill {number + 1}: {len(load.acknowledged)} jobs, all right", flush=True)
         assert not load.trouble, load.trouble
         client = jobs.client = server.client()
-        for job in client.jobs(state=JobState.SUSPENDED):
-            job.resume()
-        wait_until(lambda: all(job.view.state.final for job in client.jobs()), "the end of all jobs", PATIENCE)
+        wait_until(lambda: all_over(client), "the end of all jobs", PATIENCE)
         ended = list(client.jobs())
         for job in ended:
             once(jobs, job)
