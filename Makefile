@@ -12,7 +12,7 @@ SHELL := bash
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-BENCHMARKS := scaling throughput rescale failure first_step decision server_load
+BENCHMARKS := scaling throughput rescale failure first_step scheduler decision server_load
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 help: ## this list
