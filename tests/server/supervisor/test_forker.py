@@ -150,7 +150,6 @@ async def test_when_both_are_killed_another_one_starts_before_anybody_asks(house
 
 async def test_not_for_a_job_that_needs_no_more_processes(tmp_path, house, caplog):
     (tmp_path / "other").mkdir()
-    await house.run()  # its own zygote has told that it is ready by then
     async with keeping(tmp_path / "other", needed=lambda: False) as idle:
         await idle.run()
         kill(*await idle.settled())
