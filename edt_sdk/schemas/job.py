@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
+from edt_sdk.schemas.frameworks import Framework, framework_named
+from edt_sdk.schemas.torchrun import TorchrunOptions
+from edt_sdk.schemas.wmla import WmlaRequest
 
 DEFAULT_PRIORITY = 5000
 DEFAULT_INSTANCE_GROUP = "default"
@@ -51,7 +54,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: what people call it; need not be unique.
-        main: main script, relative to the code folder, POSIX separators.
+        main: main script, relative to the code folder, POSIX separators; may be "" with a `command`.
         max_workers: most slots the job may hold at once, ≥ 1.
         min_workers: slots without which it does not run at all; 1 with `slots_per_unit` means one unit.
         slots_per_unit: its slots come and go this many at a time; the other two are multiples of it.
@@ -69,6 +72,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         warm_start: id of another job of the same owner, whose final weights (else its newest epoch's) this one's model
             begins with; "" for the script's own.
         python_version: "major.minor" the submitter's code was written or pickled for, None when that does not matter.
+        framework: what runs the script, see `Framework`.
+        command: run in place of the script, in the code folder; not with the elastic engine, which needs a script.
+        data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
+        torchrun: how the script is started, for the framework of that name.
+        wmla: what the submission of a WMLA client said that only they want to see again, None for other submissions.
     """
 
     name: str
@@ -88,17 +96,17 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None = None
     python_version: str | None = None
     warm_start: str = ""
+    framework: str = Framework.EDT.value
+    command: tuple[str, ...] = ()
+    data_path: str = ""
+    torchrun: TorchrunOptions | None = None
+    wmla: WmlaRequest | None = None
 
     def check(self) -> JobSpec:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         if not self.name.strip() or len(self.name) > 200:
             raise InvalidRequest("name must have 1 to 200 characters.", field="name")
-        if not self.main or self.main.startswith(("/", "\\")) or ".." in self.main.split("/"):
-            raise InvalidRequest(
-                f"main must be a path inside the package, not {self.main!r}.",
-                hint="Give it relative to the submitted folder, such as main='train.py'.",
-                field="main",
-            )
+        self._check_program()
         check_max_workers(self.max_workers)
         check_units(self.min_workers, self.max_workers, self.slots_per_unit)
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
@@ -118,6 +126,33 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             if not _ENV_NAME.match(key) or "\0" in value:
                 raise InvalidRequest(f"{key!r} is not a usable environment variable.", field="env")
         return self
+
+    def _check_program(self) -> None:
+        framework = framework_named(self.framework)
+        if self.command and framework is Framework.EDT:
+            raise Unprocessable(
+                "The elastic engine runs a Python script, not a command.",
+                hint="Submit it with framework='PyTorch', or give main='train.py'.",
+                field="command",
+            )
+        if (not self.main and not self.command) or _leaves(self.main):
+            raise InvalidRequest(
+                f"main must be a path inside the package, not {self.main!r}.",
+                hint="Give it relative to the submitted folder, such as main='train.py'.",
+                field="main",
+            )
+        if _leaves(self.data_path):
+            raise InvalidRequest(
+                f"data_path must be a path inside the server's data folder, not {self.data_path!r}.",
+                hint="Give it relative to that folder, such as data_path='mnist'.",
+                field="data_path",
+            )
+        if self.torchrun is not None:
+            self.torchrun.check()
+
+
+def _leaves(path: str) -> bool:
+    return path.startswith(("/", "\\")) or ".." in path.split("/")
 
 
 def check_max_workers(value: int) -> int:
@@ -278,6 +313,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     min_workers: int = 1
     slots_per_unit: int = 1
     pending_timeout: float | None = None
+    framework: str = Framework.EDT.value
 
 
 def parse_spec(data: bytes | str) -> JobSpec:

@@ -38,6 +38,7 @@ from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress
 from edt_server.gatekeeper import Gatekeeper
 from edt_server.private_files import make_private_dir, write_private
+from edt_server.store import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -201,6 +202,9 @@ class ControlServer:
                     await self._report(job_id, message)
                 case ProgressReport(progress=progress):
                     self._on_progress(job_id, progress)
+        except StoreUnavailable:
+            # Who has the store says so, once; supervisors repeat what was not acknowledged.
+            log.info("a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
         except Exception:
             log.exception("a %s could not be dealt with, job=%s", type(message).__name__, job_id)
         finally:

@@ -60,6 +60,7 @@ def job_view(
         min_workers=spec.min_workers,
         slots_per_unit=spec.slots_per_unit,
         pending_timeout=spec.pending_timeout,
+        framework=spec.framework,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import stat
 
@@ -31,6 +32,7 @@ from edt_sdk.schemas.job import JobProgress, JobSpec
 from edt_server.control import ControlServer
 from edt_server.launcher import key_pair
 from edt_server.processes import identify
+from edt_server.store import StoreUnavailable
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
 
@@ -52,6 +54,7 @@ class Service:
         self.connected = []
         self.answer = Welcome(protocol=PROTOCOL, acknowledged=0)
         self.fail_on = set()
+        self.fail_with = RuntimeError("the store is busy")
         self.then_send = None
         self.control = self.server()
 
@@ -71,7 +74,7 @@ class Service:
     async def report(self, job, report):
         if report.number in self.fail_on:
             self.fail_on.discard(report.number)
-            raise RuntimeError("the store is busy")
+            raise self.fail_with
         self.heard.append((job, report))
         if self.then_send is not None:
             assert self.control.send(job, self.then_send)
@@ -252,6 +255,24 @@ async def test_a_report_that_fails_is_not_acknowledged_and_not_overtaken(service
     assert [await client.receive() for _ in range(4)] == [Ack(number=n) for n in (1, 2, 3, 1)]
     assert [report.number for report in service.of(Numbered)] == [1, 2, 3, 1]
     assert "job=a" in caplog.text
+
+
+async def test_a_report_that_came_while_the_store_was_away_is_waited_for_and_no_defect(service, connect, caplog):
+    caplog.set_level(logging.INFO)
+    keys = key_pair()
+    service.control.admit("a", keys[0])
+    client = connect(keys)
+    await client.send(hello())
+    await client.receive()
+    service.fail_on, service.fail_with = {1}, StoreUnavailable("The job store cannot be used now: locked")
+    for number in (1, 2, 1, 2):
+        await client.send(numbered(number))
+    assert [await client.receive() for _ in range(2)] == [Ack(number=n) for n in (1, 2)]
+    assert [report.number for report in service.of(Numbered)] == [1, 2]
+    waiting = [record for record in caplog.records if "waits until the job store can be used, job=a" in record.message]
+    assert [record.levelname for record in waiting] == ["INFO"]
+    assert "Traceback" not in caplog.text
+    assert "locked" not in caplog.text, "who has the store says that"
 
 
 async def test_nonsense_is_dropped_and_not_repeated_in_the_log(service, connect, caplog):

@@ -59,7 +59,7 @@ from edt_server.supervisor.forker import Forker
 from edt_server.supervisor.history import history_of
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.membership import Membership
+from edt_server.supervisor.machine import machine_of
 from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.predecessors import Predecessors
@@ -114,7 +114,7 @@ class Supervisor:
         self._index = StreamIndex(paths.stream_index, paths.streams_dir, others)
         self._journal = Journal(paths.journal)
         history = history_of(self._journal.reports, lambda training: str(paths.payload(training)))
-        self._machine = Membership(interpreter=orders.interpreter, history=history)
+        self._machine = machine_of(orders, history)
         self._watchdog = Watchdog(orders.hang_timeout)
         announce(paths.job_dir / PRESENCE)
         self._predecessors = Predecessors(

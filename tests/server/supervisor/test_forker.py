@@ -149,14 +149,15 @@ async def test_when_both_are_killed_another_one_starts_before_anybody_asks(house
 
 
 async def test_not_for_a_job_that_needs_no_more_processes(tmp_path, house, caplog):
+    caplog.set_level(logging.INFO)
     (tmp_path / "other").mkdir()
     async with keeping(tmp_path / "other", needed=lambda: False) as idle:
         await idle.run()
         kill(*await idle.settled())
         await until(lambda: not idle.forker.pids)
-        caplog.set_level(logging.INFO)
-        await idle.run()
         assert imports(caplog) == 1
+        await idle.run()
+        assert imports(caplog) == 2
 
 
 @pytest.mark.parametrize("with_it", [False, True], ids=["zygote", "both"])

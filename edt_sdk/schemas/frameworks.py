@@ -1,0 +1,41 @@
+"""What runs a job's main script: the engines a submission can name, under the names that WMLA's clients use."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from edt_sdk.schemas.errors import Unprocessable
+
+
+class Framework(StrEnum):
+    """How a job's slots become processes.
+
+    Attributes:
+        EDT: our elastic engine; the script calls `FabricModel.train()`.
+        PYTORCH: the script itself in one process that holds the job's slots.
+        DIST: the script once for each of `max_workers` slots, all at once, with RANK, WORLD_SIZE, MASTER_ADDR and
+            MASTER_PORT, for plain `torch.distributed`.
+        TORCHRUN: a PyTorch Elastic script, as `torchrun` starts it, between `min_workers` and `max_workers`.
+    """
+
+    EDT = "edtPyTorch"
+    PYTORCH = "PyTorch"
+    DIST = "distPyTorch"
+    TORCHRUN = "torchrun"
+
+    @property
+    def elastic(self) -> bool:
+        """True when the number of its workers may change while it runs."""
+        return self in (Framework.EDT, Framework.TORCHRUN)
+
+
+def framework_named(name: str) -> Framework:
+    """The framework of that name; Unprocessable, with those there are, for another."""
+    try:
+        return Framework(name)
+    except ValueError:
+        raise Unprocessable(
+            f"There is no framework {name!r}.",
+            hint=f"Use one of {', '.join(each.value for each in Framework)}.",
+            field="framework",
+        ) from None
