@@ -1,0 +1,1 @@
+"""Between WMLA's words and ours: pure translations; no web, no torch, no second truth."""
