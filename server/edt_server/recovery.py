@@ -6,17 +6,34 @@ is bounded is trying: attempts that come to nothing, one after the other. Acts o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_server import reports, suspension
 from edt_server.core import JobDemand
 from edt_server.ledger import Change
+from edt_server.store import Store
 
+STOP_REQUESTED = "stop_requested"
 MOST_IN_VAIN = 3
 # What shows that an attempt came to something, or that a person wants it tried anew.
 _FRUIT = frozenset(
     {kinds.GENERATION, kinds.TRAINING_STARTED, kinds.TRAINING_ENDED, kinds.JOB_ARRIVED, kinds.JOB_RESUMED}
 )
+
+
+def stop_requests(store: Store, living: Sequence[str]) -> dict[str, str]:
+    """Job → why it is to be stopped, of those that are; one that came back later is not."""
+    stopping: dict[str, str] = {}
+    for event in store.events(jobs=living, kinds=[STOP_REQUESTED, kinds.JOB_ARRIVED]):
+        if event.job is None:
+            continue
+        if event.kind == STOP_REQUESTED:
+            stopping[event.job] = str(event.data.get("why", ""))
+        else:
+            stopping.pop(event.job, None)
+    return stopping
 
 
 def supervisor_lost(

@@ -21,33 +21,41 @@ class Speeds:
     """When it is time to look at which job's speed."""
 
     def __init__(self) -> None:
-        self._looked: dict[str, float] = {}
+        self._next: dict[str, float] = {}
 
     def due(self, job: str, now: float) -> bool:
         """True once in each period of a job."""
-        if now - self._looked.get(job, now - PERIOD) < PERIOD:
+        if now < self._next.get(job, now):
             return False
-        self._looked[job] = now
+        self._next[job] = now + PERIOD
         return True
+
+    def too_early(self, job: str, now: float) -> None:
+        """There was too little to go by: look again as soon as there can be enough."""
+        self._next[job] = now + _SECONDS
 
     def forget(self, job: str) -> None:
         """The job has ended."""
-        self._looked.pop(job, None)
+        self._next.pop(job, None)
 
 
-def measure(change: Change, job: str, progress: JobProgress, heard: float) -> bool:
-    """Tell the core how fast the job is at its present size, if that is news; `progress` was heard at that time."""
+def measure(change: Change, job: str, progress: JobProgress, heard: float) -> bool | None:
+    """Tell the core how fast the job is at its present size, if that is news; `progress` was heard at that time.
+
+    Returns:
+        Whether it was news; None when the job has run too short a while at this size.
+    """
     core = change.core
     if job not in core.jobs or not core.group_of(job).throughput_aware:
         return False
     generations = change.ledger.store.events(job=job, kinds=[kinds.GENERATION])
     if not generations:
-        return False
+        return None
     formed = generations[-1]
     updates, seconds = progress.update - (formed.data.get("update") or 0), heard - formed.time
     size = len(formed.data.get("workers") or ())
     if size < 1 or updates < _UPDATES or seconds < _SECONDS:
-        return False
+        return None
     known, speed = core.speeds(job), updates / seconds
     if size in known and abs(speed - known[size]) <= _SAME * known[size]:
         return False

@@ -47,7 +47,6 @@ from edt_server.warm import Warm
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-STOP_REQUESTED = "stop_requested"
 _HELLO_LIMIT = 15.0
 _FAR_AWAY = 5.0
 _LEASE = 15.0  # a supervisor that lives has found a new server long before
