@@ -26,8 +26,9 @@ demo: $(STAMP) ## two trainings share four slots, in a notebook on a real Jupyte
 lab: $(STAMP) ## JupyterLab on notebooks/, with the extension and four slots
 	@$(BIN)/python demo/lab.py
 
-test: check ## everything CI runs
-	@$(BIN)/python -m pytest
+# A file's tests stay in one process, which share the servers they start; the long ones (e2e) begin first, as they are listed.
+test: check ## everything CI runs, in as many processes as there are cores (WORKERS=, 0 for none; ARGS=)
+	@$(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## ruff and mypy, without the tests
 	@$(BIN)/ruff check --quiet .

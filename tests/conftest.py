@@ -4,6 +4,15 @@ import pytest
 
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
 
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many processes `-n auto` means: one a core that may be used, since each starts processes of its own."""
+    from edt_server.slots import usable_cores
+
+    return min(4, max(2, usable_cores()))
+
+
 _SLOW_TRAINER = """\
 import sys, time
 from pathlib import Path

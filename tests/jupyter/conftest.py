@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import logging
 import os
 import tarfile
 import time
@@ -15,6 +16,16 @@ import pytest
 from tornado.httpclient import HTTPClientError
 
 LIMIT = 30.0
+
+
+@pytest.fixture(autouse=True)
+def own_log():
+    """The extension hangs the service's logger below Jupyter's; what is left in this process logs as before."""
+    logger = logging.getLogger("edt_server")
+    parent = logger.parent
+    yield
+    logger.parent = parent
+    logger.setLevel(logger.level)  # forget which levels were enabled below the other parent
 
 
 @pytest.fixture

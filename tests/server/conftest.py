@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -16,7 +17,7 @@ def orders(tmp_path):
     """A job of nobody's server."""
     public, secret = key_pair()
     return Launch(
-        job_id="job-1",
+        job_id=f"job-{os.getpid()}",  # it has a folder in memory, which all of this account see
         owner="ann",
         attempt=1,
         spec=JobSpec(name="n", main="train.py", max_workers=1),

@@ -27,7 +27,7 @@ async def test_a_supervisor_is_detached_private_and_leaves_no_zombie(orders, tmp
     monkeypatch.setenv("JPY_API_TOKEN", "secret")
     identity = launch(orders)
     try:
-        paths = JobPaths(tmp_path / "data", "ann", "job-1")
+        paths = JobPaths(tmp_path / "data", "ann", orders.job_id)
         assert stat.S_IMODE(paths.job_dir.stat().st_mode) == 0o700
         assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
         assert stat.S_IMODE(paths.launch_file.stat().st_mode) == 0o600

@@ -53,7 +53,7 @@ async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(
     identity = launch(orders, spare)
     try:
         assert identity.pid == process.pid
-        paths = JobPaths(tmp_path / "data", "ann", "job-1")
+        paths = JobPaths(tmp_path / "data", "ann", orders.job_id)
         # Our end of its stdin is closed now, as it would be with our death.
         await until(lambda: paths.journal.exists() or paths.streams_dir.exists())
         streams = [os.readlink(f"/proc/{identity.pid}/fd/{number}") for number in (0, 1, 2)]

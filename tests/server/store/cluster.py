@@ -7,6 +7,7 @@ else `Missing` says what to do. PostgreSQL refuses to run as root: there it runs
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import pwd
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _PATIENCE = 60.0
@@ -104,6 +106,19 @@ class Cluster:
 
 def _programs() -> Path:
     """Folder of initdb and postgres."""
+    with _one_at_a_time():
+        return _programs_or_install_them()
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two processes that install the same package are in each other's way."""
+    with (Path(tempfile.gettempdir()) / f"edt-postgresql-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _programs_or_install_them() -> Path:
     found = _installed()
     if found is None and os.getuid() == 0 and shutil.which("apt-get"):
         # Debian's package makes and starts a cluster for everybody, unless it is told not to.
