@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
+
+AGENT_VARIABLE = "EDT_AGENT"
 
 
 class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +22,9 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
             do not count.
         monitor_interval: seconds between an agent's looks at its processes and at the plan.
         role: of the processes, in their logs and variables.
+        shutdown_timeout: seconds that a process has after SIGTERM before SIGKILL.
+        virtual_local_rank: each process sees its own GPU alone, as number 0.
+        local_rank_argument: the script is given `--local-rank=N` too, as `torch.distributed.launch` gives it.
         said: what of the command line has another meaning here, a sentence each, for the job's story.
     """
 
@@ -25,6 +33,9 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int = 0
     monitor_interval: float = 0.05
     role: str = "default"
+    shutdown_timeout: int = 30
+    virtual_local_rank: bool = False
+    local_rank_argument: bool = False
     said: tuple[str, ...] = ()
 
     def check(self) -> TorchrunOptions:
@@ -36,4 +47,32 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
                 f"monitor_interval is a number of seconds above 0, not {self.monitor_interval:g}.",
                 field="monitor_interval",
             )
+        if self.shutdown_timeout < 0:
+            raise Unprocessable(
+                f"shutdown_timeout is 0 or more seconds, not {self.shutdown_timeout}.", field="shutdown_timeout"
+            )
         return self
+
+
+class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor tells one agent, beside what it tells every worker (`schemas.context`).
+
+    Attributes:
+        options: how its processes are started.
+        processes: how many; process i is the job's worker `first + i`.
+        first: the agent's own number, and its first process's.
+        command: run in place of the script, () for the script.
+        streams: folder of the stream files, where process i writes `worker-<first + i>.stdout` and `.stderr`.
+    """
+
+    options: TorchrunOptions
+    processes: int
+    first: int
+    command: tuple[str, ...] = ()
+    streams: str = ""
+
+
+def agent_context(environ: Mapping[str, str] = os.environ) -> AgentContext | None:
+    """This agent's own part, None in any other process."""
+    text = environ.get(AGENT_VARIABLE)
+    return msgspec.json.decode(text, type=AgentContext) if text else None

@@ -1,0 +1,1 @@
+"""Scripts that `torchrun` starts elsewhere, scaled by the job's supervisor (docs/decisions/023)."""

@@ -1,0 +1,212 @@
+"""What a torchrun command line asks for, in the words of a job. Pure, and without torch.
+
+Takes the options of `torchrun` (those of torch 2.13), of `python -m torch.distributed.launch` and of the older
+`python -m torchelastic.distributed.launch`, with dashes or underscores. torch's own parser cannot be asked: the server
+never imports torch, nor does the command line. How many nodes there may be becomes how many slots; how the nodes find
+each other is the supervisor's to say here, so those options are taken, put aside, and said so (`TorchrunOptions.said`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.torchrun import TorchrunOptions
+
+_NODES = re.compile(r"(\d+)(?::(\d+))?\Z")
+# Counts of a machine's devices, which a job here does not have: its slots come one by one.
+_MACHINE = frozenset({"auto", "gpu", "cpu", "xpu"})
+_FIELD = "torchrun"
+
+# How processes find each other.
+_MEETING = (
+    "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "node-rank", "master-addr", "master-port", "local-addr",
+)  # fmt: skip
+# Where their words go.
+_LOGS = (
+    "log-dir", "redirects", "tee", "local-ranks-filter", "duplicate-stdout-filters", "duplicate-stderr-filters",
+    "logs-specs",
+)  # fmt: skip
+_UNUSED = {
+    "start-method": "only functions are started in one way or another; a script always has a process of its own",
+    "event-log-handler": "what happens to a job is in its story and its timeline",
+    "numa-binding": "processes are not bound to the cores of a memory node here",
+    "signals-to-handle": "processes are ended by SIGTERM, and later by SIGKILL",
+}
+_SHORT = {"redirects": ("-r",), "tee": ("-t",)}
+_LAUNCH = "edt-launch"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchrunCommand:
+    """One command line.
+
+    Attributes:
+        script: the script, module (`options.module`) or program (`options.no_python`); "" when none was named.
+        args: its own arguments.
+        nodes: least and most nodes, None when `--nnodes` was not given.
+        per_node: processes of each node, None when `--nproc-per-node` was not given.
+        options: the rest.
+    """
+
+    script: str
+    args: tuple[str, ...]
+    nodes: tuple[int, int] | None
+    per_node: int | None
+    options: TorchrunOptions
+
+    def fields(self, *, max_workers: int = 1, min_workers: int = 1, slots_per_unit: int = 1) -> dict[str, Any]:
+        """The fields of `JobSpec` that follow: `torchrun` and, in slots, how many workers.
+
+        Args:
+            max_workers: taken where `--nnodes` was not given.
+            min_workers: likewise.
+            slots_per_unit: taken where `--nproc-per-node` was not given.
+        """
+        unit = slots_per_unit if self.per_node is None else self.per_node
+        if self.nodes is not None:
+            min_workers, max_workers = self.nodes[0] * unit, self.nodes[1] * unit
+        else:
+            # One worker is what everybody says who says nothing; a node is the least there can be.
+            max_workers = max(max_workers, unit)
+        return {
+            "max_workers": max_workers,
+            "min_workers": min_workers,
+            "slots_per_unit": unit,
+            "torchrun": self.options,
+        }
+
+
+def parse(words: Sequence[str] | str) -> TorchrunCommand:
+    """What the command line says; a text is split as a shell does.
+
+    The command's own name may stand in front: `torchrun`, or `python -m` and the module's.
+
+    Raises:
+        Unprocessable: an option that there is not, or a value that cannot be; `field` is "torchrun".
+    """
+    if isinstance(words, str):
+        try:
+            words = shlex.split(words)
+        except ValueError as wrong:
+            raise _refuse(f"The options of torchrun cannot be split into words: {wrong}.") from None
+    found = _parser().parse_args(_options_of(list(words)))
+    rest: list[str] = list(found.rest)
+    if rest[:1] == ["--"]:
+        del rest[0]
+    if found.no_python and found.module:
+        raise _refuse("--no-python and --module cannot be said together.")
+    said: list[str] = []
+    per_node = None if found.nproc_per_node is None else _per_node(found.nproc_per_node, said)
+    options = TorchrunOptions(
+        module=found.module,
+        no_python=found.no_python,
+        max_restarts=found.max_restarts,
+        monitor_interval=found.monitor_interval,
+        role=found.role,
+        shutdown_timeout=found.shutdown_timeout,
+        virtual_local_rank=found.virtual_local_rank,
+        local_rank_argument=found.edt_launch and not found.use_env,
+        said=tuple([*said, *_said(found)]),
+    ).check()
+    nodes = None if found.nnodes is None else _nodes(found.nnodes)
+    return TorchrunCommand("".join(rest[:1]), tuple(rest[1:]), nodes, per_node, options)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _refuse(f"torchrun's options: {message}.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="torchrun", add_help=False)
+
+    def add(name: str, *short: str, **how: Any) -> None:
+        parser.add_argument(*short, *dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}")), **how)
+
+    # Not torchrun's but ours: what stood in front of the options, see `_options_of`.
+    add(_LAUNCH, action="store_true", help=argparse.SUPPRESS)
+    add("nnodes")
+    add("nproc-per-node")
+    add("max-restarts", type=int, default=0)
+    add("monitor-interval", type=float, default=TorchrunOptions().monitor_interval)
+    add("shutdown-timeout", type=int, default=TorchrunOptions().shutdown_timeout)
+    add("role", default=TorchrunOptions().role)
+    for flag in ("no-python", "run-path", "use-env", "virtual-local-rank", "standalone", "with-etcd"):
+        add(flag, action="store_true")
+    add("module", "-m", action="store_true")
+    for name in (*_MEETING, *_LOGS, *_UNUSED):
+        add(name, *_SHORT.get(name, ()))
+    parser.add_argument("rest", nargs=argparse.REMAINDER)
+    return parser
+
+
+def _options_of(words: list[str]) -> list[str]:
+    """Without the command's own name; `torch.distributed.launch` alone hands the rank on as an argument."""
+    if words and words[0].rpartition("/")[2] == "torchrun":
+        return words[1:]
+    if len(words) > 2 and words[0].rpartition("/")[2].startswith("python") and "-m" in words[1:3]:
+        at = words.index("-m")
+        module, rest = words[at + 1], words[at + 2 :]
+        if module == "torch.distributed.launch":
+            return [f"--{_LAUNCH}", *rest]
+        if module in ("torch.distributed.run", "torchelastic.distributed.launch"):
+            return rest
+    return words
+
+
+def _nodes(text: str) -> tuple[int, int]:
+    match = _NODES.match(text)
+    least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= least <= most:
+        raise _refuse(
+            f"--nnodes={text} is no number of nodes.", hint="Say --nnodes=4, or --nnodes=1:4 for one to four of them."
+        )
+    return least, most
+
+
+def _per_node(text: str, said: list[str]) -> int:
+    if text in _MACHINE:
+        said.append(
+            f"--nproc-per-node={text} counts the devices of a machine; here a node is as many slots as are said, "
+            "and none were: one"
+        )
+        return 1
+    if not text.isdecimal() or int(text) < 1:
+        raise _refuse(
+            f"--nproc-per-node={text} is no number of processes.", hint="Say --nproc-per-node=8 for units of eight."
+        )
+    return int(text)
+
+
+def _said(found: argparse.Namespace) -> list[str]:
+    said: list[str] = []
+    meeting = _given(found, _MEETING) + [
+        f"--{name}" for name in ("standalone", "with-etcd") if getattr(found, name.replace("-", "_"))
+    ]
+    if meeting:
+        said.append(f"{_listed(meeting)}: not needed, the job's supervisor tells its processes where they meet")
+    logs = _given(found, _LOGS)
+    if logs:
+        said.append(f"{_listed(logs)}: not used, the output of every process is in the job's logs")
+    for name, why in _UNUSED.items():
+        said += [f"{option}: not used, {why}" for option in _given(found, (name,))]
+    return said
+
+
+def _given(found: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    values = {name: getattr(found, name.replace("-", "_")) for name in names}
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+def _listed(options: Sequence[str]) -> str:
+    return options[0] if len(options) == 1 else f"{', '.join(options[:-1])} and {options[-1]}"
+
+
+def _refuse(message: str, hint: str = "") -> Unprocessable:
+    return Unprocessable(message, hint=hint or "They are those that `torchrun --help` lists.", field=_FIELD)
