@@ -27,7 +27,7 @@ from edt_sdk.schemas.context import job_context, worker_context
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.link import TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.schemas.paths import JobPaths
-from edt_sdk.training import call, checkpoint, payload, session
+from edt_sdk.training import call, checkpoint, onnx_export, payload, session
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes
 from edt_sdk.training.payload import Training, TrainOptions
@@ -53,7 +53,8 @@ class FabricModel:
         driver_logger: a `LoggerCallback` in the driver; replaces the lines that are printed by default.
         worker_logger: a `LoggerCallback` in each worker.
         user_callback: a `Callback`, or a list of them; they run on rank 0.
-        enable_onnx, save_to_onnx: accepted; exporting to ONNX is not built yet, which a line in the log says.
+        enable_onnx, save_to_onnx: either one True also writes the trained model as `model_epoch_final.onnx`, beside
+            the weights; needs the extra `onnx`. A model that cannot be exported is a line in the log.
         fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`, in place of
             the engine's forward and backward of one micro-batch.
         fn_test: `fn_test(model, test_iter, fn_args)` → validation loss; runs on rank 0 in place of the engine's own.
@@ -111,8 +112,9 @@ class FabricModel:
             check_callable("metrics", metric, "Each metric is a function of (outputs, labels).")
         if clip_grad_norm is not None and not clip_grad_norm > 0:
             raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
-        if enable_onnx or save_to_onnx:
-            _tell("exporting to ONNX is not built yet; the trained weights are saved as .pth files.")
+        onnx = bool(enable_onnx or save_to_onnx)
+        if onnx and (why := onnx_export.impediment()):
+            _tell(f"no ONNX file will be written: {why}")
         _tell_unused(scaleup_function=scaleup_function, keras_custom_objects=keras_custom_objects)
         self.model = model
         self.optimizer = optimizer
@@ -133,6 +135,7 @@ class FabricModel:
             "fn_batch_collate": fn_batch_collate,
             "clip_grad_norm": clip_grad_norm,
             "lr_scheduler": lr_scheduler,
+            "save_to_onnx": onnx,
         }
 
     def train(
@@ -293,6 +296,7 @@ class FabricModel:
             worker_logger=given["worker_logger"],
             worker_logger_callback=given["worker_logger_callback"],
             lr_scheduler=given["lr_scheduler"],
+            save_to_onnx=given["save_to_onnx"],
         )
 
     def _wait(self, own: session.Session, training: int, epochs: int) -> None:

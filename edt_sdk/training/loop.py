@@ -11,12 +11,13 @@ What a step does is `steps.py`'s, and all that it changes `standing.py`'s. See d
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from torch import nn
 from torch.optim import Optimizer
 
 from edt_sdk.schemas.link import Broken, Generation, Joined, Left, Trained
-from edt_sdk.training import lines, payload, state
+from edt_sdk.training import lines, onnx_export, payload, state
 from edt_sdk.training.group import Group
 from edt_sdk.training.heartbeat import Heartbeat
 from edt_sdk.training.link import SUPERVISOR_GONE
@@ -283,6 +284,8 @@ class Loop:
         if now.rank == 0:
             self._heartbeat.waiting()
             outside.keeper.final(self._standing.model, self._standing.optimizer)
+            if outside.export is not None:
+                self._export(outside.export)
             self._steps.progress.report(self._standing.cursor, self._standing.train, self._standing.test)
             if outside.link.pending == SUPERVISOR_GONE:
                 self._save()
@@ -295,6 +298,11 @@ class Loop:
             # Perhaps before it said so. If it has, the supervisor needs no state any more, and ends this process.
             raise PeerLost(f"generation {now.number} broke before its end was known")
         outside.link.finish()
+
+    def _export(self, folder: Path) -> None:
+        self._heartbeat.computing()
+        onnx_export.attempt(folder, self._standing.model, self._data.loader, self._data.order, self._place.device)
+        self._heartbeat.waiting()
 
 
 def _met(group: Group) -> bool:

@@ -30,6 +30,7 @@ class Outside:
         number: of the training within the job.
         payload: the file of the training, should its initial state be needed once more.
         warm_start: `.pth` file with the weights to begin with, None for the payload's.
+        export: folder for an ONNX file of the trained model, None for none.
     """
 
     number: int
@@ -39,3 +40,4 @@ class Outside:
     loggers: WorkerLoggers
     payload: Path
     warm_start: Path | None
+    export: Path | None = None

@@ -73,6 +73,7 @@ class Training:
     worker_logger: Any = None
     worker_logger_callback: Any = None
     lr_scheduler: Any = None
+    save_to_onnx: bool = False
 
 
 # How the user calls the parts, where that differs from the names above.

@@ -126,6 +126,7 @@ def outside(job: JobContext, training: Training, begin: Begin, link: Link, worke
         payload=Path(begin.payload),
         # Only the first training begins with them: the next one goes on with what its script has.
         warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
+        export=paths.train_dir if training.save_to_onnx else None,
     )
 
 

@@ -17,6 +17,7 @@ from edt_sdk.callbacks import Callback, LoggerCallback
 from edt_sdk.fabric import FabricModel
 from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
 from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, ServerUnreachable
+from edt_sdk.training import onnx_export
 
 COMPAT = Path(__file__).parents[2] / "edt_sdk" / "compat"
 
@@ -42,14 +43,25 @@ def test_the_union_of_both_keyword_families_is_accepted(capfd: pytest.CaptureFix
     )  # fmt: skip
     said = capfd.readouterr()
     assert said.out == ""
-    assert [line.split(":")[1] for line in said.err.splitlines()] == [
-        " exporting to ONNX is not built yet; the trained weights are saved as .pth files.",
-        " scaleup_function",
-    ]
+    assert [line.split(":")[1] for line in said.err.splitlines()] == [" scaleup_function"]
     model, datasets_function, loss_function, optimizer = parts().values()
     with pytest.raises(InvalidRequest, match="not the model's"):
         FabricModel(nn.Linear(2, 2), datasets_function, loss_function, optimizer)
     FabricModel(model, datasets_function, loss_function, optimizer)
+
+
+@pytest.mark.parametrize("keyword", ["enable_onnx", "save_to_onnx"])
+def test_onnx_without_its_packages_is_said_at_once(
+    keyword: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FabricModel(**parts(), **{keyword: True})
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr(onnx_export, "_NEEDED", ("torch", "nothing_like_it"))
+    FabricModel(**parts(), **{keyword: False})
+    assert capfd.readouterr().err == ""
+    FabricModel(**parts(), **{keyword: True})
+    said = "edt: no ONNX file will be written: nothing_like_it is not installed here. pip install 'jupyter-edt[onnx]'\n"
+    assert capfd.readouterr().err == said
 
 
 def test_an_optimizer_over_some_of_the_parameters_is_fine() -> None:
