@@ -14,11 +14,18 @@ from pathlib import Path
 import nbformat
 import requests
 from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.channels import HBChannel
 from nbclient import NotebookClient
 
 from edt_sdk.testing import LocalServer
 
 FILE_INTERVAL = 10.0  # seconds between two states of a redrawn line where the output is no terminal
+
+
+class PatientHeartbeat(HBChannel):
+    """Jupyter takes a kernel for dead that is silent for one second; a busy machine takes longer to start one."""
+
+    time_to_dead = 30.0
 
 
 class ServerKernel:
@@ -41,7 +48,8 @@ class ServerKernel:
         self.kernel_id = answer.json()["id"]
 
     def client(self) -> AsyncKernelClient:
-        client = AsyncKernelClient(connection_file=str(self._runtime / f"kernel-{self.kernel_id}.json"))
+        connection_file = str(self._runtime / f"kernel-{self.kernel_id}.json")
+        client = AsyncKernelClient(connection_file=connection_file, hb_channel_class=PatientHeartbeat)
         client.load_connection_file()
         return client
 
