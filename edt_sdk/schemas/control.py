@@ -120,20 +120,24 @@ class WorkerStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class GenerationFormed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Every member is in the group. The tuples are in rank order; `update` updates were committed before."""
+    """Every member is in the group. The tuples are in rank order; `update` updates were committed before.
+
+    `update` is None where the job's script alone knows how far it is.
+    """
 
     training: int
     number: int
     workers: tuple[int, ...]
     slots: tuple[int, ...]
     pids: tuple[int, ...]
-    update: int
+    update: int | None
 
 
 class WorkerLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A worker ended before it should have; the job goes on, its slot is filled again.
 
-    `member` is True when it took part in the training, which recovers now; `update` updates are known to be committed.
+    `member` is True when it took part in the training, which recovers now; `update` updates are known to be committed
+    (None: the script alone knows).
     `why` is the sentence for people ("Worker 3 (rank 1, slot 7) was killed by SIGKILL.").
     """
 
@@ -142,7 +146,7 @@ class WorkerLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     pid: int | None
     exit_code: int
     member: bool
-    update: int
+    update: int | None
     why: str
 
 
@@ -151,6 +155,25 @@ class DriverLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     pid: int | None
     exit_code: int
+    why: str
+
+
+class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All processes of a job that is not elastic run. The tuples are in rank order; `slots` are each one's first.
+
+    `number` counts from 1: every run begins at the beginning.
+    """
+
+    number: int
+    workers: tuple[int, ...]
+    slots: tuple[int, ...]
+    pids: tuple[int, ...]
+
+
+class RunStopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Run `number` was ended before its time, with all its processes; `why` is a sentence. The job is not over."""
+
+    number: int
     why: str
 
 
@@ -181,6 +204,8 @@ Report = (
     | WorkerStarted
     | WorkerLost
     | GenerationFormed
+    | RunStarted
+    | RunStopped
     | SlotReleased
     | JobEnded
 )

@@ -45,6 +45,9 @@ WORKER_LOST = "worker_lost"
 DRIVER_LOST = "driver_lost"
 SUPERVISOR_LOST = "supervisor_lost"
 GENERATION = "generation"
+RUN_STARTED = "run_started"
+RUN_STOPPED = "run_stopped"
+REMARK = "remark"  # data: text
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
     Args:
         archive: a tar file, plain or gzipped.
         target: the folder to make; must not exist yet.
-        main: the main script that must be in it, relative to `code_dir`.
+        main: the main script that must be in it, relative to `code_dir`; "" when no script has to be.
         code_dir: the package's one top folder, or "".
         max_files: most members (files, folders, links) it may have.
         max_bytes: most bytes its files may have together.
@@ -65,6 +65,9 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
 
 
 def _find_main(root: Path, package: Package, main: str, code_dir: str) -> None:
+    if not main:
+        _find_folder(root, code_dir)
+        return
     if "\0" not in main and (root / code_dir / main).is_file():
         return
     place = f"{code_dir}/{main}" if code_dir else main
@@ -76,6 +79,11 @@ def _find_main(root: Path, package: Package, main: str, code_dir: str) -> None:
         field="main",
         files=list(package.files[:100]),
     )
+
+
+def _find_folder(root: Path, code_dir: str) -> None:
+    if not (root / code_dir).is_dir():
+        raise PackageError(f"The folder {code_dir!r} is not in the package.", field="code_dir")
 
 
 @dataclass(slots=True)

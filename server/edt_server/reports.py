@@ -74,6 +74,12 @@ def _record(change: Change, job: str, report: control.Report, time: float) -> No
             change.append(events.DRIVER_LOST, job, {"pid": pid, "exit_code": exit_code, "why": why}, time=time)
         case control.GenerationFormed():
             _generation(change, job, report, time)
+        case control.RunStarted():
+            _run_started(change, job, report, time)
+        case control.RunStopped(number=number, why=why):
+            seq = change.append(events.RUN_STOPPED, job, {"number": number, "why": why}, time=time)
+            if change.core.holding(job) and change.row(job).state is JobState.RUNNING:
+                change.set_state(job, JobState.RECOVERING, why, cause=seq, time=time)
         case control.SlotReleased(slot=slot, worker=worker, exit_code=exit_code):
             release(change, job, slot, worker, exit_code)
         case control.JobEnded(state=state, message=message):
@@ -104,6 +110,14 @@ def _generation(change: Change, job: str, report: control.GenerationFormed, time
         "pids": report.pids,
         "update": report.update,
     }
-    seq = change.append(events.GENERATION, job, data, time=time)
+    _runs(change, job, change.append(events.GENERATION, job, data, time=time), time)
+
+
+def _run_started(change: Change, job: str, report: control.RunStarted, time: float) -> None:
+    data = {"number": report.number, "workers": report.workers, "slots": report.slots, "pids": report.pids}
+    _runs(change, job, change.append(events.RUN_STARTED, job, data, time=time), time)
+
+
+def _runs(change: Change, job: str, cause: int, time: float) -> None:
     if change.row(job).state in (JobState.LAUNCHING, JobState.RECOVERING):
-        change.set_state(job, JobState.RUNNING, cause=seq, time=time)
+        change.set_state(job, JobState.RUNNING, cause=cause, time=time)

@@ -37,7 +37,8 @@ def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | No
     """
     teller = _TELLERS.get(kind)
     sentence = kind.replace("_", " ") if teller is None else teller(data)
-    if cause is not None and cause.kind == kinds.WORKER_LOST and data.get("state") == JobState.RECOVERING:
+    lost = cause is not None and cause.kind in (kinds.WORKER_LOST, kinds.RUN_STOPPED)
+    if lost and data.get("state") == JobState.RECOVERING:
         return "recovers"
     if cause is None or kind not in (kinds.SLOT_GRANTED, kinds.SLOT_REVOKED):
         return sentence
@@ -281,6 +282,17 @@ def _generation(data: Data) -> str:
     return f"trains on {members}{since} (generation {_get(data, 'number', '?')}{listed})"
 
 
+def _run_started(data: Data) -> str:
+    pids = list(data.get("pids") or ())
+    again = " again, from the beginning" if (data.get("number") or 1) > 1 else ""
+    return f"its program runs{again} (pid{'s' if len(pids) != 1 else ''} {', '.join(map(str, pids))})"
+
+
+def _run_stopped(data: Data) -> str:
+    why = str(_get(data, "why", "")).rstrip(".")
+    return f"its program was ended, and will begin again from the beginning{f': {why}' if why else ''}"
+
+
 def _pid(data: Data) -> str:
     return f" (pid {data['pid']})" if data.get("pid") is not None else ""
 
@@ -309,6 +321,9 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.DRIVER_LOST: _lost,
     kinds.SUPERVISOR_LOST: _supervisor_lost,
     kinds.GENERATION: _generation,
+    kinds.RUN_STARTED: _run_started,
+    kinds.RUN_STOPPED: _run_stopped,
+    kinds.REMARK: lambda data: str(_get(data, "text", "")).rstrip("."),
 }
 
 

@@ -48,6 +48,8 @@ class Submission:
         change.tx.add_job(self._row(change.now))
         data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
         change.append(kinds.STATE, self.job, data)
+        for remark in remarks(spec):
+            change.append(kinds.REMARK, self.job, {"text": remark})
         seq = change.apply(arrival(self.job, self.owner, spec), name=spec.name)
         if not change.core.holding(self.job):
             change.wait(self.job, cause=seq)
@@ -76,6 +78,12 @@ class Submission:
             max_workers=spec.max_workers,
             instance_group=spec.instance_group,
         )
+
+
+def remarks(spec: JobSpec) -> tuple[str, ...]:
+    """What the submission asked for and has another meaning here, or none; for the job's story."""
+    wmla = () if spec.wmla is None else spec.wmla.remarks
+    return (*wmla, *(() if spec.torchrun is None else spec.torchrun.said))
 
 
 def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
@@ -111,7 +119,7 @@ def place(
         unpack(
             package,
             paths.submitted,
-            main=spec.main,
+            main=main_file(spec),
             code_dir=spec.code_dir,
             max_files=settings.max_package_files,
             max_bytes=settings.max_package_bytes,
@@ -123,6 +131,13 @@ def place(
         remove(paths)
         raise
     return Submission(paths.job_id, owner, spec, interpreter, threads, paths)
+
+
+def main_file(spec: JobSpec) -> str:
+    """The main script that has to be in the package, "" when the job runs something else."""
+    started = spec.torchrun
+    other = spec.command or (started is not None and (started.module or started.no_python))
+    return "" if other else spec.main
 
 
 def weights_of(paths: JobPaths) -> Path:

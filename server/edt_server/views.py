@@ -18,7 +18,7 @@ from edt_server.store import JobRow
 
 WORKER_KINDS = (
     *(kinds.WORKER_STARTED, kinds.WORKER_LOST, kinds.GENERATION, kinds.SLOT_RELEASED),
-    *(kinds.TRAINING_ENDED, kinds.SUPERVISOR_LOST, kinds.JOB_GONE),
+    *(kinds.RUN_STARTED, kinds.RUN_STOPPED, kinds.TRAINING_ENDED, kinds.SUPERVISOR_LOST, kinds.JOB_GONE),
 )
 
 
@@ -95,7 +95,7 @@ def running_workers(events: Iterable[Event], slots: Sequence[Slot]) -> list[dict
                 "rank": None,
                 "generation": None,
             }
-        elif event.kind == kinds.GENERATION:
+        elif event.kind in (kinds.GENERATION, kinds.RUN_STARTED):
             for worker in workers.values():
                 worker["rank"] = worker["generation"] = None
             for rank, number in enumerate(data["workers"]):

@@ -12,6 +12,7 @@ from typing import Final
 from edt_sdk.schemas.control import Report, Slot
 from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.link import Downward, Upward
+from edt_sdk.schemas.task import Task
 from edt_server.supervisor.tails import LastWords
 
 DRIVER: Final = -1
@@ -152,10 +153,19 @@ class StartDriver:
 
 @dataclass(frozen=True, slots=True)
 class StartWorker:
-    """Answered by Started or NotStarted."""
+    """Answered by Started or NotStarted; `others` are further slots of the same process."""
 
     worker: int
     slot: Slot
+    others: tuple[Slot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StartTask:
+    """A process of a plain job. Answered by Started or NotStarted."""
+
+    worker: int
+    task: Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,4 +241,17 @@ class Finish:
     over: bool = True
 
 
-Instruction = StartDriver | StartWorker | End | Kill | Gather | LookAgain | Tell | Send | Publish | Note | Finish
+Instruction = (
+    StartDriver
+    | StartWorker
+    | StartTask
+    | End
+    | Kill
+    | Gather
+    | LookAgain
+    | Tell
+    | Send
+    | Publish
+    | Note
+    | Finish
+)

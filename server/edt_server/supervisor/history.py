@@ -27,6 +27,8 @@ class History:
         committed: of its updates, as many as are known to be committed.
         workers: how many worker numbers were used.
         driver_ran: its script was begun.
+        generations: the highest number of one that formed, in whichever training.
+        runs: how often all its processes were started, of a job that is not elastic.
     """
 
     reports: int = 0
@@ -35,18 +37,25 @@ class History:
     committed: int = 0
     workers: int = 0
     driver_ran: bool = False
+    generations: int = 0
+    runs: int = 0
 
 
 def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> History:
     """The past that these reports tell of, in their order; `payload` is the path of a training's payload."""
     number, committed, workers, driver_ran = 0, 0, 0, False
+    generations = runs = 0
     trainings: list[int] = []
     running: Training | None = None
     for numbered in reports:
         number = numbered.number
+        if isinstance(numbered.report, control.GenerationFormed):
+            generations = max(generations, numbered.report.number)
         match numbered.report:
             case control.DriverStarted():
                 driver_ran = True
+            case control.RunStarted():
+                runs += 1
             case control.WorkerStarted(worker=worker):
                 workers = max(workers, worker + 1)
             case control.TrainingStarted(training=training, shards=shards, epochs=epochs):
@@ -54,10 +63,10 @@ def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> Hi
                 running = Training(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
             case control.GenerationFormed(number=generation, update=update) if running is not None:
                 running.generation = max(running.generation, generation + GENERATION_MARGIN)
-                committed = max(committed, update)
+                committed = max(committed, update or 0)
             case control.WorkerLost(update=update) if running is not None:
-                committed = max(committed, update)
+                committed = max(committed, update or 0)
             case control.TrainingEnded(updates=updates):
                 trainings.append(updates)
                 running = None
-    return History(number, tuple(trainings), running, committed, workers, driver_ran)
+    return History(number, tuple(trainings), running, committed, workers, driver_ran, generations, runs)
