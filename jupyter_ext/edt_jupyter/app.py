@@ -22,6 +22,7 @@ from traitlets import Bool, Dict, Float, Int, List, Unicode, Union, default
 
 from edt_jupyter import state_events
 from edt_jupyter.routes import API, handlers
+from edt_jupyter.wmla.routes import handlers as wmla_handlers
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
@@ -175,7 +176,7 @@ class EdtApp(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
-        self.handlers.extend(handlers())
+        self.handlers.extend([*handlers(), *wmla_handlers()])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         # What the service logs belongs into the server's log, with its level and its handlers.

@@ -10,6 +10,7 @@ from tornado.web import authenticated
 
 from edt_jupyter.authorization import authorized
 from edt_jupyter.base import EdtHandler
+from edt_server.results import ResultZip
 
 _PIECE = 1 << 20
 
@@ -31,17 +32,21 @@ class ResultHandler(EdtHandler):
     @authorized("read", resource="edt:artifacts")
     async def get(self, job: str) -> None:
         """A part of the result as a zip."""
-        archive = await self.service.result(self.user, job, self.get_query_argument("part", "all"))
-        self.set_header("Content-Type", "application/zip")
-        self.set_header("Content-Length", archive.size)
-        self.set_header("Content-Disposition", archive.disposition)
-        try:
-            while piece := await asyncio.to_thread(_piece, archive.chunks):
-                self.write(piece)
-                await self.flush()
-        except StreamClosedError:
-            return
-        self.finish(set_content_type="application/zip")
+        await send_archive(self, await self.service.result(self.user, job, self.get_query_argument("part", "all")))
+
+
+async def send_archive(handler: EdtHandler, archive: ResultZip) -> None:
+    """Answer with a zip that is made while it is sent."""
+    handler.set_header("Content-Type", "application/zip")
+    handler.set_header("Content-Length", archive.size)
+    handler.set_header("Content-Disposition", archive.disposition)
+    try:
+        while piece := await asyncio.to_thread(_piece, archive.chunks):
+            handler.write(piece)
+            await handler.flush()
+    except StreamClosedError:
+        return
+    handler.finish(set_content_type="application/zip")
 
 
 def _piece(chunks: Iterator[bytes]) -> bytes:

@@ -158,6 +158,12 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         error = kwargs.get("exc_info", (None, None))[1]
         super().send_error(error.status if isinstance(error, EdtError) else status_code, **kwargs)
 
+    def write_refusal(self, error: EdtError) -> None:
+        """Write the answer to a request that is refused before it is read; the connection is ended by the caller."""
+        self.set_status(error.status)
+        self.set_header("Content-Type", "application/json")
+        self.write(error_body(error.status, error))
+
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Write the error as `{"message", "code", "hint", …}`."""
         self.finish(msgspec.json.encode(error_body(status_code, kwargs.get("exc_info", (None, None))[1])))

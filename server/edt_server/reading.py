@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -48,6 +49,11 @@ class Reading:
         """The user's job. NotFound, or NotAllowed when it is somebody else's."""
         return self._mine(user, job, await self._commits.read(self._ledger.row, job))
 
+    @property
+    def capacity(self) -> int:
+        """How many slots there are now."""
+        return len(self._ledger.core.slots)
+
     def ended(self, job: str) -> bool:
         """Whether nothing of the job runs any more, as it was last committed; also of one that was deleted."""
         return job not in self._living
@@ -82,6 +88,13 @@ class Reading:
             ended += await self._commits.read(lambda: [self._show(row) for row in living])
         ended.sort(key=lambda view: (view.created, view.id), reverse=True)
         return [view if access.may(user, view.owner) else views.public_view(view) for view in ended]
+
+    async def described(self, user: str, *, states: Iterable[JobState] | None = None) -> list[tuple[JobRow, JobView]]:
+        """The user's jobs in these states (None for all), newest first, each as it was submitted and as it is now."""
+        wanted = None if states is None else list(states)
+        rows = await asyncio.to_thread(lambda: self._ledger.store.jobs(owner=user, states=wanted))
+        shown = await self._commits.read(lambda: [self._show(row) for row in rows])
+        return list(zip(rows, shown, strict=True))
 
     async def events(self, user: str, job: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """The job's events with a number above `after`, oldest first."""

@@ -1,0 +1,201 @@
+"""What all of WMLA's routes share: their ways to log on, errors as text, and the jobs of whoever asks.
+
+Who may come in is asked before Jupyter asks: credentials of WMLA's clients are put into the form that the server's
+identity provider reads, and it decides as for any other request. Refusals have the status that these clients
+know: 401 for credentials that are missing or wrong, 400 where the native interface says 409 or 422.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError
+
+from edt_jupyter.base import EdtHandler, error_body
+from edt_jupyter.forwarding import SECRET
+from edt_jupyter.wmla import sessions
+from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
+from edt_jupyter.wmla.doorkeeper import doorkeeper
+from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
+from edt_sdk.schemas.job import JobState
+from edt_server.wmla import ids, log_files
+from edt_server.wmla.execs import Described
+
+TOKEN, USER = "token", "user"
+_TEXT = "text/plain; charset=utf-8"
+_AS_THEY_KNOW = {409: 400, 422: 400}
+_UNKNOWN = 'Bearer realm="jupyter-edt"'
+
+
+class WmlaHandler(EdtHandler):
+    """Base of every handler for WMLA's clients."""
+
+    _shown: Credentials | None = None
+    _session: tuple[str, str] | None = None  # what a logon would seal: the kind, and the token or user
+
+    # --- who asks -----------------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        """Log on, in any of their ways; 401 when that fails."""
+        self.request.headers = self.request.headers.copy()
+        if self.request.method in ("GET", "HEAD", "DELETE"):
+            # Some of their GETs bring a body that means nothing.
+            self.request.body = b""
+            self.request.headers.pop("Content-Length", None)
+        own = SECRET not in self.request.headers
+        if own:
+            if not self.check_host():
+                raise HTTPError(403, "This server does not answer under that host name.")
+            await self._log_on()
+        try:
+            await super().prepare()
+        except HTTPError as error:
+            if not (own and error.status_code == 403 and self._nobody):
+                raise
+            raise HTTPError(401, self._why_not()) from None
+        if own and self._nobody and self.request.method != "OPTIONS":
+            raise HTTPError(401, self._why_not())
+
+    @property
+    def _nobody(self) -> bool:
+        return getattr(self, "_jupyter_current_user", None) is None
+
+    async def _log_on(self) -> None:
+        headers = self.request.headers
+        shown = read(headers, self.get_cookie(COOKIE))
+        if shown is None:
+            return
+        if shown.ambient and from_browser(headers):
+            if shown.kind == "cookie":
+                return  # Jupyter's own rules then, with its own cookie
+            raise NotAllowed(
+                "A browser does not log on by Basic here.", hint="Send the token as X-Auth-Token, or use a script."
+            )
+        self._shown = shown
+        # What is shown decides; a cookie of an earlier logon must not let a wrong password in.
+        headers.pop("Cookie", None)
+        headers.pop("Authorization", None)
+        if hasattr(self.request, "_cookies"):
+            del self.request._cookies
+        if shown.kind == "basic":
+            await self._by_basic(shown)
+        else:
+            self._by_session(shown.secret) or self._by_token(shown.secret)
+
+    async def _by_basic(self, shown: Credentials) -> None:
+        self._by_token(shown.secret)
+        user = await ensure_async(self.identity_provider.get_user(self))
+        if user is None:
+            user = await doorkeeper(self.settings).by_password(self.identity_provider, self, shown.secret)
+            if user is not None:
+                self._by_user(self.identity_provider.user_to_cookie(user))
+
+    def _by_session(self, token: str) -> bool:
+        """True when this is a session of ours; one that was ended lets nobody in."""
+        found = sessions.unseal(sessions.signing_key(self.extension.secret, self.identity_provider), token)
+        if found is None:
+            return False
+        if token not in doorkeeper(self.settings).ended:
+            kind, value = found
+            (self._by_user if kind == USER else self._by_token)(value)
+        return True
+
+    def _by_token(self, token: str) -> bool:
+        self._session = (TOKEN, token)
+        self.request.headers["Authorization"] = f"token {token}"
+        return True
+
+    def _by_user(self, cookie: str) -> None:
+        self._session = (USER, cookie)
+        # Where Jupyter's own provider finds who was let in already.
+        self._jupyter_current_user = self.identity_provider.user_from_cookie(cookie)
+        self._token_authenticated = True
+
+    def check_xsrf_cookie(self) -> None:
+        """Only for requests without credentials of WMLA's: with them, nobody else can have made the request."""
+        if self._shown is None:
+            super().check_xsrf_cookie()
+
+    def _why_not(self) -> str:
+        if self._shown is None:
+            return "Log on with Basic, whose password is the server's token, or send X-Auth-Token."
+        what = {"basic": "password is neither the server's token nor its password", "cookie": "session is over"}
+        return f"The {what.get(self._shown.kind, 'token is wrong, or its session is over')}."
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def text(self, text: str) -> None:
+        """Answer with plain text."""
+        self.finish(text, set_content_type=_TEXT)
+
+    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        """Answer with a status that these clients know."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        status = error.status if isinstance(error, EdtError) else status_code
+        # Past EdtHandler's, which would take the error's own status.
+        super(EdtHandler, self).send_error(_AS_THEY_KNOW.get(status, status), **kwargs)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Write the error as `Error <status>: <what is wrong>`."""
+        if status_code == 401:
+            self.set_header("WWW-Authenticate", _UNKNOWN)
+        self.text(_error_text(status_code, kwargs.get("exc_info", (None, None))[1]))
+
+    def write_refusal(self, error: EdtError) -> None:
+        """The same for an upload that is refused before it is read."""
+        status = _AS_THEY_KNOW.get(error.status, error.status)
+        self.set_status(status)
+        self.set_header("Content-Type", _TEXT)
+        self.write(_error_text(status, error))
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def base_address(self) -> str:
+        """This server's address, as the client reached it."""
+        return f"{self.request.protocol}://{self.request.host}{self.base_url}".rstrip("/")
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query, the last value of each."""
+        return {name: self.get_query_argument(name, "") for name in self.request.query_arguments}
+
+    async def described(self, identifier: str) -> Described:
+        """The job with this id, or whose driver has it. NotFound, or NotAllowed when it is somebody else's."""
+        user, wrong = self.user, None
+        for job in ids.jobs_meant(identifier):
+            try:
+                row = await self.service.mine(user, job)
+            except NotFound as error:
+                wrong = wrong or error
+            else:
+                return Described(row.spec, await self.service.job(user, job), self.service.paths(row))
+        raise NotFound(f"There is no exec {identifier}.", hint="GET /execs lists those there are.") from wrong
+
+    async def all_described(self, states: Sequence[JobState] | None = None) -> list[Described]:
+        """All jobs of whoever asks in these states, newest first."""
+        found = await self.service.described(self.user, states=states)
+        return [Described(row.spec, view, self.service.paths(row)) for row, view in found]
+
+    async def launcher_log(self, job: str, last_lines: int | None) -> str:
+        """How the job came to run: its story, a line each."""
+        lines: list[str] = []
+        after = 0
+        while events := await self.service.events(self.user, job, after=after):
+            after = events[-1].seq
+            lines += [f"{_clock(event.time)} {event.text}" for event in events if event.text]
+        return log_files.last(lines, last_lines)
+
+
+def _error_text(status: int, error: BaseException | None) -> str:
+    if isinstance(error, HTTPError):
+        return f"Error {status}: {error_body(status, error)['message']}\n"
+    body = error_body(status, error)
+    return f"Error {status}: {body['message']} {body['hint']}".rstrip() + "\n"
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("[%Y-%m-%d %H:%M:%S]", time.localtime(moment))

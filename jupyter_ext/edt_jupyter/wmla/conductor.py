@@ -1,0 +1,66 @@
+"""Conductor of 1.2.x: the applications of an instance group, and what their processes wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.wmla.base import WmlaHandler
+from edt_sdk.schemas.errors import NotFound
+from edt_server.wmla import ids, log_files
+from edt_server.wmla.applications import conductor_application
+from edt_server.wmla.execs import choice, chosen
+from edt_server.wmla.states import CONDUCTOR
+
+_OCTETS = "application/octet-stream"
+
+
+class InstanceApplicationsHandler(WmlaHandler):
+    """`/instances/{sigId}/applications`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, sig: str) -> None:
+        """Those of mine in the group, the newest first; in some states with `state=`."""
+        wanted = choice(self.query, CONDUCTOR)
+        group = ids.group_with(sig, [each.name for each in self.service.sharing.plan.instance_groups])
+        if group is None:
+            raise NotFound(
+                f"There is no instance group {sig}.", hint="An exec's sigId, or GET /scheduler/instances, has the id."
+            )
+        user, now = self.user, time.time()
+        found = [
+            conductor_application(job, await self.service.workers(user, job.view.id), now)
+            for job in await self.all_described(wanted.states)
+            if job.view.instance_group == group
+        ]
+        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+
+
+class DriverLogHandler(WmlaHandler):
+    """`/instances/{sigId}/applications/{driverId}/logs/{stdout|stderr}/download`."""
+
+    @authenticated
+    @authorized("read", resource="edt:logs")
+    async def get(self, sig: str, driver: str, kind: str) -> None:
+        """What the driver wrote."""
+        found = await self.described(driver)
+        log = await asyncio.to_thread(log_files.driver_log, found.paths, kind)
+        self.finish(log, set_content_type=_OCTETS)
+
+
+class ExecutorLogHandler(WmlaHandler):
+    """`/instances/{sigId}/applications/{driverId}/{executorId}/logs/{stdout|stderr}/download`."""
+
+    @authenticated
+    @authorized("read", resource="edt:logs")
+    async def get(self, sig: str, driver: str, executor: str, kind: str) -> None:
+        """What one worker wrote."""
+        found, worker = await self.described(driver), ids.worker_meant(executor)
+        if worker is None or worker not in await asyncio.to_thread(log_files.workers_seen, found.paths):
+            raise NotFound(f"{driver} has no executor {executor}.", hint="The application's executors have their ids.")
+        log = await asyncio.to_thread(log_files.worker_log, found.paths, worker, kind)
+        self.finish(log, set_content_type=_OCTETS)

@@ -1,0 +1,45 @@
+"""What an exec has written: its training log, and its result as a zip."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tornado.web import authenticated
+
+from edt_jupyter.artifacts import send_archive
+from edt_jupyter.authorization import authorized
+from edt_jupyter.wmla.base import WmlaHandler
+from edt_sdk.schemas.frameworks import Framework
+from edt_server.wmla.log_files import training_log
+
+
+class ExecLogHandler(WmlaHandler):
+    """`/execs/{id}/log`."""
+
+    @authenticated
+    @authorized("read", resource="edt:logs")
+    async def get(self, job: str) -> None:
+        """The log: a JSON string, or plain text for who asks for that."""
+        found = await self.described(job)
+        log = await asyncio.to_thread(
+            training_log,
+            found.paths,
+            elastic_engine=found.view.framework == Framework.EDT,
+            kind=self.get_query_argument("logType", ""),
+            final=found.view.state.final,
+        )
+        if "text/plain" in self.request.headers.get("Accept", ""):
+            self.text(log)
+        else:
+            self.reply(log)
+
+
+class ExecResultHandler(WmlaHandler):
+    """`/execs/{id}/result`."""
+
+    @authenticated
+    @authorized("read", resource="edt:artifacts")
+    async def get(self, job: str) -> None:
+        """The whole result folder as a zip, with its size in the header as these clients read it."""
+        found = await self.described(job)
+        await send_archive(self, await self.service.result(self.user, found.view.id, "all"))

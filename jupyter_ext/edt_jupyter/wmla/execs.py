@@ -1,0 +1,152 @@
+"""Execs: submit, list, show, stop, remove."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.receiving import ReceivingHandler
+from edt_jupyter.wmla.base import WmlaHandler
+from edt_jupyter.wmla.parts import Parts, form_data
+from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_server.settings import Settings
+from edt_server.wmla import frameworks
+from edt_server.wmla.archive import pack
+from edt_server.wmla.execs import choice, chosen, exec_object
+from edt_server.wmla.request import arguments_of, job_spec
+
+_PATIENCE = 30.0
+_LOOK_AGAIN = 1.0
+
+
+class _RemovingHandler(WmlaHandler):
+    async def removed(self, job: str) -> bool:
+        """Remove a job that was stopped, as soon as its processes have ended; False when that takes too long."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                with self.service.hub.watch(job) as watch:
+                    while not self.service.ended(job):
+                        await watch.wait(_LOOK_AGAIN)
+        except TimeoutError:
+            return False
+        with contextlib.suppress(NotFound):
+            await self.service.delete(self.user, job)
+        return True
+
+
+class ExecsHandler(ReceivingHandler[Parts], _RemovingHandler):
+    """`/execs`. A model's files go to the disk as they arrive."""
+
+    def open_sink(self, content_type: str, settings: Settings) -> Parts:
+        """Files on their way to the disk."""
+        return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self) -> None:
+        """Start one."""
+        if self.sink is None:  # refused and answered
+            self.hang_up()
+            return
+        parts, fields = await asyncio.to_thread(self.sink.finish)
+        form = form_data(fields)
+        arguments = arguments_of(self.get_query_argument("args", fields.get("args", "")), form)
+        settings, service = self.service.settings, self.service
+        sig_name = self.get_query_argument("sigName", fields.get("sigName", ""))
+        make_spec = partial(job_spec, arguments, sig_name=sig_name, form=form, slots=service.capacity)
+        make_spec()  # what is wrong with the options is said before anything about the files
+        packed = await asyncio.to_thread(
+            pack,
+            parts,
+            self.sink.folder,
+            main=arguments.main,
+            model_dir=arguments.model_dir,
+            max_files=settings.max_package_files,
+            max_bytes=settings.max_package_bytes,
+        )
+        view = await service.submit(self.user, make_spec(code_dir=packed.code_dir), packed.path)
+        self.reply(exec_object(await self.described(view.id), server=self.base_address))
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self) -> None:
+        """All of mine, the newest first, or in the order and number asked for."""
+        wanted = choice(self.query)
+        found = [exec_object(job, server=self.base_address) for job in await self.all_described(wanted.states)]
+        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def delete(self) -> None:
+        """Remove all of mine; those that run are stopped first."""
+        user, found = self.user, await self.all_described()
+        await self.service.stop_all(user)
+        left = [job.view.id for job in found if not await self.removed(job.view.id)]
+        self.reply({"message": f"Still ending: {', '.join(left)}. Delete them later." if left else "Deleted."})
+
+
+class ExecHandler(_RemovingHandler):
+    """`/execs/{id}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, job: str) -> None:
+        """The exec now."""
+        self.reply(exec_object(await self.described(job), server=self.base_address))
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def delete(self, job: str) -> None:
+        """Remove it; one that runs is stopped first, and then removed."""
+        found = await self.described(job)
+        if not found.view.state.final:
+            await self.service.stop_job(self.user, found.view.id)
+        if not await self.removed(found.view.id):
+            raise Conflict(f"Exec {job} is still ending.", hint="Delete it again in a moment.")
+        self.reply({"message": f"Exec {found.view.id} is deleted."})
+
+
+class ExecStopHandler(WmlaHandler):
+    """`/execs/{id}/stop`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self, job: str) -> None:
+        """Stop it: accepted now, done when its processes have ended."""
+        found = await self.described(job)
+        await self.service.stop_job(self.user, found.view.id)
+        self.reply({"message": f"Exec {found.view.id} is being stopped."})
+
+
+class FrameworksHandler(WmlaHandler):
+    """`/execs/frameworks`."""
+
+    @authenticated
+    @authorized("read", resource="edt:cluster")
+    async def get(self) -> None:
+        """What `--exec-start` may name."""
+        self.reply(frameworks.listing(self.service.capacity))
+
+
+class FrameworkDetailsHandler(WmlaHandler):
+    """`/frameworks`."""
+
+    @authenticated
+    @authorized("read", resource="edt:cluster")
+    async def get(self) -> None:
+        """The same with their engines."""
+        self.reply(frameworks.details(self.get_query_argument("backend", "")))
+
+
+class FrameworkNamesHandler(WmlaHandler):
+    """`/frameworks/all`."""
+
+    @authenticated
+    @authorized("read", resource="edt:cluster")
+    async def get(self) -> None:
+        """Their names alone."""
+        self.reply([each["name"] for each in frameworks.details()])

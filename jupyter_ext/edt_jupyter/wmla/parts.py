@@ -1,0 +1,155 @@
+"""The upload of a WMLA client on its way to the disk: any number of files, and form fields, of multipart/form-data.
+
+A part is a form field when it has no file name and its name is one of `FIELDS`; every other part is a file, also one
+without a file name, or with a name of its own. Files go to a folder of their own while they arrive; fields are held,
+and bounded. Parsing is python-multipart's. Whoever makes it closes it; then the folder is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from edt_jupyter.upload import too_large
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_server.wmla.archive import Part
+
+FIELDS = ("data", "args", "sigName")
+_MAX_FIELDS = 1 << 20
+_MAX_FILES = 1000
+_HINT = "Send multipart/form-data with the model's tar, or its script, in a part 'file'."
+
+
+class Parts:
+    """One body under way.
+
+    Args:
+        uploads: where files are kept while a request is served.
+        content_type: of the request.
+        cap: most bytes of all files.
+
+    Attributes:
+        folder: of the files; whatever else is put there is removed with them.
+
+    Raises:
+        InvalidRequest: the content type is not multipart/form-data with a boundary.
+    """
+
+    def __init__(self, uploads: Path, content_type: str, cap: int) -> None:
+        kind, options = parse_options_header(content_type)
+        boundary = options.get(b"boundary")
+        if kind != b"multipart/form-data" or not boundary:
+            raise InvalidRequest(f"The body is {content_type or 'of no type'}.", hint=_HINT)
+        self._cap, self._size = cap, 0
+        self._files: list[Part] = []
+        self._fields: dict[str, bytearray] = {}
+        self._field: bytearray | None = None
+        self._file: IO[bytes] | None = None
+        self._complete = False
+        self._header: list[bytearray] = [bytearray(), bytearray()]
+        self._disposition = b""
+        callbacks: Any = {
+            "on_part_begin": self._begin,
+            "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
+            "on_header_end": self._end_header,
+            "on_headers_finished": self._open,
+            "on_part_data": self._take,
+            "on_part_end": self._end_part,
+            "on_end": self._end,
+        }
+        try:
+            self._parser = MultipartParser(boundary, callbacks)
+        except FormParserError as error:
+            raise InvalidRequest(f"The body cannot be read: {error}.", hint=_HINT) from None
+        self.folder = Path(tempfile.mkdtemp(prefix="upload-", dir=uploads))
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes of the body. Blocks.
+
+        Raises:
+            InvalidRequest: they are not what was announced.
+            TooLarge: the files are over the cap.
+        """
+        try:
+            self._parser.write(data)
+        except FormParserError as error:
+            raise InvalidRequest(f"The body is not multipart/form-data: {error}.", hint=_HINT) from None
+
+    def finish(self) -> tuple[list[Part], dict[str, str]]:
+        """The files in their order, and the fields; InvalidRequest when the body was cut off."""
+        if not self._complete:
+            raise InvalidRequest("The body ends before its end.", hint=_HINT)
+        try:
+            return list(self._files), {name: value.decode() for name, value in self._fields.items()}
+        except UnicodeDecodeError:
+            raise InvalidRequest("A form field is not UTF-8.", hint=_HINT) from None
+
+    def close(self) -> None:
+        """Remove the files. May be called twice."""
+        self._end_part()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _begin(self) -> None:
+        self._disposition = b""
+
+    def _end_header(self) -> None:
+        name, value = (bytes(part) for part in self._header)
+        self._header = [bytearray(), bytearray()]
+        if name.lower() == b"content-disposition":
+            self._disposition = value
+
+    def _open(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        name = options.get(b"name", b"").decode("utf-8", "replace")
+        filename = options.get(b"filename")
+        if filename is None and name in FIELDS:
+            self._field = self._fields.setdefault(name, bytearray())
+            self._field.clear()
+            return
+        if len(self._files) == _MAX_FILES:
+            raise InvalidRequest(f"The body has more than {_MAX_FILES} files.", hint="Send a folder as one tar.")
+        path = self.folder / f"part-{len(self._files)}"
+        self._files.append(Part((filename or b"").decode("utf-8", "replace"), path))
+        self._file = path.open("wb")
+
+    def _take(self, data: bytes, start: int, end: int) -> None:
+        if self._field is not None:
+            self._field += data[start:end]
+            if sum(map(len, self._fields.values())) > _MAX_FIELDS:
+                raise InvalidRequest(f"The form fields are larger than {_MAX_FIELDS} bytes.", field="data")
+        elif self._file is not None:
+            self._file.write(memoryview(data)[start:end])
+            self._size += end - start
+            if self._size > self._cap:
+                raise too_large(self._cap)
+
+    def _end_part(self) -> None:
+        self._field = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _end(self) -> None:
+        self._complete = True
+
+
+def form_data(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON of the form field `data`, {} where there is none; InvalidRequest when it is no JSON object."""
+    text = fields.get("data", "").strip()
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as wrong:
+        raise InvalidRequest(f"The form field data is not JSON: {wrong}.", field="data") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest("The form field data is a JSON object.", field="data")
+    return value

@@ -1,0 +1,88 @@
+"""Which handler answers which of WMLA's routes. `docs/wmla-routes.md` is made of this table by the suite."""
+
+from __future__ import annotations
+
+import re
+
+from edt_jupyter.wmla.about import ConfHandler, StatusHandler
+from edt_jupyter.wmla.base import WmlaHandler
+from edt_jupyter.wmla.conductor import DriverLogHandler, ExecutorLogHandler, InstanceApplicationsHandler
+from edt_jupyter.wmla.exec_files import ExecLogHandler, ExecResultHandler
+from edt_jupyter.wmla.execs import (
+    ExecHandler,
+    ExecsHandler,
+    ExecStopHandler,
+    FrameworkDetailsHandler,
+    FrameworkNamesHandler,
+    FrameworksHandler,
+)
+from edt_jupyter.wmla.logon import LogoffHandler, LogonHandler
+from edt_jupyter.wmla.resource_plans import PlanTreeHandler, ResourcePlanHandler
+from edt_jupyter.wmla.scheduler import (
+    ApplicationDriverLogHandler,
+    ApplicationExecutorLogHandler,
+    ApplicationsHandler,
+    ApplicationStopHandler,
+    EngineApplicationHandler,
+    EngineApplicationsHandler,
+    InstancesHandler,
+    KubernetesObjectsHandler,
+)
+from edt_jupyter.wmla.unavailable import HypersearchHandler, InferenceHandler, UnknownHandler
+
+AUTH = "/auth/v1"
+CONDUCTOR = "/platform/rest/conductor/v1"
+DEEP_LEARNING = "/platform/rest/deeplearning/v1"
+INFERENCE = "/dlim/v1"
+
+# In the order in which they are tried; `{n}` is a number, `{kind}` a log's name.
+ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
+    (f"{AUTH}/logon", LogonHandler),
+    (f"{AUTH}/logoff", LogoffHandler),
+    (f"{CONDUCTOR}/auth/logon", LogonHandler),
+    (f"{CONDUCTOR}/instances/{{sigId}}/applications", InstanceApplicationsHandler),
+    (f"{CONDUCTOR}/instances/{{sigId}}/applications/{{driverId}}/logs/{{kind}}/download", DriverLogHandler),
+    (
+        f"{CONDUCTOR}/instances/{{sigId}}/applications/{{driverId}}/{{executorId}}/logs/{{kind}}/download",
+        ExecutorLogHandler,
+    ),
+    (f"{DEEP_LEARNING}/conf", ConfHandler),
+    (f"{DEEP_LEARNING}/status", StatusHandler),
+    (f"{DEEP_LEARNING}/execs", ExecsHandler),
+    (f"{DEEP_LEARNING}/execs/frameworks", FrameworksHandler),
+    (f"{DEEP_LEARNING}/execs/{{id}}", ExecHandler),
+    (f"{DEEP_LEARNING}/execs/{{id}}/log", ExecLogHandler),
+    (f"{DEEP_LEARNING}/execs/{{id}}/result", ExecResultHandler),
+    (f"{DEEP_LEARNING}/execs/{{id}}/stop", ExecStopHandler),
+    (f"{DEEP_LEARNING}/frameworks", FrameworkDetailsHandler),
+    (f"{DEEP_LEARNING}/frameworks/all", FrameworkNamesHandler),
+    (f"{DEEP_LEARNING}/scheduler/applications", ApplicationsHandler),
+    (f"{DEEP_LEARNING}/scheduler/applications/{{id}}/stop", ApplicationStopHandler),
+    (f"{DEEP_LEARNING}/scheduler/applications/{{id}}/driver/logs/{{kind}}", ApplicationDriverLogHandler),
+    (f"{DEEP_LEARNING}/scheduler/applications/{{id}}/executor/{{n}}/logs/{{kind}}", ApplicationExecutorLogHandler),
+    (f"{DEEP_LEARNING}/scheduler/engine/applications", EngineApplicationsHandler),
+    (f"{DEEP_LEARNING}/scheduler/engine/applications/{{id}}", EngineApplicationHandler),
+    (f"{DEEP_LEARNING}/scheduler/instances", InstancesHandler),
+    (f"{DEEP_LEARNING}/scheduler/kubernetesobjects", KubernetesObjectsHandler),
+    (f"{DEEP_LEARNING}/resplans/resplantree", PlanTreeHandler),
+    (f"{DEEP_LEARNING}/resplans/resplan/{{name}}", ResourcePlanHandler),
+)
+# Whole families that answer 501, each a pattern below one of the roots; then all the rest.
+FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
+    (rf"{DEEP_LEARNING}/hypersearch(?:/.*)?", HypersearchHandler),
+    (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", HypersearchHandler),
+    (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
+    (rf"{DEEP_LEARNING}/(?:inferences|edimodels)(?:/.*)?", InferenceHandler),
+    (rf"{INFERENCE}(?:/.*)?", InferenceHandler),
+    *((rf"{root}(?:/.*)?", UnknownHandler) for root in (AUTH, CONDUCTOR, DEEP_LEARNING)),
+)
+
+
+def handlers() -> list[tuple[str, type[WmlaHandler]]]:
+    """Patterns relative to the base URL, each with and without a slash at its end: none of them redirects."""
+    return [*((f"{pattern(path)}/?", handler) for path, handler in ROUTES), *FAMILIES]
+
+
+def pattern(path: str) -> str:
+    """The regular expression of a path template."""
+    return re.sub(r"\{(\w+)\}", lambda name: r"(\d{1,6})" if name[1] == "n" else r"([^/]+)", path)

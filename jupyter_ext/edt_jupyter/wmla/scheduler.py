@@ -1,0 +1,174 @@
+"""The scheduler's calls of dlicmd and of 2.x's notebooks: applications, their logs, instance groups, pods."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.wmla.base import WmlaHandler
+from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_server.wmla import ids, log_files
+from edt_server.wmla.applications import application_detail, engine_application, parallel_job
+from edt_server.wmla.execs import Choice, Described, choice, chosen
+from edt_server.wmla.plan_tree import parents
+from edt_server.wmla.states import SCHEDULER
+
+
+class ApplicationsHandler(WmlaHandler):
+    """`/scheduler/applications`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self) -> None:
+        """Those of mine that the query chooses."""
+        query, now = self.query, time.time()
+        wanted = choice(query, SCHEDULER)
+        found = []
+        for job in await self._candidates(query, wanted):
+            seen, driven = await asyncio.to_thread(_processes, job)
+            found.append(application_detail(job, seen, driven, now))
+        for name in ("applicationname", "sigId"):
+            if value := query.get(name):
+                found = [each for each in found if each[name] == value]
+        if part := query.get("search"):
+            found = [each for each in found if part in each["applicationid"] or part in each["applicationname"]]
+        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+
+    async def _candidates(self, query: dict[str, str], wanted: Choice) -> list[Described]:
+        identifier = query.get("applicationid") or query.get("driverid")
+        if not identifier:
+            return await self.all_described(wanted.states)
+        try:
+            job = await self.described(identifier)
+        except NotFound:
+            return []
+        return [job] if wanted.states is None or job.view.state in wanted.states else []
+
+
+class ApplicationStopHandler(WmlaHandler):
+    """`/scheduler/applications/{id}/stop`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def put(self, job: str) -> None:
+        """Stop it: accepted now, done when its processes have ended."""
+        found = await self.described(job)
+        await self.service.stop_job(self.user, found.view.id)
+        self.reply({"message": f"Application {found.view.id} is being stopped."})
+
+
+class ApplicationDriverLogHandler(WmlaHandler):
+    """`/scheduler/applications/{id}/driver/logs/{launcherlog|stdout|stderr}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:logs")
+    async def get(self, job: str, kind: str) -> None:
+        """What the driver wrote; how the job came to run as its launcher's log."""
+        found, count = await self.described(job), last_lines(self)
+        if kind == "launcherlog":
+            self.text(await self.launcher_log(found.view.id, count))
+        else:
+            self.text(await asyncio.to_thread(log_files.driver_log, found.paths, kind, count))
+
+
+class ApplicationExecutorLogHandler(WmlaHandler):
+    """`/scheduler/applications/{id}/executor/{n}/logs/{launcherlog|stdout|stderr}`; n counts from 1."""
+
+    @authenticated
+    @authorized("read", resource="edt:logs")
+    async def get(self, job: str, number: str, kind: str) -> None:
+        """The same of one worker."""
+        found, count = await self.described(job), last_lines(self)
+        worker = await asyncio.to_thread(log_files.nth_executor, found.paths, int(number))
+        if worker is None:
+            raise NotFound(f"{job} has no executor {number} yet.", hint="They count from 1; ask again when it runs.")
+        if kind == "launcherlog":
+            self.text(await self.launcher_log(found.view.id, count))
+        else:
+            self.text(await asyncio.to_thread(log_files.worker_log, found.paths, worker, kind, count))
+
+
+class EngineApplicationsHandler(WmlaHandler):
+    """`/scheduler/engine/applications`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self) -> None:
+        """All of mine, as dlicmd lists them."""
+        wanted = choice(self.query, SCHEDULER)
+        found = [engine_view(self, job) for job in await self.all_described(wanted.states)]
+        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+
+
+class EngineApplicationHandler(WmlaHandler):
+    """`/scheduler/engine/applications/{id}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, job: str) -> None:
+        """A list with the one, empty when it does not exist: dlicmd says so then."""
+        try:
+            found = [engine_view(self, await self.described(job))]
+        except NotFound:
+            found = []
+        self.reply(found)
+
+
+class InstancesHandler(WmlaHandler):
+    """`/scheduler/instances`."""
+
+    @authenticated
+    @authorized("read", resource="edt:plan")
+    async def get(self) -> None:
+        """The instance groups that jobs may be in."""
+        address, user = self.base_address, self.user
+        self.reply(
+            [
+                {
+                    "uuid": ids.sig_id(group.name),
+                    "name": group.name,
+                    "version": "",
+                    "masterUrl": address,
+                    "executionUser": user,
+                    "state": "STARTED",
+                    "historyServerUrl": "",
+                }
+                for group in self.service.sharing.plan.leaves()
+            ]
+        )
+
+
+class KubernetesObjectsHandler(WmlaHandler):
+    """`/scheduler/kubernetesobjects`. There are no pods here; a job is shown as its parallel job."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self) -> None:
+        """An empty list of a type, or the one object named."""
+        kind, name = self.get_query_argument("type", ""), self.get_query_argument("name", "")
+        if not kind:
+            raise InvalidRequest("The query has no type.", hint="Say type=pod or type=paralleljob.", field="type")
+        if not name:
+            self.reply({"items": []})
+        elif kind != "paralleljob":
+            raise NotFound(f"There is no {kind} {name}: there is no Kubernetes here.")
+        else:
+            self.reply(parallel_job(await self.described(name)))
+
+
+def engine_view(handler: WmlaHandler, job: Described) -> dict[str, object]:
+    """The job as the engine's calls show it."""
+    sharing = handler.service.sharing
+    return engine_application(job, parents(sharing.plan), gpus=sharing.has_gpus)
+
+
+def last_lines(handler: WmlaHandler) -> int | None:
+    """`lastlines`, None for all; InvalidRequest for what is no number."""
+    return handler.number("lastlines", 0, high=10**9) if handler.get_query_argument("lastlines", "") else None
+
+
+def _processes(job: Described) -> tuple[int, bool]:
+    return len(log_files.workers_seen(job.paths)), log_files.has_driver(job.paths)

@@ -1,0 +1,79 @@
+"""What a logon hands out: a token that stands for the credentials it was given, for twelve hours.
+
+Signed by tornado with a key that all servers over one data folder share and that changes with the server's password, so
+that it survives a restart, and nobody has to keep a list. All tokens have one length: dlicmd writes the new one over
+the old one in its file without shortening that. What a logoff has ended is remembered for as long as it would live,
+by this process alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import time
+
+from jupyter_server.auth import IdentityProvider
+from tornado.web import create_signed_value, decode_signed_value
+
+from edt_sdk.schemas.errors import ServerUnreachable
+
+SECONDS = 12 * 3600
+_DAY = 86_400
+_NAME = "edt-wmla"
+_LENGTH = 768  # of what is signed; more only for a Jupyter token or user that has no room in it
+
+
+def signing_key(secret: str, provider: IdentityProvider) -> str:
+    """The key of all sessions; `secret` is what servers over one data folder share.
+
+    Raises:
+        ServerUnreachable: the secret is not known yet.
+    """
+    if not secret:
+        raise ServerUnreachable("jupyter-edt is starting.", hint="Try again in a moment.")
+    mac = hmac.new(secret.encode(), b"wmla sessions", hashlib.sha256)
+    return provider.cookie_secret_hook(mac).hexdigest()
+
+
+def seal(key: str, kind: str, value: str) -> str:
+    """A token for a credential: `kind` says what `value` is."""
+    plain = json.dumps([kind, value, ""])
+    room = -len(plain) % _LENGTH
+    signed = create_signed_value(key, _NAME, json.dumps([kind, value, " " * room]))
+    return base64.urlsafe_b64encode(signed).decode().rstrip("=")
+
+
+def unseal(key: str, token: str) -> tuple[str, str] | None:
+    """What was sealed, None when this is no token of ours, or an old one."""
+    try:
+        signed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    plain = decode_signed_value(key, _NAME, signed, max_age_days=SECONDS / _DAY)
+    if plain is None:
+        return None
+    kind, value, _ = json.loads(plain)
+    return kind, value
+
+
+class Ended:
+    """The sessions that were logged off before their time."""
+
+    def __init__(self) -> None:
+        self._until: dict[bytes, float] = {}
+
+    def add(self, token: str) -> None:
+        """This one is over."""
+        now = time.monotonic()
+        self._until = {mark: until for mark, until in self._until.items() if until > now}
+        self._until[_mark(token)] = now + SECONDS
+
+    def __contains__(self, token: str) -> bool:
+        return _mark(token) in self._until
+
+
+def _mark(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

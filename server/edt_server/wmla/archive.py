@@ -1,0 +1,177 @@
+"""From the files of a request to one package: which of them is the archive, where its code lies, and the rest added.
+
+An archive comes as a tar, gzipped or not, whatever it is called; its top folder may have another name than the request
+says, or none. Single files are put into an archive of their own. Files beside an archive go in front of it, which needs
+no unpacking: a tar without its end, followed by another, is one tar, and so are two gzip streams. Whether the archive
+is safe is asked later, by `package.unpack`; this reads names only. Blocks.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import shutil
+import tarfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from edt_sdk.schemas.errors import PackageError
+
+_GZIP = b"\x1f\x8b"
+_TAR_NAMES = (".tar", ".tar.gz", ".tgz")
+_UNREADABLE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError, ValueError)
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a request: its name as sent ("" for none), and where its bytes are."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The top of an archive: folders and files there, and every file's name."""
+
+    folders: frozenset[str]
+    files: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One package, and the folder in it that holds the code ("" for its top)."""
+
+    path: Path
+    code_dir: str
+
+
+def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_files: int, max_bytes: int) -> Packed:
+    """Make one package of the parts.
+
+    Args:
+        parts: at least one.
+        folder: for a file that has to be made; the caller removes it.
+        main: the script's base name, "" for none; a single file without a name of its own gets it.
+        model_dir: the folder the request names, "" for none.
+        max_files: most members of an archive that are looked at; `unpack` refuses one with more.
+        max_bytes: the same of its bytes.
+
+    Raises:
+        PackageError: no file at all, two archives, or an archive that cannot be read.
+    """
+    if not parts:
+        raise PackageError(
+            "The request brings no file.", hint="Send the model's folder as a tar in a part 'file', or its script."
+        )
+    archives = [part for part in parts if _is_archive(part, alone=len(parts) == 1 and bool(model_dir))]
+    singles = [part for part in parts if part not in archives]
+    if len(archives) > 1:
+        raise PackageError(f"The request brings {len(archives)} archives.", hint="Put all folders into one.")
+    if not archives:
+        path = folder / "single-files.tar"
+        with path.open("wb") as sink, tarfile.open(fileobj=sink, mode="w") as tar:
+            _add(tar, singles, main, "")
+        return Packed(path, "")
+    archive = archives[0]
+    code_dir = code_folder(layout(archive.path, max_files, max_bytes), main=main, model_dir=model_dir)
+    if not singles:
+        return Packed(archive.path, code_dir)
+    return Packed(_in_front(archive.path, singles, main, code_dir, folder / "with-files.tar"), code_dir)
+
+
+def layout(archive: Path, max_files: int, max_bytes: int) -> Layout:
+    """What lies at the top of an archive. PackageError when it cannot be read."""
+    folders: set[str] = set()
+    files: set[str] = set()
+    try:
+        with _opened(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            size = 0
+            for count, member in enumerate(tar):
+                size += member.size
+                if count >= max_files or size > max_bytes:
+                    break  # refused when it is unpacked, with the limit named
+                parts = PurePosixPath(member.name).parts
+                if not parts or parts == (".",) or any(map(_junk, parts)):
+                    continue
+                if len(parts) > 1 or member.isdir():
+                    folders.add(parts[0])
+                if not member.isdir():
+                    files.add("/".join(parts))
+    except _UNREADABLE as error:
+        raise PackageError(
+            f"The package is not a readable tar archive: {error}.",
+            hint="Send a tar, gzipped or not, of the model's folder.",
+        ) from None
+    return Layout(frozenset(folders), frozenset(files))
+
+
+def code_folder(top: Layout, *, main: str, model_dir: str) -> str:
+    """The folder that holds the code: the one the request names, else the only one, else none."""
+    if model_dir and model_dir in top.folders:
+        return model_dir
+    if main and main in top.files:
+        return ""
+    with_main = [folder for folder in sorted(top.folders) if main and f"{folder}/{main}" in top.files]
+    if len(with_main) == 1:
+        return with_main[0]
+    at_top = any("/" not in name for name in top.files)
+    return next(iter(top.folders)) if len(top.folders) == 1 and not at_top else ""
+
+
+# --- one file ---------------------------------------------------------------------------------------------------------
+
+
+def _is_archive(part: Part, *, alone: bool) -> bool:
+    """By its name, or its content; a single file of a request that names a folder can only be an archive."""
+    if part.name.lower().endswith(_TAR_NAMES):
+        return True
+    try:
+        with _opened(part.path) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            return tar.next() is not None
+    except _UNREADABLE:
+        # A script is never gzipped: what begins so and cannot be read is an archive that is damaged.
+        return alone or (not part.name and _gzipped(part.path))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path, "rb")) if _gzipped(path) else path.open("rb")
+
+
+def _gzipped(path: Path) -> bool:
+    with path.open("rb") as raw:
+        return raw.read(2) == _GZIP
+
+
+def _junk(part: str) -> bool:
+    return part in ("__MACOSX", ".DS_Store") or part.startswith("._")
+
+
+def _add(tar: tarfile.TarFile, parts: Sequence[Part], main: str, code_dir: str) -> None:
+    seen: set[str] = set()
+    for part in parts:
+        name = PurePosixPath(part.name.replace("\\", "/")).name or main or "main.py"
+        if name in seen:
+            raise PackageError(f"The request brings the file {name!r} twice.")
+        seen.add(name)
+        member = tarfile.TarInfo(f"{code_dir}/{name}" if code_dir else name)
+        member.size = part.path.stat().st_size
+        member.mode = 0o644
+        with part.path.open("rb") as source:
+            tar.addfile(member, source)
+
+
+def _in_front(archive: Path, singles: Sequence[Part], main: str, code_dir: str, made: Path) -> Path:
+    with made.open("wb") as sink:
+        out = cast("IO[bytes]", gzip.GzipFile(fileobj=sink, mode="wb")) if _gzipped(archive) else sink
+        # Never closed: that would write the blocks of zeros which end an archive.
+        _add(tarfile.open(fileobj=out, mode="w"), singles, main, code_dir)  # noqa: SIM115
+        if out is not sink:
+            out.close()
+        with archive.open("rb") as source:
+            shutil.copyfileobj(source, sink, _CHUNK)
+    return made

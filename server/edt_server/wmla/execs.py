@@ -1,0 +1,146 @@
+"""A job as an exec: the flat object that WMLA's clients read, of 1.2.x and of 2.x at once. Pure.
+
+Every value is a scalar: notebooks make a one-row table of it, and a list of any other length than one breaks them.
+"""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.frameworks import framework_named
+from edt_sdk.schemas.job import JobSpec, JobState, JobView
+from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.wmla import WmlaRequest
+from edt_server.wmla import ids
+from edt_server.wmla.frameworks import app_name
+from edt_server.wmla.states import EXEC, named
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A job as it was submitted and as it is."""
+
+    spec: JobSpec
+    view: JobView
+    paths: JobPaths
+
+    @property
+    def request(self) -> WmlaRequest:
+        """What its WMLA client said; of a job that another client submitted, nothing."""
+        return self.spec.wmla or WmlaRequest()
+
+    @property
+    def app_name(self) -> str:
+        """The application's name: the client's, else the framework's, else for a native job its own."""
+        if self.spec.wmla is None:
+            return self.view.name
+        return self.request.app_name or app_name(self.view.framework)
+
+
+def exec_object(job: Described, *, server: str) -> dict[str, Any]:
+    """The exec.
+
+    Args:
+        job: which job.
+        server: address of this server, shown where WMLA has its scheduler's.
+    """
+    view = job.view
+    return {
+        "id": view.id,
+        "appId": view.id,
+        "submissionId": ids.driver_id(view.id),
+        "sigId": ids.sig_id(view.instance_group),
+        "sigName": view.instance_group,
+        "args": f"{job.request.args.rstrip(' ')} " if job.request.args else " ".join(view.args),
+        "creator": view.owner,
+        "userName": view.owner,
+        "executionUserName": view.owner,
+        "modelFileOwnerName": view.owner,
+        "state": EXEC[view.state],
+        "appName": job.app_name,
+        "framework": view.framework,
+        "elastic": framework_named(view.framework).elastic,
+        "numWorker": view.max_workers // view.slots_per_unit,
+        "createTime": utc(view.created),
+        "workDir": str(job.paths.code_dir(job.spec.code_dir)),
+        "nameSpace": "",
+        "schedulerUrl": server,
+        "masterURL": server,
+        # One sentence: why it waits, or how it ended.
+        "message": view.message or (view.reason.text if view.reason is not None else ""),
+    }
+
+
+def utc(moment: float | None) -> str:
+    """A time in seconds as WMLA writes it, in UTC; "" for none."""
+    return "" if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def from_utc(text: str) -> float:
+    """Seconds of a time that `utc` wrote."""
+    return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which part of a list a client asked for: states (None for all), its order, and how many from where on."""
+
+    states: tuple[JobState, ...] | None = None
+    key: str = ""
+    descending: bool = False
+    start: int = 0
+    limit: int | None = None
+
+
+def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Choice:
+    """What a query says: `state=A,B`, `sort_by=id:desc` or `sort=-id`, `start` or `offset`, `limit` or `length`.
+
+    Raises:
+        InvalidRequest: a number that is none.
+    """
+    state = query.get("state", "")
+    words = state.replace("|", ",").split(",")
+    order = query.get("sort_by") or query.get("sort", "")
+    key, _, direction = order.lstrip("-").partition(":")
+    return Choice(
+        tuple(named(words, names)) if state.strip() else None,
+        key.strip(),
+        order.startswith("-") or "desc" in (direction.lower(), query.get("order", "").lower()),
+        _number(query, "start", "offset") or 0,
+        _number(query, "limit", "length"),
+    )
+
+
+def chosen(items: Sequence[T], wanted: Choice, value: Callable[[T, str], Any]) -> list[T]:
+    """Those items in the order and number asked for; `value(item, key)` is None for a key that items do not have."""
+    found = list(items)
+    if wanted.key:
+        found.sort(key=lambda item: _comparable(value(item, wanted.key)), reverse=wanted.descending)
+    end = None if wanted.limit is None else wanted.start + wanted.limit
+    return found[wanted.start : end]
+
+
+def _comparable(value: Any) -> tuple[int, float, str]:
+    if isinstance(value, (int, float)):
+        return (1, float(value), "")
+    return (0, 0.0, "") if value is None else (2, 0.0, str(value))
+
+
+def _number(query: Mapping[str, str], *names: str) -> int | None:
+    for name in names:
+        text = query.get(name, "").strip()
+        if text:
+            if not text.isdecimal() or len(text) > 9:
+                raise InvalidRequest(f"{name} is a whole number from 0, not {text!r}.", field=name)
+            return int(text)
+    return None

@@ -1,0 +1,124 @@
+"""Which of a job's files are what WMLA calls its logs, and the end of one of them.
+
+`/execs/{id}/log` of an elastic job is ELog's file alone: notebooks read it as a table, and one foreign line spoils it.
+Of a job that runs plain scripts it is what these wrote. The executors' logs count from 1 and are each worker's, gone
+ones too. Blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.paths import JobPaths
+from edt_server.logs import LogReader, as_text
+
+OUT, ERR, BOTH = "outlog", "errlog", "outerrlog"
+KINDS = ("launcherlog", "stdout", "stderr")
+_WORKER = re.compile(r"worker-(\d+)\.std(?:out|err)\Z")
+_PAGE = 10_000
+_CHUNK = 1 << 16
+_FIRST = "driver.stdout"
+
+
+def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: bool) -> str:
+    """What the training logged.
+
+    Args:
+        paths: the job's files.
+        elastic_engine: it calls `FabricModel.train()`, and logs by ELog.
+        kind: "outlog", "errlog" or "outerrlog"; "" for the first.
+        final: nobody writes any more.
+
+    Raises:
+        InvalidRequest: another kind.
+    """
+    if kind not in ("", OUT, ERR, BOTH):
+        raise InvalidRequest(f"logType is {OUT}, {ERR} or {BOTH}, not {kind!r}.", field="logType")
+    if elastic_engine:
+        parts = [] if kind == ERR else [_whole(path) for path in sorted(paths.log_root.glob("driver-*/stdout"))]
+        if kind in (ERR, BOTH):
+            parts.append(_whole(paths.streams_dir / "driver.stderr"))
+        return "".join(parts)
+    wanted = {OUT: (False,), ERR: (True,), BOTH: (False, True)}[kind or OUT]
+    reader, pieces = LogReader(paths), []
+    while lines := reader.read(limit=_PAGE, final=final).lines:
+        pieces.append(as_text(line for line in lines if line.err in wanted))
+    return "".join(pieces)
+
+
+def workers_seen(paths: JobPaths) -> list[int]:
+    """The numbers of all workers that the job has had so far."""
+    found = (_WORKER.match(path.name) for path in paths.streams_dir.glob("worker-*"))
+    return sorted({int(match[1]) for match in found if match})
+
+
+def has_driver(paths: JobPaths) -> bool:
+    """Whether a driver's output is there."""
+    return (paths.streams_dir / _FIRST).exists()
+
+
+def driver_log(paths: JobPaths, kind: str, last_lines: int | None = None) -> str:
+    """The driver's stdout or stderr, "" before it has any; InvalidRequest for another kind."""
+    return _stream(paths, "driver", kind, last_lines)
+
+
+def worker_log(paths: JobPaths, worker: int, kind: str, last_lines: int | None = None) -> str:
+    """The same of one worker, whose number counts from 0."""
+    return _stream(paths, f"worker-{worker}", kind, last_lines)
+
+
+def nth_executor(paths: JobPaths, number: int) -> int | None:
+    """The number of the worker whose logs are those of executor `number` (from 1), None when there is none."""
+    seen = workers_seen(paths)
+    return seen[number - 1] if 1 <= number <= len(seen) else None
+
+
+def last(lines: Sequence[str] | str, count: int | None) -> str:
+    """The last `count` lines of a text, all for None."""
+    kept = lines.splitlines() if isinstance(lines, str) else list(lines)
+    return "".join(f"{line}\n" for line in (kept if count is None else kept[max(0, len(kept) - count) :]))
+
+
+def _stream(paths: JobPaths, who: str, kind: str, last_lines: int | None) -> str:
+    if kind not in ("stdout", "stderr"):
+        raise InvalidRequest(f"There is no log {kind!r}.", hint=f"There are {', '.join(KINDS)}.", field="log")
+    return _whole(paths.streams_dir / f"{who}.{kind}", last_lines)
+
+
+def _whole(path: Path, last_lines: int | None = None) -> str:
+    try:
+        with path.open("rb") as file:
+            if last_lines is not None:
+                file.seek(_where(file.fileno(), last_lines))
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _where(descriptor: int, count: int) -> int:
+    """The offset at which the last `count` lines begin; read backwards, however long the file is."""
+    end = os.fstat(descriptor).st_size
+    at, breaks = end, 0
+    while at > 0:
+        length = min(_CHUNK, at)
+        data = os.pread(descriptor, length, at - length)
+        for place in _line_ends(data):
+            # The file's very last byte ends its last line and begins none.
+            if at - length + place + 1 == end:
+                continue
+            breaks += 1
+            if breaks == count:
+                return at - length + place + 1
+        at -= length
+    return end if count == 0 else 0
+
+
+def _line_ends(data: bytes) -> Iterable[int]:
+    place = data.rfind(b"\n")
+    while place >= 0:
+        yield place
+        place = data.rfind(b"\n", 0, place)

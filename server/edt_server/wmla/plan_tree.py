@@ -1,0 +1,66 @@
+"""The instance groups as a tree of resource plans, the way dlicmd prints them. Pure.
+
+A job belongs to a node when its consumer is the node's path. The root stands for the machine; below it are the groups
+that have no parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edt_sdk.schemas.errors import NotFound
+from edt_sdk.schemas.plan import InstanceGroup, Plan
+
+ROOT = "jupyter-edt"
+
+
+def tree(plan: Plan) -> dict[str, Any]:
+    """The whole tree."""
+    return {"id": ROOT, "pid": "", "childTreeDto": [_node(plan, group, ROOT) for group in _inside(plan, "")]}
+
+
+def node(plan: Plan, name: str) -> dict[str, Any]:
+    """One group with its settings, by its name or the last part of a path. NotFound when there is none."""
+    if name.strip("/") == ROOT:
+        return tree(plan)
+    wanted = name.rstrip("/").rpartition("/")[2]
+    for group in plan.instance_groups:
+        if group.name == wanted:
+            return {
+                **_node(plan, group, group.parent or ROOT),
+                "path": path_of(group.name, parents(plan)),
+                "resourceGroup": group.resource_group,
+                "policy": group.policy,
+                "shareRatio": group.share,
+                "owned": group.own,
+                "lendLimit": group.lend,
+                "borrowLimit": group.borrow,
+                "preemption": group.preemption,
+            }
+    raise NotFound(
+        f"There is no resource plan {name!r}.",
+        hint=f"There are {', '.join(group.name for group in plan.instance_groups)}.",
+    )
+
+
+def parents(plan: Plan) -> dict[str, str]:
+    """The parent of each instance group, "" for none."""
+    return {group.name: group.parent for group in plan.instance_groups}
+
+
+def path_of(group: str, parents: Mapping[str, str]) -> str:
+    """The path of a group's node, such as `/jupyter-edt/research/vision`; a group that is gone lies below the root."""
+    path = [group]
+    while parent := parents.get(path[-1], ""):
+        path.append(parent)
+    return "/".join(["", ROOT, *reversed(path)])
+
+
+def _inside(plan: Plan, parent: str) -> list[InstanceGroup]:
+    return [group for group in plan.instance_groups if group.parent == parent]
+
+
+def _node(plan: Plan, group: InstanceGroup, parent: str) -> dict[str, Any]:
+    children = [_node(plan, child, group.name) for child in _inside(plan, group.name)]
+    return {"id": group.name, "pid": parent, "childTreeDto": children}
