@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import msgspec
 
@@ -22,15 +22,13 @@ from edt_sdk.connection import Connection, Params
 from edt_sdk.discovery import connect
 from edt_sdk.job import Job
 from edt_sdk.job_list import JobList
+from edt_sdk.monitor import ClientMonitor, Monitor
 from edt_sdk.packing import QUIET_VARIABLE, Multipart, packing_table, upload_progress, write_archive
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
 from edt_sdk.sharing import Sharing
 from edt_sdk.sources import Collected, Source, collect
-
-if TYPE_CHECKING:
-    from edt_sdk.monitor import Monitor
 
 # Names under which tokens of servers travel in the environment of kernels.
 _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
@@ -228,8 +226,6 @@ class Client(Sharing):
 
     def monitor(self) -> Monitor:
         """Watch all jobs live: a table in a notebook, a line in a terminal."""
-        from edt_sdk.monitor import ClientMonitor
-
         return ClientMonitor(self).show()
 
 

@@ -12,34 +12,30 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from edt_sdk import card
 from edt_sdk.answers import Answer
-from edt_sdk.connection import Connection, Params, save_file
-from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
+from edt_sdk.connection import Connection, save_file
+from edt_sdk.job_readings import JobReadings
+from edt_sdk.monitor import JobMonitor, Monitor
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, NotFound, ServerUnreachable, WaitTimeout
-from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView
+from edt_sdk.schemas.parts import PARTS
 from edt_sdk.waiting import ProgressLine, fetch, in_thread, watch
 
 if TYPE_CHECKING:
     import torch
 
-    from edt_sdk.monitor import Monitor
-
 MIME = "application/vnd.edt.job+json"
 FINAL_MODEL = "model/train/model_epoch_final.pth"
-STREAMS = ("all", "driver", "stdout", "stderr", "elog", "worker")
-PARTS = ("model", "checkpoint", "log", "all")
-_PAGE = 5000
 
 
-class Job:
+class Job(JobReadings):
     """One job. Made by `Client.submit()`, `Client.job(id)` and `Client.jobs()`.
 
     `await job` waits for its end inside a running event loop, `job.wait()` everywhere else.
@@ -56,11 +52,6 @@ class Job:
         self._taken = time.time() if taken is None else taken
 
     # --- what it is ---------------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """Its id, unique on the server."""
-        return self._view.id
 
     @property
     def connection(self) -> Connection:
@@ -238,83 +229,6 @@ class Job:
         self.saw(msgspec.convert(answer, JobView))
         return self
 
-    # --- reading it ---------------------------------------------------------------------------------------------------
-
-    @overload
-    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[False] = False) -> LogText: ...
-    @overload
-    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[True]) -> Iterator[LogLine]: ...
-    @overload
-    def logs(self, stream: str = "all", *, worker: int | None = None, follow: bool) -> LogText | Iterator[LogLine]: ...
-
-    def logs(
-        self, stream: str = "all", *, worker: int | None = None, follow: bool = False
-    ) -> LogText | Iterator[LogLine]:
-        """What it wrote.
-
-        Args:
-            stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
-            worker: one worker only.
-            follow: an iterator that goes on until the job has ended, over dropped connections.
-        """
-        if stream not in STREAMS:
-            raise InvalidRequest(f"stream is one of {', '.join(STREAMS)}, not {stream!r}.", field="stream")
-        params: dict[str, str | int | float | None] = {"stream": stream, "worker": worker}
-        return self._follow_logs(params) if follow else LogText(self._all_logs(params))
-
-    def _all_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
-        cursor: str | None = None
-        while True:
-            query = {**params, "after": cursor, "limit": _PAGE}
-            page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
-            yield from msgspec.convert(page["lines"], list[LogLine])
-            if not page["lines"] or page["next"] == cursor:
-                return
-            cursor = page["next"]
-
-    def _follow_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
-        for event in self._connection.follow(f"jobs/{self.id}/logs", params=params):
-            if event is not None and event.kind == "line":
-                yield msgspec.json.decode(event.data, type=LogLine)
-
-    def metrics(self, *, points: int | None = None) -> Metrics:
-        """Its curves; `points` thins the training curve to about that many."""
-        answer = self._connection.json("GET", f"jobs/{self.id}/metrics", params={"points": points})
-        return Metrics(train=answer["train"], test=answer["test"])
-
-    def story(self) -> Story:
-        """Its events, oldest first; the repr tells them."""
-        story, after = Story(), None
-        while True:
-            page = self._connection.json("GET", f"jobs/{self.id}/events", params={"after": after})
-            story.extend(msgspec.convert(page["events"], list[Event]))
-            if not page["events"] or page["next"] == after:
-                return story
-            after = page["next"]
-
-    def timeline(self, *, start: float | None = None, end: float | None = None, points: int | None = None) -> Timeline:
-        """How many slots it and its neighbours held, when and why.
-
-        Thinned to a picture of 500 rows when there are more.
-
-        Args:
-            start: only since then, seconds since the epoch; a window is exact to the event, up to 10 000 rows.
-            end: only until then.
-            points: at most so many rows instead.
-        """
-        window: Params = {"start": start, "end": end, "points": points}
-        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), Timeline)
-
-    def workers(self) -> list[dict[str, Any]]:
-        """`{"worker", "slot", "host", "pid", "rank", "generation"}` of each worker that runs now."""
-        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/workers")["workers"]
-        return answer
-
-    def checkpoints(self) -> list[dict[str, Any]]:
-        """`{"name", "epoch", "bytes", "time", "kind", "update", "training"}` of each; kind is "weights" or "exact"."""
-        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"]
-        return answer
-
     # --- results ------------------------------------------------------------------------------------------------------
 
     def download(self, directory: str | os.PathLike[str] = ".", part: str = "all", *, extract: bool = False) -> Path:
@@ -363,8 +277,6 @@ class Job:
 
     def monitor(self) -> Monitor:
         """Watch it live: a widget in a notebook, a line in a terminal."""
-        from edt_sdk.monitor import JobMonitor
-
         return JobMonitor(self).show()
 
     # --- how it looks -------------------------------------------------------------------------------------------------
@@ -400,11 +312,3 @@ class Job:
         except EdtError as refused:
             return refused.message
         return ""
-
-    def losses(self) -> list[tuple[float, float]]:
-        """(update, loss) of about 100 points of the training curve; none when the server cannot tell."""
-        try:
-            train = self.metrics(points=100).train
-        except EdtError:
-            return []  # a card without its curve is still a card
-        return [(point["update"], point["loss"]) for point in train if point["loss"] is not None]

@@ -16,6 +16,7 @@ from IPython.core.magic import Magics
 from edt_sdk.completion import JobNames, completer
 from edt_sdk.magic_options import job_argument, line_cell_magic, line_magic, magics, option, parse, parsed, words
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
+from edt_sdk.schemas.parts import PARTS, STREAMS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
     from edt_sdk.readings import LogText, Story
 
-_STREAMS = ("all", "driver", "stdout", "stderr", "elog", "worker")
 _SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
 
 
@@ -117,7 +117,7 @@ class EdtMagics(Magics):
 
     @parsed
     @job_argument
-    @option("--stream", choices=_STREAMS, default="all", help="default: all, merged by time")
+    @option("--stream", choices=STREAMS, default="all", help="default: all, merged by time")
     @option("--worker", type=int, metavar="K", help="one worker only")
     @option("-f", "--follow", action="store_true", help="print on until the job has ended")
     @line_magic
@@ -218,7 +218,7 @@ class EdtMagics(Magics):
     @parsed
     @job_argument
     @option("-d", "--directory", default=".", help="where to (default: here)")
-    @option("--part", choices=("model", "checkpoint", "log", "all"), default="all", help="default: all")
+    @option("--part", choices=PARTS, default="all", help="default: all")
     @option("--extract", action="store_true", help="also unpack it")
     @line_magic
     def edt_download(self, line: str) -> Any:

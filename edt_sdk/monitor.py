@@ -11,18 +11,16 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from edt_sdk.card import done_share, facts_html, head_html, jobs_table, picture, sentence
+from edt_sdk.connection import Connection
 from edt_sdk.pictures import curve, image
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.job import JobView
 from edt_sdk.waiting import ProgressLine, watch
-
-if TYPE_CHECKING:
-    from edt_sdk.client import Client
-    from edt_sdk.job import Job
-    from edt_sdk.schemas.job import JobView
 
 REDRAW_EVERY = 1.0
 POLL_EVERY = 2.0
@@ -33,6 +31,29 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
+
+
+class Watched(Protocol):
+    """What a monitor needs of a `Job`; the attributes are the job's."""
+
+    @property
+    def id(self) -> str: ...  # noqa: D102
+    @property
+    def connection(self) -> Connection: ...  # noqa: D102
+    @property
+    def view(self) -> JobView: ...  # noqa: D102
+    def saw(self, view: JobView) -> None: ...  # noqa: D102
+    def losses(self) -> list[tuple[float, float]]: ...  # noqa: D102
+    def bundle(self, trouble: str = "") -> dict[str, Any]: ...  # noqa: D102
+    def stop(self) -> object: ...  # noqa: D102
+
+
+class Listing(Protocol):
+    """What a monitor needs of a `Client`."""
+
+    @property
+    def url(self) -> str: ...  # noqa: D102
+    def jobs(self) -> Sequence[Watched]: ...  # noqa: D102
 
 
 class Monitor(ABC):
@@ -129,7 +150,7 @@ class Monitor(ABC):
 class JobMonitor(Monitor):
     """One job: progress, slots, the reason when it waits, figures, the loss curve, a button to stop it."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Watched) -> None:
         super().__init__()
         self.job = job
         self._armed = 0.0
@@ -207,7 +228,7 @@ class JobMonitor(Monitor):
 class ClientMonitor(Monitor):
     """All jobs of a server in a table; ends when none is active."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Listing) -> None:
         super().__init__()
         self.client = client
         self._views: list[JobView] = []

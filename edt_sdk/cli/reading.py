@@ -7,10 +7,7 @@ import sys
 
 from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
 from edt_sdk.readings import clock
-
-# Not imported from edt_sdk.job: that loads the HTTP stack, which `edt --help` does not need. A test keeps them equal.
-STREAMS = ("all", "driver", "stdout", "stderr", "elog", "worker")
-PARTS = ("model", "checkpoint", "log", "all")
+from edt_sdk.schemas.parts import PARTS, STREAMS
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:

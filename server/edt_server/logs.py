@@ -20,11 +20,11 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.parts import STREAMS
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.cursor import from_cursor, to_cursor
 from edt_server.tail import read_tail, split_lines
 
-STREAMS = ("all", "driver", "stdout", "stderr", "elog", "worker")
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
 _KEY = re.compile(r"[oe]\d*\Z|l:[^/\0]+\Z")
 _FOREVER = float("inf")

@@ -18,10 +18,10 @@ import msgspec
 from zipstream import ZipStream  # type: ignore[import-untyped]  # it ships no annotations
 
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_sdk.schemas.parts import PARTS
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.saved import SIZE, SUFFIX, Damaged, read_header
 
-PARTS = ("all", "model", "checkpoint", "log")
 _CHUNK = 1 << 18
 _CHECKPOINT = re.compile(r"model_epoch_(\d+|final)\.pth\Z")
 # Rolling checkpoints and files that are being written: they come and go while a zip is sent.

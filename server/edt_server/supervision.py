@@ -11,10 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Protocol, TypeVar
-
-import msgspec
 
 from edt_sdk.schemas.control import (
     PROTOCOL,
@@ -27,21 +24,21 @@ from edt_sdk.schemas.control import (
     SupervisorHello,
     Welcome,
 )
-from edt_sdk.schemas.errors import Conflict, EdtError
+from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import reports, submission
 from edt_server.control import ControlServer
 from edt_server.hosts import HostLost, Hosts
+from edt_server.last_words import bury, read_last_words
 from edt_server.launcher import key_pair, launch, wait_gone, write_orders
 from edt_server.ledger import Change
+from edt_server.orders import orders_of, refusal
 from edt_server.presence import FILE as PRESENCE
 from edt_server.presence import is_held
 from edt_server.processes import is_alive, same_kernel
-from edt_server.recovery import supervisor_lost
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
-from edt_server.supervisor.journal import read_journal
 from edt_server.warm import Warm
 
 log = logging.getLogger(__name__)
@@ -50,7 +47,6 @@ T = TypeVar("T")
 _HELLO_LIMIT = 15.0
 _FAR_AWAY = 5.0
 _LEASE = 15.0  # a supervisor that lives has found a new server long before
-_LOG_LINES = 10
 _STORE_AWAY = 1.0
 _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 
@@ -213,25 +209,8 @@ class Supervision:
         if row is None:
             return
         self._control.admit(job, public)
-        orders = Launch(
-            job_id=job,
-            owner=row.owner,
-            attempt=row.attempt,
-            spec=row.spec,
-            data_dir=str(self._settings.data_dir),
-            runtime_dir=str(self._settings.runtime_dir / job),
-            control_file=str(self._control.control_file),
-            public_key=public,
-            secret_key=secret,
-            interpreter=row.interpreter,
-            threads_per_slot=row.threads_per_slot,
-            data_fs=self._settings.data_fs,
-            checkpoint_interval=self._settings.checkpoint_interval,
-            hang_timeout=self._settings.hang_timeout,
-            warm_start=submission.warm_start(JobPaths(self._settings.data_dir, row.owner, job), row.spec),
-            host=host,
-            hosts_dir="" if self._hosts is None else str(self._hosts.folder),
-        )
+        hosts_dir = "" if self._hosts is None else str(self._hosts.folder)
+        orders = orders_of(row, self._settings, self._control.control_file, secret, host=host, hosts_dir=hosts_dir)
         try:
             identity = await self._start(orders)
         except HostLost as lost:
@@ -271,7 +250,7 @@ class Supervision:
     async def _on_hello(self, job: str, hello: SupervisorHello) -> Welcome | Refused:
         def take(change: Change) -> Welcome | Refused:
             row = change.tx.job(job)
-            why = _refusal(row, hello)
+            why = refusal(row, hello)
             if why is not None or row is None:
                 return Refused(why=why or "")
             if row.supervisor is None:
@@ -370,33 +349,11 @@ class Supervision:
 
     async def _close(self, row: JobRow) -> bool:
         """Take the last reports of the dead; True when the job is over."""
-        job, paths = row.id, JobPaths(self._settings.data_dir, row.owner, row.id)
-        said = await asyncio.to_thread(_last_lines, paths.supervisor_log)
-        trouble, left = "", []
-        try:
-            left = await asyncio.to_thread(read_journal, paths.journal)
-        except msgspec.MsgspecError as wrong:
-            trouble = f"Its journal cannot be read: {wrong}."
-
-        def close(change: Change) -> bool:
-            nonlocal trouble
-            if change.tx.job(job) is None:
-                return True
-            progress = self._progress.get(job)
-            try:
-                for numbered in left:
-                    reports.take(change, job, numbered, progress)
-            except Conflict as gap:
-                trouble = f"Its journal has a gap: {gap.message}"
-            if trouble and not change.row(job).state.final:
-                # What is there cannot be trusted, and what a next supervisor would report could not be taken.
-                log.error("%s job=%s", trouble, job)
-                reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{said}")
-            elif not change.row(job).state.final:
-                supervisor_lost(change, job, said, stopping=self._stopping.get(job), progress=progress)
-            return change.row(job).state.final
-
-        return await self._surely(close)
+        job = row.id
+        words = await asyncio.to_thread(read_last_words, JobPaths(self._settings.data_dir, row.owner, job))
+        return await self._surely(
+            lambda change: bury(change, job, words, self._progress.get(job), stopping=self._stopping.get(job))
+        )
 
     async def _over(self, job: str) -> None:
         """Nothing of the job runs any more, and nothing will."""
@@ -422,23 +379,3 @@ class Supervision:
         now = await self._surely(lambda change: change.row(row.id))
         if now.supervisor is not None:
             await self._until_gone(row.id, now.attempt, now.supervisor)
-
-
-def _refusal(row: JobRow | None, hello: SupervisorHello) -> str | None:
-    """Why the server will not speak to this supervisor, None when it will."""
-    if row is None:
-        return "The job was deleted."
-    if hello.protocol != PROTOCOL:
-        return f"The server speaks protocol {PROTOCOL}, not {hello.protocol}."
-    if hello.attempt != row.attempt:
-        return f"Attempt {row.attempt} has taken the place of attempt {hello.attempt}."
-    if row.supervisor is not None and row.supervisor != hello.identity:
-        return "Another process is this job's supervisor."
-    return None
-
-
-def _last_lines(path: Path) -> str:
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_LINES:])
-    except FileNotFoundError:
-        return ""

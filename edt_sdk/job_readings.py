@@ -1,0 +1,112 @@
+"""What a job tells of itself: logs, curves, events, allocation, workers, checkpoints. Nothing here changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, overload
+
+import msgspec
+
+from edt_sdk.connection import Connection, Params
+from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
+from edt_sdk.schemas.errors import EdtError, InvalidRequest
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.parts import STREAMS
+
+_PAGE = 5000
+
+
+class JobReadings:
+    """The part of `Job` that only reads."""
+
+    _connection: Connection
+    _view: JobView
+
+    @property
+    def id(self) -> str:
+        """Its id, unique on the server."""
+        return self._view.id
+
+    @overload
+    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[False] = False) -> LogText: ...
+    @overload
+    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[True]) -> Iterator[LogLine]: ...
+    @overload
+    def logs(self, stream: str = "all", *, worker: int | None = None, follow: bool) -> LogText | Iterator[LogLine]: ...
+
+    def logs(
+        self, stream: str = "all", *, worker: int | None = None, follow: bool = False
+    ) -> LogText | Iterator[LogLine]:
+        """What it wrote.
+
+        Args:
+            stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
+            worker: one worker only.
+            follow: an iterator that goes on until the job has ended, over dropped connections.
+        """
+        if stream not in STREAMS:
+            raise InvalidRequest(f"stream is one of {', '.join(STREAMS)}, not {stream!r}.", field="stream")
+        params: dict[str, str | int | float | None] = {"stream": stream, "worker": worker}
+        return self._follow_logs(params) if follow else LogText(self._all_logs(params))
+
+    def _all_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
+        cursor: str | None = None
+        while True:
+            query = {**params, "after": cursor, "limit": _PAGE}
+            page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
+            yield from msgspec.convert(page["lines"], list[LogLine])
+            if not page["lines"] or page["next"] == cursor:
+                return
+            cursor = page["next"]
+
+    def _follow_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
+        for event in self._connection.follow(f"jobs/{self.id}/logs", params=params):
+            if event is not None and event.kind == "line":
+                yield msgspec.json.decode(event.data, type=LogLine)
+
+    def metrics(self, *, points: int | None = None) -> Metrics:
+        """Its curves; `points` thins the training curve to about that many."""
+        answer = self._connection.json("GET", f"jobs/{self.id}/metrics", params={"points": points})
+        return Metrics(train=answer["train"], test=answer["test"])
+
+    def story(self) -> Story:
+        """Its events, oldest first; the repr tells them."""
+        story, after = Story(), None
+        while True:
+            page = self._connection.json("GET", f"jobs/{self.id}/events", params={"after": after})
+            story.extend(msgspec.convert(page["events"], list[Event]))
+            if not page["events"] or page["next"] == after:
+                return story
+            after = page["next"]
+
+    def timeline(self, *, start: float | None = None, end: float | None = None, points: int | None = None) -> Timeline:
+        """How many slots it and its neighbours held, when and why.
+
+        Thinned to a picture of 500 rows when there are more.
+
+        Args:
+            start: only since then, seconds since the epoch; a window is exact to the event, up to 10 000 rows.
+            end: only until then.
+            points: at most so many rows instead.
+        """
+        window: Params = {"start": start, "end": end, "points": points}
+        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), Timeline)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """`{"worker", "slot", "host", "pid", "rank", "generation"}` of each worker that runs now."""
+        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/workers")["workers"]
+        return answer
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """`{"name", "epoch", "bytes", "time", "kind", "update", "training"}` of each; kind is "weights" or "exact"."""
+        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"]
+        return answer
+
+    def losses(self) -> list[tuple[float, float]]:
+        """(update, loss) of about 100 points of the training curve; none when the server cannot tell."""
+        try:
+            train = self.metrics(points=100).train
+        except EdtError:
+            return []  # a card without its curve is still a card
+        return [(point["update"], point["loss"]) for point in train if point["loss"] is not None]

@@ -1,0 +1,210 @@
+"""What follows from a job's state as it is now, whatever happened: the half of the state machine that acts. Pure.
+
+Done after each event, so that the order in which things become known does not matter: the next generation when the last
+change is complete or a member is lost, a worker for every granted slot, a release for every revoked slot whose worker
+is gone, the end of a training when its workers are gone.
+"""
+
+from __future__ import annotations
+
+from edt_sdk.schemas import control, link
+from edt_sdk.schemas.control import SlotReleased
+from edt_sdk.schemas.job import JobState
+from edt_server.supervisor.attempts import Attempts
+from edt_server.supervisor.crew import Crew
+from edt_server.supervisor.ending import Ending
+from edt_server.supervisor.events import (
+    DRIVER,
+    End,
+    Finish,
+    Gather,
+    Instruction,
+    Note,
+    Send,
+    StartDriver,
+    StartWorker,
+    Tell,
+)
+from edt_server.supervisor.generation import Training
+from edt_server.supervisor.history import History
+from edt_server.supervisor.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker
+from edt_server.supervisor.slot_ledger import SlotLedger
+
+
+class Settling:
+    """One job's state, and what follows from it.
+
+    Args:
+        interpreter: named in the message when the driver cannot start.
+        history: what an earlier attempt has done.
+    """
+
+    def __init__(self, *, interpreter: str, history: History | None = None) -> None:
+        past = History() if history is None else history
+        self._interpreter = interpreter
+        self._reports = past.reports
+        self._slots = SlotLedger()
+        self._crew = Crew(past.workers)
+        self._workers = self._crew.workers
+        self._exits: dict[int, tuple[int, int]] = {}
+        self._driver = Driver()
+        self._driver_ran = past.driver_ran
+        self._training = past.running
+        self._done = list(past.trainings)
+        self._attempts = Attempts(past.committed, ever=any(past.trainings))
+        self._ending: Ending | None = None
+        self._over = False
+        self._out: list[Instruction] = []
+
+    @property
+    def holding(self) -> tuple[int, ...]:
+        """Slots for the hello, see `SlotLedger.holding`."""
+        return self._slots.holding
+
+    @property
+    def over(self) -> bool:
+        """True when the job has ended and none of its processes is left."""
+        return self._over
+
+    @property
+    def taking_part(self) -> frozenset[int]:
+        """Workers that should move: they are in the newest generation, or on their way out of an older one."""
+        training = self._training
+        return frozenset() if training is None or training.updates is not None else self._crew.taking_part
+
+    @property
+    def training(self) -> bool:
+        """True while updates are to be made: more workers may be needed at any time."""
+        return self._ending is None and self._training is not None and self._training.updates is None
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """Pids of the workers whose processes run, by worker."""
+        return self._crew.pids
+
+    @property
+    def given_up(self) -> frozenset[int]:
+        """Slots that stay empty although they are the job's: no worker in them gets as far as those that train."""
+        training = self._training
+        return self._attempts.given_up if training is not None and training.members else frozenset()
+
+    @property
+    def committed(self) -> int:
+        """Updates of the running training that are known to be committed."""
+        return self._attempts.committed
+
+    # --- what follows -------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        if self._over:
+            return
+        if self._ending is None:
+            self._end_training()
+            self._end_revoked()
+            self._change_generation()
+            self._fill_slots()
+        if self._ending is not None:
+            self._out += self._ending.wind_up(self._workers.values(), self._driver, self._training)
+            if not self._workers and not self._driver.runs:
+                self._over = True
+                if self._ending.reported:
+                    self._send(control.JobEnded(state=self._ending.state, message=self._ending.message))
+                self._out.append(Finish(over=self._ending.reported))
+
+    def _end_revoked(self) -> None:
+        for worker in self._workers.values():
+            if worker.phase in OUTSIDE and not self._slots.allowed(worker.slot.id):
+                worker.phase, worker.revoked = Phase.ENDING, True
+                self._end(worker.number, 0.0)
+
+    def _fill_slots(self) -> None:
+        """A driver as soon as there is a slot; a worker in every granted slot; revoked ones are released when empty."""
+        granted, training = self._slots.granted, self._training
+        # One that ran before, for an earlier supervisor, may need no slot any more.
+        if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
+            self._driver.phase = DriverPhase.STARTED
+            self._out.append(StartDriver())
+        occupied = self._crew.slots
+        for slot in self._slots.revoked:
+            if slot not in occupied:
+                self._release(slot)
+        if (training is None and self._done) or (training is not None and training.updates is not None):
+            return
+        for slot_granted in granted:
+            if slot_granted.id not in occupied | self.given_up:
+                self._out.append(StartWorker(self._crew.hire(slot_granted).number, slot_granted))
+
+    def _change_generation(self) -> None:
+        training = self._training
+        if training is None or self._crew.somebody_dies:
+            return
+        following = training.next_members(
+            self._crew.ready,
+            lambda number: self._slots.allowed(self._workers[number].slot.id),
+            suspended=not self._slots.granted,
+        )
+        if following is None or self._gathers(training, following):
+            return
+        before = training.members
+        told = training.change(following)
+        message = link.Generation(
+            training=training.number,
+            number=training.generation,
+            members=tuple(self._workers[number].member(fresh=number not in before) for number in following),
+        )
+        for number in told:
+            worker = self._workers[number]
+            worker.phase = Phase.MEMBER if number in following else Phase.LEAVING
+            worker.revoked = number not in following
+            if not worker.left:
+                self._out.append(Tell(number, message))
+
+    def _gathers(self, training: Training, following: tuple[int, ...]) -> bool:
+        """True while a change that only adds members waits a moment for others who are on their way."""
+        if training.broken or not training.members or not set(training.members) <= set(following):
+            return False
+        if training.gathered or not any(self._slots.allowed(slot) for slot in self._crew.on_their_way):
+            return False
+        if not training.gathering:
+            training.gathering = True
+            self._out.append(Gather(training.generation))
+        return True
+
+    def _end_training(self) -> None:
+        """When the last worker of a finished training is gone, everybody hears of it and the slots are free."""
+        training = self._training
+        if training is None or training.updates is None or self._workers:
+            return
+        self._training = None
+        self._done.append(training.updates)
+        self._send(control.TrainingEnded(training=training.number, updates=training.updates))
+        for slot in self._slots.held:
+            self._release(slot)
+        self._out.append(Tell(DRIVER, link.TrainingDone(training=training.number, updates=training.updates)))
+
+    # --- small change -------------------------------------------------------------------------------------------------
+
+    def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
+        if self._ending is None:
+            self._ending = Ending(state)
+            self._ending.blame(message, silent=silent)
+
+    def _begin(self, worker: Worker, training: Training) -> None:
+        worker.phase = Phase.PREPARING
+        begin = link.Begin(training=training.number, payload=training.payload, rehearse=bool(training.members))
+        self._out.append(Tell(worker.number, begin))
+
+    def _release(self, slot: int) -> None:
+        worker, code = self._exits.pop(slot, (None, None))
+        self._send(SlotReleased(slot=slot, worker=worker, exit_code=code))
+        self._slots.release(slot, self._reports)
+
+    def _send(self, report: control.Report) -> None:
+        self._reports += 1
+        self._out.append(Send(self._reports, report))
+
+    def _end(self, process: int, patience: float) -> None:
+        self._out.append(End(process, patience))
+
+    def _note(self, text: str) -> None:
+        self._out.append(Note(text))
