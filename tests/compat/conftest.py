@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 JOB_MODULES = Path(__file__).parents[2] / "edt_sdk" / "compat" / "job"
-NAMES = ("emetrics", "elog", "callbacks", "edtcallback")
+NAMES = ("emetrics", "elog", "callbacks", "edtcallback", "pth_parameter_mgr", "monitor_pth")
 
 
 class _Modules:

@@ -3,7 +3,11 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
+import onnx
 import pytest
+import torch
+from onnx.reference import ReferenceEvaluator
 
 
 def test_a_train_call_is_one_test_record_and_one_train_line(job, noon, lines):
@@ -60,6 +64,17 @@ def test_the_train_callback_writes_one_line_an_epoch_and_the_time_at_the_end(job
     ]
 
 
-def test_an_export_is_refused_with_a_sentence(job):
-    with pytest.raises(NotImplementedError, match="not built yet"):
-        _train_callback(job, 2).on_epoch_end(0, save_model=True)
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_subclass_may_have_the_model_exported_after_the_last_epoch(job, noon, lines, tmp_path):
+    callback = job.edtcallback.EDTTrainCallback(str(tmp_path / "model"), example_shape=(1, 3))
+    callback.params = {"epochs": 2, "optimizer": SimpleNamespace()}
+    callback.model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout())
+    callback.on_epoch_end(0, save_model=True)
+    assert not (tmp_path / "model").exists()
+    callback.on_epoch_end(1, save_model=True)
+    path = tmp_path / "model" / "trained_model.onnx"
+    assert lines("stdout")[-1] == f"[2021-03-04 12:00:00] Model saved in path: {path}"
+    assert callback.model.training
+    x = torch.rand(1, 3)
+    (y,) = ReferenceEvaluator(str(path)).run(None, {onnx.load(path).graph.input[0].name: x.numpy()})
+    np.testing.assert_allclose(y, callback.model[0](x).detach(), rtol=1e-4, atol=1e-6)

@@ -1,7 +1,9 @@
 """Byte for byte what WMLA's notebooks parse from the job's log."""
 
 import io
+import time
 
+import pandas as pd
 import pytest
 
 
@@ -54,3 +56,35 @@ def test_the_folder_comes_from_log_dir_then_job_state_dir(job, tmp_path, monkeyp
     monkeypatch.delenv("LOG_DIR")
     job.elog.ELog.open().close()
     assert (tmp_path / "state" / "logs" / "stdout").exists()
+
+
+def test_a_time_stamp_is_rounded_to_the_nearest_millisecond(job, noon, lines, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1614877200.2509)
+    with job.elog.ELog.open() as log:
+        log.recordTest("Test", 1, 1, 0)
+    assert "Timestamp: 1614877200251," in lines("stdout")[0]
+
+
+def read_as_the_notebooks_do(text):
+    """Their own steps: colons become commas, five columns are picked and named, milliseconds become times."""
+    frame = pd.read_csv(io.StringIO(text.replace(":", ",")), header=None)
+    frame = frame[[4, 6, 8, 10, 12]]
+    frame.columns = ["timestamp", "global_steps", "iteration", "loss", "accuracy"]
+    frame["timestamp"] = pd.to_datetime(frame["timestamp"], unit="ms")
+    return frame
+
+
+def test_pandas_reads_the_log_as_a_table(job, noon, tmp_path):
+    with job.elog.ELog.open() as log:
+        for step, loss, accuracy in ((1, 2.3, 0.0), (2, 0.0000601, 0.1135), (3, 1e9, 1)):
+            log.recordTrain("Train", step + 1, step, loss, accuracy, 0)
+        log.recordTest("Test", 0.5, 0.25, 0)
+    frame = read_as_the_notebooks_do((tmp_path / "log" / "stdout").read_text())
+    assert frame["timestamp"].tolist() == [pd.Timestamp("2021-03-04 17:00:00.25")] * 4
+    train = frame[:3]
+    assert train["global_steps"].astype(int).tolist() == [1, 2, 3]
+    assert train["iteration"].astype(int).tolist() == [2, 3, 4]
+    assert train["loss"].tolist() == [2.3, 6e-05, 1e9]
+    assert train["accuracy"].tolist() == [0.0, 0.1135, 1.0]
+    # A validation has no step; its row is told by that.
+    assert frame[3:][["loss", "accuracy"]].isna().all().all()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 
 from callbacks import Callback, LoggerCallback
 from elog import ELog
@@ -50,23 +51,44 @@ class EDTTrainCallback(Callback):
     """A `user_callback` that writes a line to ELog after each epoch, and the training's duration after the last.
 
     Args:
-        output_model_path: where an export of the model would be written.
+        output_model_path: folder for the export of the model, made when missing.
+        example_shape: of one input of the model, batch included; only an export needs it.
     """
 
-    def __init__(self, output_model_path: str) -> None:
+    def __init__(self, output_model_path: str, example_shape: Sequence[int] = (1, 1, 28, 28)) -> None:
         super().__init__()
         self.output_model_path = output_model_path
-        self._start = time.time()
+        self.example_shape = tuple(example_shape)
+        self.start_time = time.time()
+
+    def log_message(self, message: str) -> None:
+        """Append a line to ELog."""
+        with ELog.open() as log:
+            log.recordText(message)
 
     def on_epoch_end(self, epoch: int, save_model: bool = False) -> None:
-        """`epoch` counts from 0. NotImplementedError for `save_model`, which the engine never asks for."""
+        """`epoch` counts from 0. The engine never gives `save_model`; a subclass that does has the model exported.
+
+        That is to `<output_model_path>/trained_model.onnx` after the last epoch, by torch's exporter, whose errors pass
+        through. `FabricModel(save_to_onnx=True)` does it without a subclass and without a shape.
+        """
         epochs = self.params["epochs"]
-        with ELog.open() as log:
-            log.recordText(f"on_epoch_end, epoch={epoch}, total_epochs={epochs}, save_model={save_model}")
-            if epoch == epochs - 1:
-                minutes = (time.time() - self._start) / 60
-                log.recordText(f"Train finished. Time cost: {minutes:.2f} minutes")
+        self.log_message(f"on_epoch_end, epoch={epoch}, total_epochs={epochs}, save_model={save_model}")
+        if epoch != epochs - 1:
+            return
+        self.log_message(f"Train finished. Time cost: {(time.time() - self.start_time) / 60:.2f} minutes")
         if save_model:
-            raise NotImplementedError(
-                "Export to ONNX is not built yet. The trained weights are in $SAVED_MODEL_DIR/train as .pth files."
-            )
+            self.log_message(f"Model saved in path: {self._export()}")
+
+    def _export(self) -> str:
+        import torch  # the rest of this file is for processes without it, too
+
+        os.makedirs(self.output_model_path, exist_ok=True)
+        path = os.path.join(self.output_model_path, "trained_model.onnx")
+        example = torch.zeros(self.example_shape, device=next(self.model.parameters()).device)
+        self.model.eval()
+        try:
+            torch.onnx.export(self.model, (example,), path, dynamo=True, external_data=False, verbose=False)
+        finally:
+            self.model.train()
+        return path

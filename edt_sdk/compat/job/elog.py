@@ -17,11 +17,17 @@ _DIGITS = 5
 
 
 class ELog:
-    """A log file opened for appending; get one by `ELog.open()`, best as a context manager."""
+    """A log file opened for appending; get one by `ELog.open()`, best as a context manager.
 
-    def __init__(self, file: TextIO, sub_id: str | None = None) -> None:
-        self._file = file
-        self.subId = sub_id
+    Attributes:
+        subId: as given.
+        f: the file.
+        trainingId: $TRAINING_ID, else $DLI_EXECID, else "".
+    """
+
+    def __init__(self, subId: str | None, f: TextIO) -> None:
+        self.subId = subId
+        self.f = f
         self.trainingId = os.environ.get("TRAINING_ID") or os.environ.get("DLI_EXECID") or ""
 
     @staticmethod
@@ -29,9 +35,9 @@ class ELog:
         """Open the log below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp; `subId` names a sub-folder."""
         folder = _log_folder()
         if subId:
-            folder = os.path.join(folder, subId)
+            folder = os.path.join(folder, str(subId))
         os.makedirs(folder, exist_ok=True)
-        return ELog(open(os.path.join(folder, _FILE), "a", encoding="utf-8"), subId)
+        return ELog(subId, open(os.path.join(folder, _FILE), "a", encoding="utf-8"))
 
     def __enter__(self) -> ELog:
         return self
@@ -52,7 +58,7 @@ class ELog:
         now = time.time()
         self._write(
             now,
-            f"{title},\tTimestamp: {int(now * 1000)},\tGlobal steps: {global_steps},\tIteration: {iteration},"
+            f"{title},\tTimestamp: {_milliseconds(now)},\tGlobal steps: {global_steps},\tIteration: {iteration},"
             f"\tLoss: {_rounded(loss)},\tAccuracy: {_rounded(accuracy)}",
         )
 
@@ -61,16 +67,16 @@ class ELog:
         now = time.time()
         self._write(
             now,
-            f"{title},\tTimestamp: {int(now * 1000)},\tLoss: {_rounded(loss)},\tAccuracy: {_rounded(accuracy)}",
+            f"{title},\tTimestamp: {_milliseconds(now)},\tLoss: {_rounded(loss)},\tAccuracy: {_rounded(accuracy)}",
         )
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self.f.close()
 
     def _write(self, now: float, text: str) -> None:
-        self._file.write(time.strftime("[%Y-%m-%d %H:%M:%S] ", time.localtime(now)) + text + "\n")
-        self._file.flush()
+        self.f.write(time.strftime("[%Y-%m-%d %H:%M:%S] ", time.localtime(now)) + text + "\n")
+        self.f.flush()
 
 
 def _log_folder() -> str:
@@ -79,6 +85,11 @@ def _log_folder() -> str:
     if os.environ.get("JOB_STATE_DIR"):
         return os.path.join(os.environ["JOB_STATE_DIR"], "logs")
     return "/tmp"
+
+
+def _milliseconds(seconds: float) -> int:
+    # To the nearest one, where EMetrics cuts off: both as in WMLA's.
+    return round(seconds * 1000)
 
 
 def _rounded(value: float) -> float:

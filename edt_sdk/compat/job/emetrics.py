@@ -20,15 +20,25 @@ _INTEGER, _FLOAT = 2, 3
 
 
 class EMetrics:
-    """A metrics file opened for appending; get one by `EMetrics.open()`, best as a context manager."""
+    """A metrics file opened for appending; get one by `EMetrics.open()`, best as a context manager.
+
+    Attributes:
+        subId: as given.
+        f: the file.
+        trainingId: $TRAINING_ID, else "".
+        rIndex: 1, written into each record.
+        test_history: what a sub-training leaves for its search.
+    """
 
     TEST_GROUP = "test"
     TRAIN_GROUP = "train"
 
-    def __init__(self, file: TextIO, sub_id: str | None = None) -> None:
-        self._file = file
-        self._sub_id = sub_id
-        self._tested: list[dict[str, Any]] = []
+    def __init__(self, subId: str | None, f: TextIO) -> None:
+        self.subId = subId
+        self.f = f
+        self.trainingId = os.environ.get("TRAINING_ID", "")
+        self.rIndex = 1
+        self.test_history: list[dict[str, Any]] = []
 
     @staticmethod
     def open(subId: str | None = None) -> EMetrics:
@@ -39,9 +49,9 @@ class EMetrics:
         """
         folder = _log_folder()
         if subId:
-            folder = os.path.join(folder, subId)
+            folder = os.path.join(folder, str(subId))
         os.makedirs(folder, exist_ok=True)
-        return EMetrics(open(os.path.join(folder, _FILE), "a", encoding="utf-8"), subId)
+        return EMetrics(subId, open(os.path.join(folder, _FILE), "a", encoding="utf-8"))
 
     def __enter__(self) -> EMetrics:
         return self
@@ -57,12 +67,13 @@ class EMetrics:
         Args:
             group: EMetrics.TEST_GROUP, EMetrics.TRAIN_GROUP or a name of your own.
             iteration: the step these values belong to.
-            values: name → value. Python ints and floats keep their type in the file, everything else becomes text.
+            values: name → value. Python ints (bools among them) and floats keep their type in the file, everything else
+                becomes text.
         """
         now = time.time()
-        meta: dict[str, Any] = {"training_id": os.environ.get("TRAINING_ID", ""), "time": int(now * 1000), "rindex": 1}
-        if self._sub_id:
-            meta["subid"] = self._sub_id
+        meta: dict[str, Any] = {"training_id": self.trainingId, "time": int(now * 1000), "rindex": self.rIndex}
+        if self.subId:
+            meta["subid"] = str(self.subId)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now)) + f".{int(now)}"
         line = {
             "meta": meta,
@@ -70,19 +81,19 @@ class EMetrics:
             "etimes": {"iteration": _typed(iteration), "time_stamp": _typed(stamp)},
             "values": {name: _typed(value) for name, value in values.items()},
         }
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        if group == self.TEST_GROUP:
-            self._tested.append({"steps": iteration, **values})
+        self.f.write(json.dumps(line) + "\n")
+        self.f.flush()
+        if group == self.TEST_GROUP and self.subId:
+            self.test_history.append({"steps": iteration, **values})
 
     def close(self) -> None:
         """Close the file; of a sub-training, also write its test records for the search to read."""
-        if self._file.closed:
+        if self.f.closed:
             return
-        self._file.close()
-        if self._sub_id:
+        self.f.close()
+        if self.subId:
             with open(os.path.join(os.environ.get("RESULT_DIR") or "/tmp", _HISTORY_FILE), "w") as history:
-                json.dump(self._tested, history)
+                json.dump(self.test_history, history)
 
 
 def _log_folder() -> str:
@@ -94,8 +105,8 @@ def _log_folder() -> str:
 
 
 def _typed(value: object) -> dict[str, Any]:
-    # A bool is an int to Python, but "True" is no integer to whoever reads the file.
-    if isinstance(value, int) and not isinstance(value, bool):
+    # A bool is an int to Python, and so to WMLA's tools, which get {"type": 2, "value": "True"}.
+    if isinstance(value, int):
         return {"type": _INTEGER, "value": str(value)}
     if isinstance(value, float):
         return {"type": _FLOAT, "value": str(value)}

@@ -1,0 +1,51 @@
+"""`monitor_pth`, which console-managed models of WMLA import: prints the lines its progress charts were drawn from.
+
+Two lines a call, in the format of the engine's own (`edt_sdk.training.logging_hooks`). It needs nothing but what it is
+given, and no torch of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PytorchMonitor:
+    """Prints running accuracy and mean loss of an epoch. What its constructor is given is accepted and not used."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._batches = 0
+        self._epochs = {"train": _Epoch(None), "test": _Epoch(None)}
+
+    def log_train(self, epoch: int, batch_idx: int, batch_size: int, target: Any, loss: Any, output: Any) -> None:
+        """After a batch of training: its mean loss, and outputs [n, classes] beside labels [n]."""
+        self._batches += 1
+        self._print("train", epoch, batch_size, target, float(loss), output)
+
+    def log_test(
+        self, epoch: int, iteration: int, batch_idx: int, batch_size: int, target: Any, loss: Any, output: Any
+    ) -> None:
+        """After a batch of a test; `loss` is the sum of the mean losses so far, as WMLA's samples pass it."""
+        done = self._epochs["test"].batches if self._epochs["test"].epoch == epoch else 0
+        self._print("test", epoch, batch_size, target, float(loss) / (done + 1), output)
+
+    def _print(self, group: str, epoch: int, samples: int, target: Any, loss: float, output: Any) -> None:
+        if self._epochs[group].epoch != epoch:
+            self._epochs[group] = _Epoch(epoch)
+        running = self._epochs[group]
+        running.batches += 1
+        running.samples += samples
+        running.right += int((output.argmax(1) == target).sum())
+        running.loss += loss
+        shown = running.loss / running.batches if group == "train" else loss
+        print(
+            f"Iteration {self._batches}: tag {group}_accuracy, simple_value {running.right / running.samples:.5f}\n"
+            f"Iteration {self._batches}: tag {group}_loss, simple_value {shown:.5f}",
+            flush=True,
+        )
+
+
+class _Epoch:
+    def __init__(self, epoch: int | None) -> None:
+        self.epoch = epoch
+        self.batches = self.samples = self.right = 0
+        self.loss = 0.0

@@ -1,0 +1,151 @@
+"""`pth_parameter_mgr`: what the model code of WMLA's console asks for its data sets, batch sizes, epochs and optimizer.
+
+In WMLA the module was generated for each training. Here it is one module and the settings are a file,
+`pth_parameters.json`, a JSON object: beside the model code (the working directory), or in $RESULT_DIR, which wins key
+by key. Every key may be missing:
+
+    train_data, test_data, val_data   folders; $DATA_DIR, else $DLI_DATA_FS, when not given
+    train_batch_size, test_batch_size 20; the second one is the first when not given
+    epochs                            10
+    optimizer                         a class of torch.optim and its arguments: {"name": "SGD", "lr": 0.01, …}
+    learning_rate                     null, or a class of torch.optim.lr_scheduler: {"name": "StepLR", "step_size": 5}
+
+A copy of one's own, in the submitted folder or in the parent of `--train_dir`, is imported instead of this one.
+Function names are WMLA's. Standard library only until an optimizer is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+FILE = "pth_parameters.json"
+_DEFAULTS: dict[str, Any] = {
+    "train_data": None,
+    "test_data": None,
+    "val_data": None,
+    "train_batch_size": 20,
+    "test_batch_size": None,
+    "epochs": 10,
+    "optimizer": {"name": "SGD", "lr": 0.01, "momentum": 0.9},
+    "learning_rate": None,
+}
+
+
+def getTrainData(files: bool = True) -> Any:
+    """The training data: the folder, or with `files` a sorted list of all files below it."""
+    return _data("train_data", files)
+
+
+def getTestData(files: bool = True) -> Any:
+    """The test data, likewise."""
+    return _data("test_data", files)
+
+
+def getValData(files: bool = True) -> Any:
+    """The validation data, likewise."""
+    return _data("val_data", files)
+
+
+def getTrainBatchSize() -> int:
+    """Samples of a batch in training."""
+    return _whole("train_batch_size", _settings()["train_batch_size"])
+
+
+def getTestBatchSize() -> int:
+    """Samples of a batch in a test."""
+    settings = _settings()
+    if settings["test_batch_size"] is None:
+        return getTrainBatchSize()
+    return _whole("test_batch_size", settings["test_batch_size"])
+
+
+def getEpoch() -> int:
+    """How many times the training passes over its data."""
+    return _whole("epochs", _settings()["epochs"])
+
+
+def getOptimizer(model: Any) -> Any:
+    """The optimizer, over those parameters of `model` that are not frozen.
+
+    Raises:
+        ValueError: torch.optim has none of this name, or it does not take these arguments.
+    """
+    import torch
+
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return _made("optimizer", torch.optim, torch.optim.Optimizer, trained)
+
+
+def getLearningRate(optimizer: Any) -> Any:
+    """A scheduler of the learning rate over `optimizer`, None when none is set. ValueError as in `getOptimizer`."""
+    if not _settings()["learning_rate"]:
+        return None
+    import torch
+
+    schedulers = torch.optim.lr_scheduler
+    return _made("learning_rate", schedulers, schedulers.LRScheduler, optimizer)
+
+
+def _settings() -> dict[str, Any]:
+    """All of them. Read anew each time: `train_dir` conventions let a script change its working directory."""
+    settings = dict(_DEFAULTS)
+    for folder in (os.getcwd(), os.environ.get("RESULT_DIR", "")):
+        path = os.path.join(folder, FILE)
+        if folder and os.path.isfile(path):
+            settings |= _read(path)
+    return settings
+
+
+def _read(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            content = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must be a JSON object, such as {json.dumps(_DEFAULTS)}")
+    unknown = sorted(content.keys() - _DEFAULTS.keys())
+    if unknown:
+        raise ValueError(f"{path} has no setting {unknown[0]!r}; there are {', '.join(_DEFAULTS)}.")
+    return content
+
+
+def _data(key: str, files: bool) -> Any:
+    folder = _settings()[key] or os.environ.get("DATA_DIR") or os.environ.get("DLI_DATA_FS")
+    if not folder:
+        raise ValueError(f"Nobody said where the data are: set {key} in {FILE}, or DATA_DIR.")
+    if not files:
+        return folder
+    return sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+
+
+def _whole(key: str, value: Any) -> int:
+    # Searches write numbers as text.
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1:
+        raise ValueError(f"{key} in {FILE} must be a whole number above 0, not {value!r}.")
+    return number
+
+
+def _made(key: str, module: Any, kind: type[Any], over: Any) -> Any:
+    given = _settings()[key]
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        raise ValueError(f'{key} in {FILE} must be an object such as {{"name": "…", "lr": 0.01}}, not {given!r}.')
+    # The console's names differ from the classes' in case only.
+    classes = {
+        name.lower(): value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, kind) and value is not kind
+    }
+    chosen = classes.get(given["name"].lower())
+    if chosen is None:
+        raise ValueError(f"{key} in {FILE}: {module.__name__} has no {given['name']!r}.")
+    try:
+        return chosen(over, **{name: value for name, value in given.items() if name != "name"})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{key} in {FILE}: {chosen.__name__} refuses its arguments: {error}") from error
