@@ -154,6 +154,51 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     final: bool = False
 
 
+# --- from the agents of a torchrun job (docs/decisions/023) -----------------------------------------------------------
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """None of this agent's processes of `round` is left; it waits for the next one. Answer to Halt."""
+
+    worker: int
+    round: int
+
+
+class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """This agent's processes of `round` run; `pids` in the order of their local ranks.
+
+    `store_port` is where the store listens that it will host should it be the first of the next round.
+    """
+
+    worker: int
+    round: int
+    pids: tuple[int, ...]
+    store_port: int
+
+
+class Crashed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """One of this agent's processes of `round` ended where it should not have: the first of them that did.
+
+    `ended` is when, on the host's monotonic clock: of several agents' processes the first to end is the cause. `words`
+    are its last lines, under a line that says where they are from; "" when it wrote none.
+    """
+
+    worker: int
+    round: int
+    local_rank: int
+    pid: int
+    exit_code: int
+    ended: float
+    words: str = ""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All processes of this agent ended with exit code 0 in `round`."""
+
+    worker: int
+    round: int
+
+
 # --- from the supervisor ----------------------------------------------------------------------------------------------
 
 
@@ -196,13 +241,35 @@ class TrainingFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
+class Halt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To every agent of `round`: end its processes (SIGTERM, then SIGKILL) and answer Stopped.
+
+    The next round begins when all have: two rounds of one script never run at once.
+    """
+
+    round: int
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To every agent, those that are not in it included: they end. Members are in the order of their ranks.
+
+    The first member's store is where the processes meet. `restarts`: how many of the earlier rounds a crash ended.
+    """
+
+    number: int
+    members: tuple[Member, ...]
+    restarts: int
+
+
 FromDriver = DriverHello | TrainRequest | Failed
 FromWorker = WorkerHello | WorkerReady | Joined | Left | Broken | Progress | Trained | Failed
+FromAgent = WorkerHello | Stopped | Began | Crashed | Done | Failed
 ToDriver = TrainingDone | TrainingFailed
 ToWorker = Begin | Generation
+ToAgent = Halt | Round
 
-Upward = FromDriver | FromWorker
-Downward = ToDriver | ToWorker
+Upward = FromDriver | FromWorker | FromAgent
+Downward = ToDriver | ToWorker | ToAgent
 
 _encoder = msgspec.json.Encoder()
 _upward: msgspec.json.Decoder[Upward] = msgspec.json.Decoder(Upward)

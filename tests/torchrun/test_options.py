@@ -99,11 +99,20 @@ def test_without_nodes_the_jobs_own_maximum_counts():
 @pytest.mark.parametrize(
     "words",
     [
-        "--nnodes=4:1 t.py", "--nnodes=0 t.py", "--nnodes=two t.py", "--nproc-per-node=0 t.py",
-        "--nproc-per-node=x t.py",        "--max-restarts=-1 t.py", "--max-restarts=x t.py", "--monitor-interval=0 t.py", "--shutdown-timeout=-1 t.py",
-        "--unheard-of=1 t.py", "--no-python -m t", "'t.py",
+        "--nnodes=4:1 t.py",
+        "--nnodes=0 t.py",
+        "--nnodes=two t.py",
+        "--nproc-per-node=0 t.py",
+        "--nproc-per-node=x t.py",
+        "--max-restarts=-1 t.py",
+        "--max-restarts=x t.py",
+        "--monitor-interval=0 t.py",
+        "--shutdown-timeout=-1 t.py",
+        "--unheard-of=1 t.py",
+        "--no-python -m t",
+        "'t.py",
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_with_a_sentence(words: str):
     with pytest.raises(Unprocessable) as refused:
         parse(words)

@@ -1,0 +1,187 @@
+"""The agent: torch's own elastic agent, led by the job's supervisor in place of a vote.
+
+Started as `python -u -m edt_sdk.torchrun.agent`, one for each unit of slots. torch's agent starts the processes, gives
+them their variables, watches and ends them. What it would decide for itself is the supervisor's here, who knows all
+agents: whether a crash is the cause or an echo, how many restarts are left, and when everybody is done. So this agent
+reports, goes on as if all were well, and does what the next round says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from edt_sdk.schemas.context import JobContext, WorkerContext, job_context, worker_context
+from edt_sdk.schemas.link import Began, Crashed, Done, Failed
+from edt_sdk.schemas.torchrun import AgentContext, agent_context
+from edt_sdk.torchrun.nursery import ForkedProcess, Nursery, open_nursery
+from edt_sdk.torchrun.plan_link import PlanLink
+
+_LINES, _BYTES, _LINE = 20, 32 * 1024, 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    job: JobContext
+    own: WorkerContext
+    agent: AgentContext
+
+
+def main() -> int:
+    """Be an agent, or a process that was forked for its script; the exit code."""
+    job, own, agent = job_context(), worker_context(), agent_context()
+    if job is None or own is None or agent is None:
+        print("edt: this program is started by a job's supervisor (EDT_JOB and EDT_AGENT).", file=sys.stderr)
+        return 2
+    if agent.command:
+        _become(agent.command)
+    nursery = open_nursery()
+    if nursery is None:
+        return 0
+    link = PlanLink.connect(job.link)
+    code = 1
+    try:
+        code = _lead(_Place(job, own, agent), link, nursery)
+    except (Exception, SystemExit) as error:
+        text = "".join(traceback.format_exception(error))
+        print(text, file=sys.stderr, end="", flush=True)
+        link.send(Failed(worker=agent.first, message=f"{type(error).__name__}: {error}", traceback=text))
+    nursery.close()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # Taking the interpreter apart takes most of a second with torch in it.
+    os._exit(code)
+
+
+def _become(command: tuple[str, ...]) -> NoReturn:
+    """A program that is an agent itself, such as `torchrun --rdzv-backend=edt`."""
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as wrong:
+        print(f"edt: {command[0]} cannot be run: {wrong.strerror}.", file=sys.stderr, flush=True)
+        os._exit(127)
+
+
+def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
+    """Run rounds until there is none any more; the exit code."""
+    # A tenth of a second, in which others train: the nursery is there already, and does without.
+    from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
+    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+
+    from edt_sdk.torchrun import processes
+    from edt_sdk.torchrun.rendezvous import PlanRendezvous
+
+    _hush()
+    options, first = place.agent.options, place.agent.first
+    started = processes.start_from(nursery, place.agent)
+    meeting = PlanRendezvous(link, first, place.own.interface, place.job.job_id)
+
+    class Agent(LocalElasticAgent):
+        """Reports what becomes of the processes, and leaves what follows from it to the supervisor."""
+
+        _told = False
+
+        def _rendezvous(self, worker_group: WorkerGroup) -> None:
+            super()._rendezvous(worker_group)
+            self._told = False
+            # The job's, not this agent's: all its processes were started as often.
+            self._remaining_restarts = options.max_restarts - meeting.restarts
+
+        def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+            pids: dict[int, Any] = super()._start_workers(worker_group)
+            ordered = tuple(pids[rank] for rank in sorted(pids))
+            link.send(Began(worker=first, round=meeting.round, pids=ordered, store_port=meeting.port))
+            return pids
+
+        def _stop_workers(self, worker_group: WorkerGroup) -> None:
+            self._shutdown(timeout=options.shutdown_timeout)
+
+        def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+            if not self._told:
+                result: RunResult = super()._monitor_workers(worker_group)
+                if result.state in (WorkerState.HEALTHY, WorkerState.UNKNOWN):
+                    return result
+                self._told = True
+                if result.state is WorkerState.SUCCEEDED:
+                    link.send(Done(worker=first, round=meeting.round))
+                else:
+                    link.send(_crash(place.agent, meeting.round, started))
+            return RunResult(state=WorkerState.HEALTHY)
+
+    # All agents have as many processes: ranks need no exchange.
+    os.environ["TORCH_ELASTIC_WORKER_IDENTICAL"] = "1"
+    entrypoint, args = processes.command(place.job, options)
+    spec = WorkerSpec(
+        role=options.role,
+        local_world_size=place.agent.processes,
+        rdzv_handler=meeting,
+        entrypoint=entrypoint,
+        args=args,
+        max_restarts=options.max_restarts,
+        monitor_interval=options.monitor_interval,
+        virtual_local_rank=options.virtual_local_rank,
+    )
+    logs = DefaultLogsSpecs(log_dir=str(_error_files(place.job, first)))
+    agent = Agent(spec, logs, shutdown_timeout=options.shutdown_timeout)
+    try:
+        agent.run()
+    except SignalException:
+        return 0  # told to end, and everything has
+    return 0
+
+
+def _error_files(job: JobContext, first: int) -> Path:
+    """Where `torch.distributed.elastic.multiprocessing.errors.record` writes what went wrong."""
+    return job.paths.job_dir / "torchelastic" / str(first)
+
+
+def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) -> Crashed:
+    """Of the processes that did not end with 0 the first; what is ended because of it ends later."""
+    failed = {
+        rank: process for rank, process in started.items() if process.returncode != 0 and process.ended is not None
+    }
+    rank = min(failed, key=lambda each: failed[each].ended or 0.0)
+    process = failed[rank]
+    assert process.returncode is not None
+    assert process.ended is not None
+    return Crashed(
+        worker=agent.first,
+        round=number,
+        local_rank=rank,
+        pid=process.pid,
+        exit_code=process.returncode,
+        ended=process.ended,
+        words=_words(Path(agent.streams), agent.first + rank),
+    )
+
+
+def _words(streams: Path, worker: int) -> str:
+    """The last lines of a process under a line that says where they are from; "" when it wrote none."""
+    for name in (f"worker-{worker}.stderr", f"worker-{worker}.stdout"):
+        with contextlib.suppress(OSError), (streams / name).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _BYTES))
+            lines = [line.rstrip() for line in file.read().decode("utf-8", errors="replace").splitlines()]
+            kept = [line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in lines if line][-_LINES:]
+            if kept:
+                return "\n".join([f"Last lines of {name}:", *kept])
+    return ""
+
+
+def _hush() -> None:
+    """torch's agent tells what it does to processes; here that is in the job's story, and the streams are theirs."""
+    for name in logging.root.manager.loggerDict:
+        if name.startswith("torch.distributed.elastic"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

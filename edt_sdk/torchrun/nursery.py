@@ -1,0 +1,180 @@
+"""Processes of a script, forked from one that has imported torch: a round begins without waiting for that.
+
+An agent forks its nursery before it has any thread; the nursery forks on request, as the zygote does and with the same
+words (`edt_sdk.schemas.zygote`). The agent is the parent of everything, and all of it is killed with the agent, however
+that ends. What is no Python script is executed in the forked process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas import zygote as wire
+from edt_sdk.torchrun.script import COMMAND_VARIABLE
+from edt_sdk.training import zygote
+
+_PROGRAM = "edt_sdk.torchrun.script"
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LARGEST = 1 << 20
+
+
+class Nursery:
+    """The agent's end; see `open_nursery`."""
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self._connection = connection
+        self._pid = pid
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int) -> ForkedProcess:
+        """Start a command in this process's working directory.
+
+        Args:
+            command: the program and its arguments; `python -u [-m] …` with this interpreter is not executed, but run.
+            environment: all of its variables.
+            stdout: descriptor; stays the caller's.
+            stderr: likewise.
+
+        Raises:
+            OSError: the system could not make another process.
+        """
+        environ = {**environment, COMMAND_VARIABLE: msgspec.json.encode(list(command)).decode()}
+        umask = os.umask(0o077)
+        os.umask(umask)
+        fork = wire.Fork(
+            module=_PROGRAM, environ=wire.to_wire(environ), directory=os.getcwd(), umask=umask, bound=os.getpid()
+        )
+        read, write = os.pipe()
+        body = os.memfd_create("nursery-request", os.MFD_CLOEXEC)
+        try:
+            with open(body, "wb", closefd=False) as file:
+                file.write(wire.encode(fork))
+            socket.send_fds(self._connection, [wire.PROGRAM], [read, body, stdout, stderr])
+            answer = wire.decode_answer(self._connection.recv(_LARGEST) or b"{}")
+            if not isinstance(answer, wire.Forked):
+                raise OSError(f"the system could not make another process ({answer})")
+            process = ForkedProcess(answer.pid)
+            with contextlib.suppress(BrokenPipeError):  # it was killed already
+                os.write(write, wire.PASS)
+        finally:
+            for descriptor in (read, write, body):
+                os.close(descriptor)
+        return process
+
+    def close(self) -> None:
+        """End the nursery and whatever else this process is the parent of, and wait until nothing is left."""
+        self._connection.close()
+        while children := _children():
+            for pid in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in children:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+
+def open_nursery() -> Nursery | None:
+    """Fork the nursery. Call it before any thread is started.
+
+    Returns None in each process that is forked from it, which is then what a started one would be: it runs
+    `edt_sdk.torchrun.script` and ends.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    agent = os.getpid()
+    path = sys.path[:]
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return Nursery(ours, pid)
+    ours.close()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != agent:
+        os._exit(1)
+    try:
+        birth = zygote.serve(theirs)
+    except OSError:
+        birth = None  # the agent is gone
+    if not isinstance(birth, zygote.Birth):
+        os._exit(0)
+    theirs.close()
+    zygote.become(birth, path)
+    zygote.run(birth.fork.module)
+    return None
+
+
+class ForkedProcess:
+    """A child of this process, with the part of `subprocess.Popen` that torch's agent asks for.
+
+    When it has ended the rest of its process group is killed, before its number can be anybody else's.
+
+    Args:
+        pid: of the child; not reaped by anybody else.
+
+    Attributes:
+        returncode: exit code, or minus the signal's number; None while it runs.
+        ended: when it ended, on the monotonic clock; None while it runs.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.ended: float | None = None
+        self._descriptor = os.pidfd_open(pid)
+        self._watch = threading.Thread(target=self._see_end, name=f"edt-process-{pid}", daemon=True)
+        self._watch.start()
+
+    def poll(self) -> int | None:
+        """Its exit code when it has ended."""
+        if self.returncode is None and _readable(self._descriptor, 0):
+            self._watch.join()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._descriptor)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; subprocess.TimeoutExpired when it has not come after so many seconds."""
+        if self.returncode is None and not _readable(self._descriptor, timeout):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+        code = self.poll()
+        assert code is not None, "it has ended"
+        return code
+
+    def _see_end(self) -> None:
+        _readable(self._descriptor, None)
+        self.ended = time.monotonic()
+
+
+def _readable(descriptor: int, timeout: float | None) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, int(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option})")

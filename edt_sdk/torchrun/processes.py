@@ -1,0 +1,81 @@
+"""How torch's agent starts a process here: through the nursery, with its own streams and WMLA's variables.
+
+torch makes every process of a script with `SubprocessHandler`, whose method `_popen` is there to be replaced; which
+handler it takes it looks up by a name in its module, and that is replaced in this process, an agent's, alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from subprocess import Popen
+from typing import Any, cast
+
+from torch.distributed.elastic.multiprocessing import api
+from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+from torch.distributed.elastic.utils.api import macros
+
+from edt_sdk.schemas.context import JobContext
+from edt_sdk.schemas.torchrun import AgentContext, TorchrunOptions
+from edt_sdk.torchrun.nursery import ForkedProcess, Nursery
+
+# What only this agent needs, or sets for itself.
+_OWN = ("TORCH_ELASTIC_WORKER_IDENTICAL",)
+
+
+def command(job: JobContext, options: TorchrunOptions) -> tuple[str, tuple[str, ...]]:
+    """What torchrun would execute for the job's script, and with which arguments."""
+    own = (f"--local-rank={macros.local_rank}",) if options.local_rank_argument else ()
+    if options.no_python:
+        return job.main, (*own, *job.args)
+    script = job.main if options.module else str(job.paths.code_dir(job.code_dir) / job.main)
+    return sys.executable, ("-u", *(("-m",) if options.module else ()), script, *own, *job.args)
+
+
+def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess]:
+    """Let torch start its processes there; the newest of each local rank is in the mapping that is returned."""
+    newest: dict[int, ForkedProcess] = {}
+
+    class Handler(SubprocessHandler):
+        """One process of the script."""
+
+        def _popen(self, args: tuple[str, ...], env: dict[str, str]) -> Popen[bytes]:
+            rank = self.local_rank_id
+            streams = _open_streams(Path(agent.streams), agent.first + rank)
+            try:
+                newest[rank] = nursery.start(args, _variables(env), *streams)
+            finally:
+                for descriptor in streams:
+                    os.close(descriptor)
+            # It has all of it that is asked for.
+            return cast("Popen[bytes]", newest[rank])
+
+    def handler(**given: Any) -> SubprocessHandler:
+        return Handler(**given)
+
+    if not hasattr(api, "get_subprocess_handler"):
+        raise RuntimeError(
+            "This torch starts processes in another way than torch 2.13 to 2.15 do. Install one of those."
+        )
+    api.get_subprocess_handler = handler
+    return newest
+
+
+def _variables(env: dict[str, str]) -> dict[str, str]:
+    environment = {name: value for name, value in env.items() if name not in _OWN}
+    return environment | {
+        "WMLA_NWORKER": env["GROUP_WORLD_SIZE"],
+        "WMLA_WORKER_NDEVICE": env["LOCAL_WORLD_SIZE"],
+        "NODE_RANK": env["GROUP_RANK"],
+    }
+
+
+def _open_streams(folder: Path, worker: int) -> tuple[int, int]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    stdout = os.open(folder / f"worker-{worker}.stdout", flags, 0o600)
+    try:
+        return stdout, os.open(folder / f"worker-{worker}.stderr", flags, 0o600)
+    except OSError:
+        os.close(stdout)
+        raise

@@ -1,0 +1,91 @@
+"""One process of a torchrun job: the user's script, as `python script.py` would run it, but for the start.
+
+Run in a process that was forked from one that has imported torch (`nursery.py`). The command is in a variable, which is
+taken away before the script can see it, as is all else that is between the supervisor and its agents.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import msgspec
+
+from edt_sdk.schemas.context import JOB_VARIABLE, WORKER_VARIABLE
+from edt_sdk.schemas.torchrun import AGENT_VARIABLE
+
+COMMAND_VARIABLE = "EDT_COMMAND"
+_NOT_FOUND = 127
+
+
+def main() -> int:
+    """Run the command; its exit code, as far as this process lives to see its end."""
+    command = msgspec.json.decode(os.environ.pop(COMMAND_VARIABLE), type=list[str])
+    for name in (JOB_VARIABLE, WORKER_VARIABLE, AGENT_VARIABLE):
+        os.environ.pop(name, None)
+    if command[:2] != [sys.executable, "-u"]:
+        return _execute(command)
+    try:
+        if command[2] == "-m":
+            _run_module(command[3], command[4:])
+        else:
+            _run_script(command[2], command[3:])
+    except Exception as error:
+        _tell(error)
+        return 1
+    return 0
+
+
+def _run_script(script: str, args: Sequence[str]) -> None:
+    path = Path(script).absolute()
+    sys.argv[:] = [script, *args]
+    # In place of the working directory, which is there for modules.
+    sys.path[:1] = [str(path.parent)]
+    code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    _be_main(code, str(path), None)
+
+
+def _run_module(name: str, args: Sequence[str]) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        name = f"{name}.__main__"
+        spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {name!r}.", name=name)
+    code: CodeType = spec.loader.get_code(name)  # type: ignore[attr-defined]
+    sys.argv[:] = [spec.origin, *args]
+    _be_main(code, spec.origin, spec)
+
+
+def _be_main(code: CodeType, file: str, spec: ModuleSpec | None) -> None:
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=file, __builtins__=__builtins__, __spec__=spec)
+    if spec is not None:
+        module.__dict__.update(__package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached)
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
+
+
+def _execute(command: Sequence[str]) -> int:
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as wrong:
+        print(f"edt: {command[0]} cannot be run: {wrong.strerror}.", file=sys.stderr, flush=True)
+    return _NOT_FOUND
+
+
+def _tell(error: Exception) -> None:
+    """What Python says of an exception that nobody caught, without the frames that are ours."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    sys.excepthook(type(error), error, frames)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
