@@ -14,6 +14,7 @@ import msgspec
 
 from edt_sdk.schemas.control import ProcessIdentity, Slot
 from edt_sdk.schemas.link import Downward, Upward
+from edt_sdk.schemas.task import Task
 
 AGENT_PROTOCOL = 1
 
@@ -114,10 +115,11 @@ class OutpostEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class StartProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Start a worker. Answered by ProcessStarted or ProcessNotStarted."""
+    """Start a worker, or with a task a process of a plain job. Answered by ProcessStarted or ProcessNotStarted."""
 
     worker: int
     slot: Slot
+    task: Task | None = None
 
 
 class EndProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.paths import JobPaths
 
 JOB_VARIABLE = "EDT_JOB"
@@ -39,6 +40,8 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_interval: float = 30.0
     warm_start: str = ""
     memory_dir: str = ""
+    framework: str = Framework.EDT.value
+    command: tuple[str, ...] = ()
 
     @property
     def paths(self) -> JobPaths:

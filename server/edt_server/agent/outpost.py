@@ -24,6 +24,7 @@ from edt_sdk.schemas import agent as wire
 from edt_sdk.schemas import pulse
 from edt_sdk.schemas.control import Launch, ProcessIdentity, Slot
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.task import Task
 from edt_server.agent.host import MAX_LINE
 from edt_server.processes import open_pidfd, visible
 from edt_server.supervisor.children import Children
@@ -126,8 +127,8 @@ class Outpost:
         while (line := await reader.readline()).endswith(b"\n"):
             self._heard = time.monotonic()
             match wire.decode_to_agent(line):
-                case wire.StartProcess(worker=worker, slot=slot):
-                    self._start(worker, slot)
+                case wire.StartProcess(worker=worker, slot=slot, task=task):
+                    self._start(worker, slot, task)
                 case wire.EndProcess(worker=worker, patience=patience):
                     self._children.end(worker, patience)
                 case wire.KillProcess(worker=worker, patience=patience):
@@ -144,7 +145,7 @@ class Outpost:
     def _say(self, message: wire.FromOutpost) -> None:
         self._writer.write(wire.encode(message) + b"\n")
 
-    def _start(self, worker: int, slot: Slot) -> None:
+    def _start(self, worker: int, slot: Slot, task: Task | None) -> None:
         def started(pid: int) -> None:
             self._running[worker] = pid
             self._say(wire.ProcessStarted(worker=worker, pid=pid))
@@ -153,7 +154,7 @@ class Outpost:
             self._say(wire.ProcessNotStarted(worker=worker, why=why))
 
         try:
-            program = program_of(self._job, worker, slot, self._umask, self._predecessors.descriptor)
+            program = program_of(self._job, worker, slot, self._umask, self._predecessors.descriptor, task=task)
             # Without this process nobody could end it, and its supervisor takes it for lost.
             program = replace(program, bound=True)
         except OSError as wrong:

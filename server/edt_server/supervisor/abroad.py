@@ -19,6 +19,7 @@ from edt_sdk.schemas import agent as wire
 from edt_sdk.schemas.control import Launch, ProcessIdentity, Slot
 from edt_sdk.schemas.link import Downward
 from edt_sdk.schemas.pulse import Beat, Phase
+from edt_sdk.schemas.task import Task
 from edt_server.agent.client import AgentConnection, AgentLost, read_address
 from edt_server.supervisor.events import Event, Hung, LinkLost, NotStarted, Said, Started
 from edt_server.supervisor.watchdog import Sight
@@ -62,14 +63,14 @@ class Abroad:
         """Whether this worker is to be on another host, or is."""
         return self._of(worker) is not None
 
-    def start(self, worker: int, slot: Slot) -> None:
-        """Start a worker where its slot is, as soon as there is an agent."""
+    def start(self, worker: int, slot: Slot, task: Task | None = None) -> None:
+        """Start a worker where its slot is, or a process of a plain job, as soon as there is an agent."""
         host = self._hosts.get(slot.host)
         if host is None:
             if self._context is None:
                 self._context = zmq.asyncio.Context()
             host = self._hosts[slot.host] = _Host(slot.host, self._converse, self._feed, self._exited)
-        host.start(worker, slot)
+        host.start(wire.StartProcess(worker=worker, slot=slot, task=task))
 
     def end(self, worker: int, patience: float) -> None:
         """As `Children.end`."""
@@ -138,7 +139,7 @@ class _Host:
         self._converse = converse
         self._feed = feed
         self._exited = exited
-        self._wanted: dict[int, Slot] = {}
+        self._wanted: dict[int, wire.StartProcess] = {}
         self._there: set[int] = set()
         self._seen: dict[int, Sight] = {}
         self._connection: AgentConnection | None = None
@@ -150,11 +151,11 @@ class _Host:
     def workers(self) -> set[int]:
         return self._there | self._wanted.keys()
 
-    def start(self, worker: int, slot: Slot) -> None:
+    def start(self, order: wire.StartProcess) -> None:
         if self._connection is not None:
-            self._order(worker, slot)
+            self._order(order)
         else:
-            self._wanted[worker] = slot
+            self._wanted[order.worker] = order
             self._needed.set()
 
     def cancel(self, worker: int) -> bool:
@@ -184,9 +185,9 @@ class _Host:
         self._task.cancel()
         await asyncio.wait({self._task})
 
-    def _order(self, worker: int, slot: Slot) -> None:
-        self._there.add(worker)
-        self.send(wire.StartProcess(worker=worker, slot=slot))
+    def _order(self, order: wire.StartProcess) -> None:
+        self._there.add(order.worker)
+        self.send(order)
 
     async def _run(self) -> None:
         pause = _FIRST_PAUSE
@@ -214,8 +215,8 @@ class _Host:
             log.info("host %s: outpost %d started, pid=%d", self._name, order.number, answer.pid)
             self._connection, self._job = connection, job
             wanted, self._wanted = self._wanted, {}
-            for worker, slot in wanted.items():
-                self._order(worker, slot)
+            for start in wanted.values():
+                self._order(start)
             while True:
                 _, message = await connection.receive()
                 if isinstance(message, wire.OutpostEnded):

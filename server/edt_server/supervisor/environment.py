@@ -7,16 +7,22 @@ what is set here; then what the server was started with. Pure but for `make_fold
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from edt_sdk import schemas
 from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
 from edt_sdk.schemas.control import Launch, Slot
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.task import Task
+from edt_sdk.schemas.torchrun import AGENT_VARIABLE, AgentContext, TorchrunOptions
 from edt_sdk.schemas.zygote import ROOM, ROOM_VARIABLE
 from edt_server.supervisor.vital_signs import pulse_file
+from edt_server.supervisor.wmla_variables import of_job, of_task
 
 # Tokens and addresses of the server and the Hub, and what tells a process that it is one of theirs.
 _SERVER_PREFIXES = ("JPY_", "JUPYTERHUB_", "EDT_")
@@ -89,6 +95,49 @@ def worker_environment(job: Surroundings, worker: int, slot: Slot) -> dict[str, 
     return environment | to_environ(_context(job), own)
 
 
+def task_environment(job: Surroundings, task: Task) -> dict[str, str]:
+    """All variables of a process of a plain job; of the machine's GPUs it sees those of its slots on its host.
+
+    The process of rank 0 has the driver's LOG_DIR, where `elog` and `emetrics` are looked for.
+    """
+    paths, host = job.paths, task.slots[0].host
+    log_dir = paths.worker_log_dir(task.rank, job.host) if task.rank else paths.driver_log_dir(job.host)
+    threads = str(job.orders.threads_per_slot * len(task.slots))
+    environment = _environment(
+        job,
+        log_dir,
+        {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+        of_task(Framework(job.orders.spec.framework), task),
+    )
+    devices = [slot.device.removeprefix("cuda:") for slot in task.slots if slot.host == host and slot.device != "cpu"]
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+    if devices:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    # A command's `python` and `torchrun` are the job's.
+    own = os.path.dirname(job.orders.interpreter)
+    environment["PATH"] = os.pathsep.join(filter(None, (own, environment.get("PATH", os.defpath))))
+    return environment | to_environ(_context(job))
+
+
+def agent_environment(job: Surroundings, worker: int, slots: Sequence[Slot]) -> dict[str, str]:
+    """All variables of an agent of a torchrun job; of the machine's GPUs it sees those of its slots, in their order."""
+    orders, spec = job.orders, job.orders.spec
+    environment = worker_environment(job, worker, slots[0])
+    devices = [slot.device.removeprefix("cuda:") for slot in slots if slot.device.startswith("cuda:")]
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+    # A command's `python` and `torchrun` are the job's.
+    own = os.path.dirname(orders.interpreter)
+    environment["PATH"] = os.pathsep.join(filter(None, (own, environment.get("PATH", os.defpath))))
+    agent = AgentContext(
+        options=spec.torchrun or TorchrunOptions(),
+        processes=len(slots),
+        first=worker,
+        command=spec.command,
+        streams=str(job.paths.streams_dir),
+    )
+    return environment | {AGENT_VARIABLE: msgspec.json.encode(agent).decode()}
+
+
 def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, str] | None = None) -> dict[str, str]:
     """All variables of a zygote.
 
@@ -119,9 +168,14 @@ def start_time_variables(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def make_folders(job: Surroundings) -> None:
-    """Make the result tree that scripts expect to be there: model/, model/train/, checkpoint/, log/."""
+    """Make the result tree that scripts expect to be there: model/, checkpoint/, log/; for the engine model/train/.
+
+    Scripts of `PyTorch` and `distPyTorch` save to model/ without making it. Those that insist on making it themselves
+    are TensorFlow's, which is no framework here.
+    """
     paths = job.paths
-    for folder in (paths.train_dir, paths.checkpoint_dir, paths.log_root):
+    engine = job.orders.spec.framework == Framework.EDT
+    for folder in (paths.train_dir if engine else paths.model_dir, paths.checkpoint_dir, paths.log_root):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -129,33 +183,20 @@ def _own(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not name.startswith("EDT_") and name not in _OURS}
 
 
-def _environment(job: Surroundings, log_dir: Path, threads: Mapping[str, str]) -> dict[str, str]:
+def _environment(
+    job: Surroundings, log_dir: Path, threads: Mapping[str, str], place: Mapping[str, str] | None = None
+) -> dict[str, str]:
     paths, spec = job.paths, job.orders.spec
     base = {name: value for name, value in inherited(job.base).items() if name not in _JOB_ONLY}
     platform = {
-        "RESULT_DIR": str(paths.result_dir),
-        "LOG_DIR": str(log_dir),
-        "SAVED_MODEL_DIR": str(paths.model_dir),
-        "CHECKPOINT_DIR": str(paths.checkpoint_dir),
-        "DLI_RESULT_FS": str(paths.results_root),
-        "DLI_EXECID": job.orders.job_id,
-        "DLI_WORK_DIR": str(job.code_dir),
-        "MODEL_PATH": str(job.code_dir),
-        "PS_PATH": str(job.code_dir),
-        # Scripts join "libs/fabric.zip" to it and put that on sys.path, where a missing entry does no harm.
-        "FABRIC_HOME": str(SDK_DIR),
-        # Scripts rebuild RESULT_DIR from it.
-        "USER": job.orders.owner,
-        "DLI_IS_ELASTIC": "true",
-        "FRAME_WORK": "edtPyTorch",
+        **of_job(job.orders, paths, log_dir, SDK_DIR),
         "PYTHONUNBUFFERED": "1",
         # The order of a set of strings depends on it, and with it perhaps a model's or a data set's order: all workers
         # must agree, on every run. A constant, so that one zygote fits all jobs.
         "PYTHONHASHSEED": HASH_SEED,
         **threads,
+        **(place or {}),
     }
-    if job.orders.data_fs:
-        platform |= {"DATA_DIR": job.orders.data_fs, "DLI_DATA_FS": job.orders.data_fs}
     own = _own(spec.env)
     path = [str(job.code_dir), spec.env.get("PYTHONPATH", base.get("PYTHONPATH", "")), str(COMPAT_DIR)]
     return {**base, **platform, **own, "PYTHONPATH": os.pathsep.join(entry for entry in path if entry)}
@@ -178,4 +219,6 @@ def _context(job: Surroundings) -> JobContext:
         checkpoint_interval=orders.checkpoint_interval,
         warm_start=orders.warm_start,
         memory_dir=job.memory_dir,
+        framework=spec.framework,
+        command=spec.command,
     )

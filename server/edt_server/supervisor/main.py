@@ -21,11 +21,13 @@ import msgspec
 from edt_sdk.schemas import pulse
 from edt_sdk.schemas.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.task import Task
 from edt_server.presence import FILE as PRESENCE
 from edt_server.presence import announce
 from edt_server.processes import identify
 from edt_server.supervisor.abroad import Abroad
 from edt_server.supervisor.children import Children
+from edt_server.supervisor.elastic_agents import ElasticAgents
 from edt_server.supervisor.environment import Surroundings, make_folders, zygote_environment
 from edt_server.supervisor.events import (
     DRIVER,
@@ -51,6 +53,7 @@ from edt_server.supervisor.events import (
     Send,
     StartDriver,
     Started,
+    StartTask,
     StartWorker,
     Stop,
     Tell,
@@ -58,10 +61,13 @@ from edt_server.supervisor.events import (
 from edt_server.supervisor.forker import Forker
 from edt_server.supervisor.history import history_of
 from edt_server.supervisor.journal import Journal
+from edt_server.supervisor.leftovers import end_leftovers
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.machine import machine_of
 from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
+from edt_server.supervisor.plain import Plain
+from edt_server.supervisor.ports import KeptPort
 from edt_server.supervisor.predecessors import Predecessors
 from edt_server.supervisor.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.reporter import Reporter
@@ -70,6 +76,7 @@ from edt_server.supervisor.tails import last_words
 from edt_server.supervisor.vital_signs import pulse_file, sights
 from edt_server.supervisor.waiting import await_orders
 from edt_server.supervisor.watchdog import Watchdog
+from edt_server.supervisor.wmla_variables import MASTER
 from edt_server.supervisor.zygote import ZygoteProcess
 
 log = logging.getLogger(__name__)
@@ -142,6 +149,8 @@ class Supervisor:
             holding=lambda: self._machine.holding,
             on_message=self._server_said,
         )
+        self._port: KeptPort | None = None
+        self._port_run = 0
         self._events: deque[Event] = deque()
         # Nothing begins before nothing of an earlier attempt is left; what happens until then is kept.
         self._feeding = True
@@ -176,6 +185,7 @@ class Supervisor:
             self._index.close()
             self._journal.close()
             self._predecessors.close()
+            self._close_port()
 
     async def _prepare(self) -> None:
         try:
@@ -183,6 +193,8 @@ class Supervisor:
             if await self._predecessors.gone():
                 if self._orders.hosts_dir:
                     self._predecessors.share()
+                if isinstance(self._machine, Plain):
+                    await asyncio.to_thread(end_leftovers, self._orders.job_id)
                 await self._link.start()
         except (EdtError, OSError) as wrong:
             self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
@@ -305,8 +317,10 @@ class Supervisor:
         match instruction:
             case StartDriver():
                 self._start(DRIVER, None)
-            case StartWorker(worker=worker, slot=slot):
-                self._start(worker, slot)
+            case StartWorker(worker=worker, slot=slot, others=others):
+                self._start(worker, slot, self._unit_of(slot, others))
+            case StartTask(worker=worker, task=task):
+                self._start(worker, task.slots[0], self._with_port(task))
             case End(process=process, patience=patience):
                 (self._abroad if self._abroad.has(process) else self._children).end(process, patience)
             case Kill(process=process, patience=patience):
@@ -335,11 +349,27 @@ class Supervisor:
     def _later(self, seconds: float, event: Event) -> None:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
-    def _start(self, key: int, slot: Slot | None) -> None:
+    def _unit_of(self, slot: Slot, others: tuple[Slot, ...]) -> Task | None:
+        """What an agent of a torchrun job holds; None for a worker."""
+        agent = isinstance(self._machine, ElasticAgents)
+        return Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None
+
+    def _with_port(self, task: Task) -> Task:
+        """The task with the port of its run; with its first process another run begins."""
+        if self._port is None or self._port_run != task.run:
+            self._close_port()
+            self._port, self._port_run = KeptPort(MASTER), task.run
+        return msgspec.structs.replace(task, port=self._port.number)
+
+    def _close_port(self) -> None:
+        if self._port is not None:
+            self._port.close()
+
+    def _start(self, key: int, slot: Slot | None, task: Task | None = None) -> None:
         # The machine itself is where it was divided into hosts, and is not any more.
         here = (self._job.host, self._identity.host)
         if slot is not None and slot.host not in here and self._orders.hosts_dir:
-            self._abroad.start(key, slot)
+            self._abroad.start(key, slot, task)
             return
 
         def started(pid: int) -> None:
@@ -347,7 +377,7 @@ class Supervisor:
             self._feed(Started(key, pid))
 
         try:
-            program = program_of(self._job, key, slot, self._umask, self._predecessors.descriptor)
+            program = program_of(self._job, key, slot, self._umask, self._predecessors.descriptor, task=task)
         except OSError as wrong:
             self._feed(NotStarted(key, str(wrong)))
             return
