@@ -9,7 +9,6 @@ module imports torch; `import edt_sdk` does not import this module.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +19,11 @@ from torch import nn
 
 from edt_sdk import live_cell
 from edt_sdk.fabric_checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
+from edt_sdk.hardware_spec import most_workers
 from edt_sdk.job import Job
 from edt_sdk.monitor import in_notebook
 from edt_sdk.packing import QUIET_VARIABLE
-from edt_sdk.schemas.context import job_context, worker_context
+from edt_sdk.schemas.context import worker_context
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.link import TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.schemas.paths import JobPaths
@@ -33,12 +33,8 @@ from edt_sdk.training.order import shard_sizes
 from edt_sdk.training.payload import Training, TrainOptions
 from edt_sdk.training.recorder import MetricsReader
 
-log = logging.getLogger(__name__)
-
 # How often the driver looks for new metrics while it waits; the end of the training wakes it at once.
 _METRICS_INTERVAL = 0.2
-_ANNOUNCED = ("DATA_DIR", "RESULT_DIR", "LOG_DIR", "SAVED_MODEL_DIR")
-_announced = False
 
 
 class FabricModel:
@@ -179,24 +175,30 @@ class FabricModel:
                 job before that update changes the model.
             mode: "exact", equal bits for any number of workers, or "fast"; "exact" by default. Inside a job it is the
                 job's that counts.
-            worker_memory: accepted; what a job may use is told to the scheduler when it is submitted.
+            hardware_spec: outside a job, most workers: `{"nodes": {"num_nodes": …, "gpu": {"num_gpu": …}}}` goes before
+                `engines_number`, which then only says what an update averages. Inside a job its submission counts.
+            worker_num: likewise, times `worker_device_num`, where there is no `engines_number`.
+            worker_device_num: see `worker_num`.
+            worker_memory: accepted; a slot is not limited in memory.
             driver_memory: accepted, likewise.
-            hardware_spec: accepted, likewise.
-            worker_num: accepted, likewise.
-            worker_device_num: accepted, likewise.
 
         Raises:
             InvalidRequest, Unprocessable: an argument cannot be, or cannot be sent to the workers.
             JobFailed: a worker failed; the message is the worker's.
             ServerUnreachable: outside a job, when there is no server to submit it to.
         """
-        _tell_unused(
-            worker_memory=worker_memory,
-            driver_memory=driver_memory,
+        own = session.current()
+        _tell_unused(worker_memory=worker_memory, driver_memory=driver_memory)
+        limit = most_workers(
+            engines_number=engines_number,
             hardware_spec=hardware_spec,
             worker_num=worker_num,
             worker_device_num=worker_device_num,
         )
+        if own is not None:
+            _tell_unused(hardware_spec=hardware_spec, worker_num=worker_num, worker_device_num=worker_device_num)
+        elif engines_number is None and effective_batch_size is None:
+            engines_number = limit
         options = TrainOptions(
             epochs=whole("epoch_number", epoch_number, 1),
             micro_batch=whole("batch_size", batch_size, 1),
@@ -210,7 +212,6 @@ class FabricModel:
         )
         if mode is not None:
             one_of("mode", mode, ("exact", "fast"))
-        own = session.current()
         if own is not None:
             if mode not in (None, own.job.mode):
                 _tell(f"mode={mode!r} has no effect here: this job was submitted with mode {own.job.mode!r}.")
@@ -222,7 +223,7 @@ class FabricModel:
             )
         else:
             self._train_as_job(
-                max_workers=len(options.shards),
+                max_workers=min(limit or len(options.shards), len(options.shards)),
                 mode=mode or "exact",
                 epoch_number=epoch_number,
                 batch_size=batch_size,
@@ -316,21 +317,6 @@ class FabricModel:
         if isinstance(verdict, TrainingFailed):
             raise JobFailed(verdict.message, job=own.job.job_id)
         loggers.end(epochs)
-
-
-def announce() -> None:
-    """What importing WMLA's engine printed: in a job the folders, once; elsewhere a log record, nothing on stdout."""
-    global _announced
-    if _announced:
-        return
-    _announced = True
-    if job_context() is None:
-        log.info("Using pytorch backend.")
-        return
-    for variable in _ANNOUNCED:
-        if value := os.environ.get(variable):
-            print(f"<> {variable} {value}")
-    print("Using pytorch backend.", flush=True)
 
 
 def _load_trained(paths: JobPaths, training: int, model: nn.Module) -> None:

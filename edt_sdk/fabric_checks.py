@@ -13,9 +13,17 @@ from torch import nn
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 
+_OTHER_LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
+
 
 def check_model(model: Any) -> None:
     """A module with something to train."""
+    if type(model).__module__.partition(".")[0] in _OTHER_LIBRARIES:
+        raise InvalidRequest(
+            f"model is a {type(model).__module__}.{type(model).__name__}: only PyTorch models can be trained here.",
+            hint="Give a torch.nn.Module.",
+            field="model",
+        )
     if not isinstance(model, nn.Module):
         raise InvalidRequest(
             f"model must be a torch.nn.Module, not a {type(model).__name__}.",

@@ -117,6 +117,55 @@ def test_wrong_parts_are_refused_at_once(changes: dict[str, Any], said: str) -> 
         FabricModel(**parts(**changes))
 
 
+def test_a_model_of_another_library_is_refused_by_its_name() -> None:
+    other = type("Sequential", (), {"__module__": "keras.src.models"})()
+    with pytest.raises(InvalidRequest, match=r"keras.src.models.Sequential: only PyTorch models"):
+        FabricModel(**parts(model=other))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "workers", "engines"),
+    [
+        ((), {}, 8, None),
+        ((3,), {}, 3, 3),
+        ((3,), {"worker_num": 2, "worker_device_num": 4}, 3, 3),
+        ((), {"worker_num": 2, "worker_device_num": 3}, 6, 6),
+        ((), {"worker_num": 2}, 2, 2),
+        ((), {"hardware_spec": {"nodes": {"num_nodes": 2, "gpu": {"num_gpu": 2}}}, "worker_num": 3}, 4, 4),
+        ((8,), {"hardware_spec": {"nodes": {"num_nodes": 2, "num_drivers": 1, "cpu": {"units": 1}}}}, 2, 8),
+        ((2,), {"hardware_spec": {"nodes": {"gpu": {"num_gpu": 4, "gpu_profile": "generic"}}}}, 2, 2),
+        ((5,), {"hardware_spec": {"name": "M"}}, 5, 5),
+        ((5,), {"hardware_spec": "an-id"}, 5, 5),
+        ((), {"effective_batch_size": 40, "worker_num": 4}, 4, None),
+    ],
+)
+def test_outside_a_job_the_keywords_say_how_many_workers(
+    arguments: tuple[int, ...],
+    options: dict[str, Any],
+    workers: int,
+    engines: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(FabricModel, "_train_as_job", lambda self, **given: calls.append(given))
+    FabricModel(**parts()).train(1, 4, *arguments, **options)
+    assert [(call["max_workers"], call["engines_number"]) for call in calls] == [(workers, engines)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"hardware_spec": 3}, "hardware_spec must be a dictionary of dictionaries, not 3"),
+        ({"hardware_spec": {"nodes": {"num_nodes": 0}}}, "hardware_spec must be at least 1, not 0"),
+        ({"hardware_spec": {"nodes": {"gpu": 2}}}, "hardware_spec must be a dictionary of dictionaries, not 2"),
+        ({"worker_num": "2"}, "worker_num must be a whole number"),
+    ],
+)
+def test_a_wrong_count_of_workers_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(EdtError, match=said):
+        FabricModel(**parts()).train(1, 4, **options)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "said"),
     [
@@ -191,6 +240,19 @@ assert Callback is edt_sdk.callbacks.Callback and LoggerCallback is edt_sdk.call
 def test_in_a_job_the_import_says_once_what_wmlas_engine_said() -> None:
     said = run(IMPORTS, DATA_DIR="/data", RESULT_DIR="/r", LOG_DIR="", **to_environ(job()))
     assert said == ["<> DATA_DIR /data", "<> RESULT_DIR /r", "Using pytorch backend."]
+
+
+def test_a_backend_that_there_is_not_is_said() -> None:
+    code = "import fabric_model"
+    assert run(code, FABRIC_BACKEND="pytorch", **to_environ(job())) == ["Using pytorch backend."]
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(COMPAT / "kernel"), "FABRIC_BACKEND": "keras"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stderr == "edt: FABRIC_BACKEND is 'keras', which has no effect: models are PyTorch models here.\n"
 
 
 def test_elsewhere_the_import_is_silent() -> None:
