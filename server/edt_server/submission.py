@@ -13,6 +13,7 @@ from pathlib import Path
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.core import JobArrived
@@ -23,6 +24,7 @@ from edt_server.settings import Settings
 from edt_server.store import JobRow
 
 MEMORY = Path("/dev/shm")
+_ANY = 1 << 30
 _LONGEST_SLUG = 24
 _RANDOM = 6
 _WARM_START = "warm_start.pth"
@@ -97,6 +99,8 @@ def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
         min_workers=spec.min_workers,
         slots_per_unit=spec.slots_per_unit,
         pending_timeout=spec.pending_timeout,
+        # Its agents need nobody to tell how many of them there may be.
+        demand=_ANY if spec.framework == Framework.TORCHRUN else 1,
     )
 
 

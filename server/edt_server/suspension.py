@@ -16,6 +16,7 @@ import msgspec
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.core import JobDemand, JobResumed, JobSuspended
@@ -164,7 +165,7 @@ def _check(row: JobRow) -> None:
     what = ""
     if row.state in (JobState.FINISHED, JobState.ERROR):
         what = "is finished" if row.state is JobState.FINISHED else "could not be started"
-    elif row.state in _ENDED and row.shards is None:
+    elif row.state in _ENDED and row.shards is None and row.spec.framework == Framework.EDT:
         what = f"is {row.state.value} and never began to train"
     if what:
         raise Conflict(

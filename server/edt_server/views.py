@@ -87,6 +87,8 @@ def running_workers(events: Iterable[Event], slots: Sequence[Slot]) -> list[dict
     for event in events:
         data: Mapping[str, Any] = event.data
         if event.kind == kinds.WORKER_STARTED:
+            # Of an agent that was lost with all its processes only one was said to be.
+            workers = {each: worker for each, worker in workers.items() if worker["slot"] != data["slot"]}
             workers[data["worker"]] = {
                 "worker": data["worker"],
                 "slot": data["slot"],

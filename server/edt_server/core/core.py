@@ -216,6 +216,7 @@ class Core(CoreState):
             unit=event.slots_per_unit,
             pending_timeout=event.pending_timeout,
             group=event.instance_group,
+            demand=event.demand,
         )
         self._jobs[job.name] = job
         self._enter(job, None)

@@ -35,7 +35,7 @@ class TimePassed(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobArrived(msgspec.Struct, frozen=True, tag=True):
-    """A new job. It asks for the least it can start on until its first JobDemand.
+    """A new job. It asks for `demand`, or the least it can start on, until its first JobDemand.
 
     Attributes:
         job: its id.
@@ -46,6 +46,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
         min_workers: it runs on no fewer than these.
         slots_per_unit: slots are given and taken in multiples of this.
         pending_timeout: seconds after which it is given up if it never got a slot; None for its group's.
+        demand: slots it can use before it says so; a job that does not train by itself can use any number at once.
     """
 
     job: str
@@ -56,6 +57,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
     min_workers: int = 1
     slots_per_unit: int = 1
     pending_timeout: float | None = None
+    demand: int = 1
 
 
 class JobDemand(msgspec.Struct, frozen=True, tag=True):
