@@ -26,6 +26,7 @@ from edt_sdk.monitor import ClientMonitor, Monitor
 from edt_sdk.packing import QUIET_VARIABLE, Multipart, packing_table, upload_progress, write_archive
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.frameworks import SHELL, Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
 from edt_sdk.sharing import Sharing
 from edt_sdk.sources import Collected, Source, collect
@@ -90,6 +91,9 @@ class Client(Sharing):
         seed: int = 0,
         threads_per_slot: int | None = None,
         warm_start: Job | str | None = None,
+        framework: str = Framework.EDT,
+        command: Sequence[str] | str = (),
+        data_path: str = "",
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         progress: bool = True,
@@ -114,6 +118,12 @@ class Client(Sharing):
             threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
             warm_start: another job of mine, or its id: the model begins with its final weights, else with those of its
                 newest epoch. Optimizer and schedule are the script's own.
+            framework: what runs the script: "edtPyTorch", our elastic engine; "PyTorch", the script as it is in one
+                process with all slots; "distPyTorch", the script once for each slot, for torch.distributed; "torchrun".
+                The middle two get `max_workers` slots at once, and keep that number.
+            command: run in the folder in place of the script, with a framework other than "edtPyTorch": its words, or a
+                string for a shell.
+            data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
             args: the script's own arguments.
             env: environment variables of the job; nothing is taken over from here by itself.
             progress: print what is packed; `EDT_NONINTERACTIVE` silences it too.
@@ -124,7 +134,8 @@ class Client(Sharing):
             InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
             NotFound, NotAllowed: the job of `warm_start` is not there, or somebody else's.
         """
-        collected = collect(source, main)
+        words = (*SHELL, command) if isinstance(command, str) and command else tuple(command)
+        collected = collect(source, main, script=not words)
         spec = JobSpec(
             name=name or collected.name,
             main=collected.main,
@@ -143,6 +154,9 @@ class Client(Sharing):
             # On another machine this path means nothing; the server then takes its configured interpreter.
             python=sys.executable if self.server.local else None,
             python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+            framework=str(framework),
+            command=words,
+            data_path=data_path,
         ).check()
         self._keep_secrets(spec)
         return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
@@ -155,8 +169,9 @@ class Client(Sharing):
                     hint="Pass only the variables that the job needs.",
                     field="env",
                 )
-        if any(map(self._connection.holds, spec.args)):
-            raise InvalidRequest("args has the token of the server; a job must not carry it.", field="args")
+        for field, words in (("args", spec.args), ("command", spec.command)):
+            if any(map(self._connection.holds, words)):
+                raise InvalidRequest(f"{field} has the token of the server; a job must not carry it.", field=field)
 
     def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
         with tempfile.TemporaryFile(prefix="edt-package-") as package:

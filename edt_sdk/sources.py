@@ -51,12 +51,13 @@ class Collected:
     notes: tuple[str, ...] = ()
 
 
-def collect(source: Source, main: str | None = None) -> Collected:
+def collect(source: Source, main: str | None = None, *, script: bool = True) -> Collected:
     """The files of `source` and its main script.
 
     Args:
         source: a folder; a `.py` or `.ipynb` file; or code: a string with a line break, or a list of cells.
         main: the script to run, relative to the folder. Needed only where more than one could be meant.
+        script: False where a command runs instead, and a folder need not have a script.
 
     Raises:
         PackageError: no such source, no such main script, or a file that cannot be packed.
@@ -67,7 +68,7 @@ def collect(source: Source, main: str | None = None) -> Collected:
         return _with_helpers(_from_cells(list(source), "cells", Path.cwd(), main))
     path = Path(source).expanduser()
     if str(source) and path.is_dir():  # Path("") would be the current folder
-        return _with_helpers(_from_folder(path.resolve(), main))
+        return _with_helpers(_from_folder(path.resolve(), main, script=script))
     if not path.is_file():
         raise PackageError(
             f"There is no folder or file {str(source)!r}.",
@@ -86,10 +87,11 @@ def collect(source: Source, main: str | None = None) -> Collected:
     )
 
 
-def _from_folder(folder: Path, main: str | None) -> Collected:
+def _from_folder(folder: Path, main: str | None, *, script: bool) -> Collected:
     notes: list[str] = []
     files = sorted(_walk(folder, notes), key=lambda file: file.name)
-    return Collected(folder.name or "job", _main_of(folder, files, main), tuple(files), tuple(notes))
+    found = _main_of(folder, files, main) if script or main is not None else ""
+    return Collected(folder.name or "job", found, tuple(files), tuple(notes))
 
 
 def _from_file(path: Path, main: str | None) -> Collected:

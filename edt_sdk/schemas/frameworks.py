@@ -7,6 +7,10 @@ from enum import StrEnum
 from edt_sdk.schemas.errors import Unprocessable
 
 
+SHELL = ("bash", "-c")
+"""What a command is given to that is one string."""
+
+
 class Framework(StrEnum):
     """How a job's slots become processes.
 

@@ -24,6 +24,7 @@ from edt_server.commits import Commits
 from edt_server.device_claims import DeviceClaims
 from edt_server.ledger import Ledger
 from edt_server.paces import Paces
+from edt_server.rigid import check_change
 from edt_server.settings import Settings
 from edt_server.sharing import Sharing
 from edt_server.store import JobRow, StoreError
@@ -135,6 +136,7 @@ class Reading:
         patch.check()
         if row.state.final:
             raise ended_already(row, "changed")
+        check_change(row.spec, patch)
         now = await self._commits.read(what_if.look, self._ledger, self.progress, time.time())
         return await asyncio.to_thread(what_if.answer, now, job, patch)
 

@@ -39,6 +39,7 @@ from edt_server.processes import identify, is_alive
 from edt_server.reading import Reading, ended_already
 from edt_server.recovery import STOP_REQUESTED, stop_requests
 from edt_server.retention import Limits, Retention
+from edt_server.rigid import check_change, sized
 from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
 from edt_server.sharing import Sharing
@@ -252,7 +253,7 @@ class Service(Reading):
             NotFound, NotAllowed: the job whose weights it begins with is not there, or somebody else's.
             PackageError: the package cannot. Nothing is left behind.
         """
-        spec.check()
+        spec = sized(spec.check())
         spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
         await self._commits.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         interpreter = await self._interpreters.choose(spec)
@@ -298,6 +299,7 @@ class Service(Reading):
             row = self._mine(user, job, change.row(job))
             if row.state.final:
                 raise ended_already(row, "changed")
+            check_change(row.spec, patch)
             wanted = {
                 "priority": patch.priority,
                 "max_workers": patch.max_workers,

@@ -11,14 +11,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.frameworks import Framework, framework_named
+from edt_sdk.schemas.frameworks import SHELL, Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.wmla.args import Arguments, parse
 
 DATASTORE_VARIABLE = "DLI_CS_DATASTORE_META"
 LEVEL_VARIABLE = "DLI_LOGGER_LEVEL"
-SHELL = ("bash", "-c")
 
 
 def arguments_of(args: str | None, form: Mapping[str, Any]) -> Arguments:
