@@ -1,8 +1,16 @@
 """Plugins of the whole suite, which pytest takes from the top folder only, and what tests of several folders share."""
 
+import signal
+
 import pytest
 
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
+
+
+def pytest_configure() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there inherits it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -165,13 +165,25 @@ class Loop:
             self._save()
         elif after is None or not after.members:
             self._save_together()
-        elif is_member(after, self._place.worker):
-            self._former, self._member = self._member, None
-            if after.members[0].worker != self._place.worker:
-                self._writing = False
-            return after
+        else:
+            self._see_rank_0_off(after)
+            if is_member(after, self._place.worker):
+                self._former, self._member = self._member, None
+                if after.members[0].worker != self._place.worker:
+                    self._writing = False
+                return after
         self._part(after)
         return None
+
+    def _see_rank_0_off(self, after: Generation) -> None:
+        """Where rank 0 leaves, nobody goes on before it has written down the step that all have just done.
+
+        Whoever takes its place writes what is missing in the logs: a line that is only late would be there twice.
+        """
+        leaver = self._now.generation.members[0].worker
+        if self._now.world > 1 and not is_member(after, leaver):
+            self._heartbeat.waiting()
+            _met(self._now.group)
 
     def _part(self, after: Generation | None) -> None:
         """Be no member any more, since `after` is without this worker; None: the supervisor is gone."""

@@ -1,7 +1,8 @@
 """Private folders for sockets and locks, and the lock that keeps two servers from one data folder.
 
 A Unix socket's path must stay below about 100 bytes, which Jupyter's runtime folder may already exceed; then a folder
-below the system's temporary one is used, made with 0700 and refused when it belongs to somebody else.
+below the temporary one is used, or below /tmp where TMPDIR is as long; made with 0700 and refused when it belongs to
+somebody else.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ def runtime_dir(parent: Path, data_dir: Path) -> Path:
 
 def _choose(parent: Path, data_dir: Path) -> Path:
     mark = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:8]
-    place = parent / f"edt-{mark}"
-    if len(os.fsencode(place)) + _LONGEST_BELOW > _LONGEST_SOCKET:
-        place = Path(tempfile.gettempdir()) / f"edt-{os.getuid()}-{mark}"
-    return private_dir(place)
+    short = f"edt-{os.getuid()}-{mark}"
+    places = (parent / f"edt-{mark}", Path(tempfile.gettempdir()) / short, Path("/tmp") / short)
+    for place in places:
+        if len(os.fsencode(place)) + _LONGEST_BELOW <= _LONGEST_SOCKET:
+            return private_dir(place)
+    raise AssertionError("/tmp is short enough")
 
 
 def private_dir(place: Path) -> Path:

@@ -8,8 +8,10 @@ import io
 import os
 import signal
 import tarfile
+import tempfile
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -423,6 +425,15 @@ async def test_a_runtime_folder_is_short_enough_for_a_socket(tmp_path):
     finally:
         place.rmdir()
         runtime_dir(deep, tmp_path / "other").rmdir()
+
+
+async def test_also_where_the_temporary_folder_is_as_deep(tmp_path, monkeypatch):
+    deep = tmp_path / ("x" * 120)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    place = runtime_dir(deep, tmp_path / "data")
+    assert place.parent == Path("/tmp")
+    place.rmdir()
 
 
 async def test_the_lock_is_free_again_when_its_holder_lets_go(tmp_path):

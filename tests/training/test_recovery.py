@@ -6,11 +6,12 @@ Whatever happens, the bits are those of one worker that nothing happened to.
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -72,10 +73,25 @@ class Halving(Callback):
             time.sleep(0.005)
 
 
-def training(folder: Path, *, wide: int = 8, **parts: Any) -> Training:
+class Dawdling(torch.optim.SGD):
+    """Waits in a process of which the test says so, when the update's exchange is over."""
+
+    gates: ClassVar[Path]
+
+    def step(self, closure: Any = None) -> Any:
+        gate = self.gates / f"dawdle-{os.getpid()}"
+        if gate.exists():
+            (self.gates / "dawdling").touch()
+            until(lambda: not gate.exists())
+        return super().step(closure)
+
+
+def training(
+    folder: Path, *, wide: int = 8, optimizer_class: type[torch.optim.SGD] = torch.optim.SGD, **parts: Any
+) -> Training:
     torch.manual_seed(5)
     model = nn.Sequential(nn.Linear(300, wide), nn.BatchNorm1d(wide), nn.Dropout(0.2), nn.Linear(wide, 3))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = optimizer_class(model.parameters(), lr=0.1, momentum=0.9)
     return Training(
         model=model,
         datasets_function=functools.partial(datasets, folder),
@@ -114,10 +130,10 @@ def counts(job: StandIn) -> tuple[str, ...]:
     return tuple(path.read_text().split()) if path.exists() else ()
 
 
-def begin(job: StandIn, *workers: int, wide: int = 8) -> None:
+def begin(job: StandIn, *workers: int, **parts: Any) -> None:
     """Generation 1 of these workers, held at the beginning of the second epoch."""
     (job.root / "hold-1").touch()
-    job.pack(training(job.root, wide=wide), HERE)
+    job.pack(training(job.root, **parts), HERE)
     job.prepare(*workers)
     job.generation(1, *workers)
     job.joined(1)
@@ -195,6 +211,24 @@ def test_the_leader_dies_before_a_joiner_arrives_and_everything_begins_anew(job:
     job.kill(0)
     job.generation(2, 1)
     ends_well(job, 1)
+
+
+@pytest.mark.parametrize("leaves", ["alone", "with another"])
+def test_who_takes_the_place_of_rank_0_waits_until_it_has_written_its_last_update(job: StandIn, leaves: str) -> None:
+    Dawdling.gates = job.root
+    begin(job, 0, 1, 2, optimizer_class=Dawdling)
+    slow = job.root / f"dawdle-{job.children['w0'].process.pid}"
+    slow.touch()
+    stay = [1] if leaves == "with another" else [1, 2]
+    job.generation(2, *stay)
+    go_on(job)
+    until((job.root / "dawdling").exists)
+    time.sleep(0.3)  # time enough for the others to go on without it, if they did
+    assert [commit["update"] for commit in lines(job.paths.commits(0))] == [0, 1, 2, 3]
+    slow.unlink()
+    assert job.expect("w0", wire.Left).update == 5
+    job.joined(2)
+    ends_well(job, *stay)
 
 
 def test_suspended_and_resumed_by_others(job: StandIn) -> None:
