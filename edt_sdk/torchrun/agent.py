@@ -135,7 +135,7 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
         agent.run()
     except SignalException:
         return 0  # told to end, and everything has
-    return 0
+    return int(link.gone)
 
 
 def _error_files(job: JobContext, first: int) -> Path:

@@ -43,6 +43,12 @@ class PlanLink:
         with self._sending, contextlib.suppress(OSError):
             self._connection.sendall(wire.encode(message))
 
+    @property
+    def gone(self) -> bool:
+        """True when the supervisor is."""
+        with self._heard:
+            return self._gone
+
     def over(self, number: int) -> bool:
         """Whether round `number` is to end here, or has been followed by another."""
         with self._heard:

@@ -209,8 +209,12 @@ class ElasticAgents:
                 if not current.forming:
                     self._own_ends, self._ever = 0, True
                     self._send(current.formed(self._agents.values()))
-            case link.Stopped(round=number) if number == current.number and current.halting is not None:
-                current.halting.discard(agent.number)
+            case link.Stopped(round=number) if number == current.number:
+                if current.halting is None:
+                    # A torchrun of the job's own, which restarts what has failed by itself.
+                    self._halt(besides=agent.number)
+                else:
+                    current.halting.discard(agent.number)
             case link.Done(round=number) if number == current.number:
                 current.done.add(agent.number)
             case link.Crashed(round=number) if number == current.number and current.halting is None:
@@ -256,6 +260,10 @@ class ElasticAgents:
     def _exited(self, agent: Agent, event: Exited) -> None:
         current = self._round
         member = agent.number in current.present and agent.number not in current.done
+        if member and event.code == 0 and agent.phase is AgentPhase.MEMBER and event.by_itself:
+            # A torchrun of the job's own ends when its processes have come to their end.
+            current.done.add(agent.number)
+            agent.phase, member = AgentPhase.ENDING, False
         current.gone(agent.number)
         for worker, slot in zip(agent.workers, agent.slots, strict=True):
             self._exits[slot.id] = (worker, event.code)
@@ -291,9 +299,7 @@ class ElasticAgents:
         if self._over:
             return
         if self._ending is None and self._round.finished:
-            count = len(self._round.members) * self._unit
-            processes = "its process" if count == 1 else f"all {count} processes"
-            self._begin_end(JobState.FINISHED, f"Finished: {self._main}, {processes} with exit code 0.")
+            self._begin_end(JobState.FINISHED, f"Finished: every process of {self._main} ended with exit code 0.")
         if self._ending is None:
             self._end_revoked()
             self._fill_slots()
@@ -336,11 +342,16 @@ class ElasticAgents:
         if current.halting is None:
             if not self._change_is_due():
                 return
-            current.halting = {number for number in current.present}
-            for number in current.present:
-                self._out.append(Tell(number, link.Halt(round=current.number)))
+            self._halt()
         if current.stopped and not self._gathers():
             self._begin_round()
+
+    def _halt(self, besides: int | None = None) -> None:
+        current = self._round
+        current.halting = {number for number in current.present if number != besides}
+        for number in current.present:
+            if number in current.halting:
+                self._out.append(Tell(number, link.Halt(round=current.number)))
 
     def _change_is_due(self) -> bool:
         current = self._round

@@ -37,27 +37,7 @@ def told_to_end(*_: object) -> None:
 
 
 signal.signal(signal.SIGTERM, told_to_end)
-wanted = [
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "ROLE_RANK",
-    "ROLE_WORLD_SIZE",
-    "ROLE_NAME",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RESTART_COUNT",
-    "TORCHELASTIC_MAX_RESTARTS",
-    "TORCHELASTIC_RUN_ID",
-    "WMLA_NWORKER",
-    "WMLA_WORKER_NDEVICE",
-    "NODE_RANK",
-    "CUDA_VISIBLE_DEVICES",
-]
-write(kind="start", env={name: os.environ.get(name) for name in wanted}, argv=sys.argv, cwd=os.getcwd())
+write(kind="start", env=dict(os.environ), argv=sys.argv, cwd=os.getcwd())
 print("script started, rank", os.environ["RANK"])
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
