@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from edt_sdk.schemas.errors import Unprocessable
 
-
 SHELL = ("bash", "-c")
 """What a command is given to that is one string."""
 

@@ -1,0 +1,250 @@
+"""`PyTorch`, `distPyTorch` and commands: scripts that know nothing of us, on a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edt_sdk import Job, JobFailed, Unprocessable
+from edt_sdk.schemas.job import JobState
+from edt_sdk.testing import LocalServer
+from tests.e2e.harness import Jobs, wait_until
+
+ALL_REDUCE = """
+    import json, os, sys
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    total = torch.tensor([float(rank + 1)])
+    dist.all_reduce(total)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "WMLA_NWORKER", "LOG_DIR")
+    found = {"sum": total.item(), **{name: os.environ[name] for name in names}}
+    with open(os.path.join(os.environ["RESULT_DIR"], "model", f"rank-{rank}.json"), "w") as file:
+        json.dump(found, file)
+    dist.barrier()
+    dist.destroy_process_group()
+    print("rank", rank, "is done", sys.argv[1:])
+"""
+# Writes down that it runs, and goes on until a file is there.
+WAITS = """
+    import os, sys, time
+
+    place = os.environ["RESULT_DIR"]
+    with open(os.path.join(place, "starts"), "a") as file:
+        file.write(f"{os.environ.get('RANK', '-')} {os.getpid()}\\n")
+    print("runs", flush=True)
+    while not os.path.exists(os.path.join(place, "go")):
+        time.sleep(0.02)
+    print("goes", flush=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "code"
+    made.mkdir()
+    return made
+
+
+def submit(jobs: Jobs, folder: Path, source: str = "", **options: Any) -> Job:
+    if source:
+        (folder / "train.py").write_text(textwrap.dedent(source))
+    return jobs.client.submit(folder, progress=False, **options)
+
+
+def starts(job: Job) -> list[list[str]]:
+    """Rank and pid of each process of the job that began, in their order."""
+    path = Path(job.view.result_dir) / "starts"
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def let_go(job: Job) -> None:
+    (Path(job.view.result_dir) / "go").touch()
+
+
+def told(job: Job, kind: str) -> list[str]:
+    return [event.text for event in job.story() if event.kind == kind]
+
+
+def gone(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_a_script_runs_as_python_runs_it(four_slots: Jobs, folder: Path) -> None:
+    (folder / "beside.py").write_text("WORD = 'beside'\n")
+    job = submit(
+        four_slots,
+        folder,
+        """
+        import os, sys
+        import torch
+        from beside import WORD
+
+        print(WORD, __name__, sys.argv, os.getcwd() == os.environ["DLI_WORK_DIR"])
+        print("RANK" in os.environ, os.environ["FRAME_WORK"], os.environ["DLI_IS_ELASTIC"])
+        torch.save({"w": torch.ones(2)}, os.path.join(os.environ["RESULT_DIR"], "model", "net.pt"))
+        """,
+        framework="PyTorch",
+        args=["--lr", "0.1"],
+    )
+    job.wait(120)
+    log = str(job.logs())
+    assert "beside __main__ ['train.py', '--lr', '0.1'] True" in log
+    assert "False PyTorch false" in log
+    assert job.view.framework == "PyTorch"
+    assert (job.view.message, job.view.shards) == ("Finished: the main script ended with exit code 0.", None)
+    assert (Path(job.view.result_dir) / "model" / "net.pt").is_file()
+    assert not (Path(job.view.result_dir) / "model" / "train").exists()
+    assert len(told(job, "run_started")) == 1
+
+
+def test_three_ranks_add_up(four_slots: Jobs, folder: Path) -> None:
+    job = submit(four_slots, folder, ALL_REDUCE, framework="distPyTorch", max_workers=3, args=["--x"])
+    job.wait(120)
+    found = [json.loads((Path(job.view.result_dir) / "model" / f"rank-{n}.json").read_text()) for n in range(3)]
+    assert [each["sum"] for each in found] == [6.0, 6.0, 6.0]
+    assert [(each["RANK"], each["WORLD_SIZE"], each["NODE_RANK"]) for each in found] == [
+        (str(rank), "3", str(rank)) for rank in range(3)
+    ]
+    assert {(each["LOCAL_RANK"], each["LOCAL_WORLD_SIZE"], each["WMLA_NWORKER"]) for each in found} == {("0", "1", "3")}
+    assert all(Path(each["LOG_DIR"]).is_dir() for each in found)
+    assert len({each["LOG_DIR"] for each in found}) == 3
+    log = str(job.logs())
+    assert all(f"rank {rank} is done ['--x']" in log for rank in range(3))
+    assert (job.view.min_workers, job.view.max_workers) == (3, 3)
+
+
+def test_a_command_in_a_shell_finds_the_job_s_python(four_slots: Jobs, folder: Path) -> None:
+    (folder / "say.py").write_text("import sys, torch, emetrics\nprint(sys.argv[1:], sys.executable)\n")
+    job = submit(
+        four_slots,
+        folder,
+        framework="distPyTorch",
+        max_workers=2,
+        command="python say.py $RANK-of-$WMLA_NWORKER; exit 0",
+    )
+    job.wait(120)
+    log = str(job.logs())
+    assert "['0-of-2']" in log
+    assert "['1-of-2']" in log
+    assert "the command ended with exit code 0 on all ranks" in job.view.message
+
+
+def test_one_process_holds_all_slots_of_a_job(four_slots: Jobs, folder: Path) -> None:
+    job = submit(four_slots, folder, WAITS, framework="PyTorch", max_workers=3)
+    wait_until(lambda: starts(job), "the script")
+    assert (job.refresh().view.slots, len(job.workers())) == (3, 1)
+    assert job.refresh().state is JobState.RUNNING
+    with pytest.raises(Unprocessable, match="no more and no fewer"):
+        job.update(max_workers=2)
+    let_go(job)
+    job.wait(60)
+    assert len(starts(job)) == 1
+
+
+def test_the_last_lines_of_a_script_that_fails(four_slots: Jobs, folder: Path) -> None:
+    job = submit(four_slots, folder, "def f():\n    return 1 / 0\nf()\n", framework="PyTorch")
+    with pytest.raises(JobFailed, match="exit code 1") as failed:
+        job.wait(120)
+    assert "ZeroDivisionError" in str(failed.value)
+    assert "edt_sdk" not in str(failed.value)
+
+
+def test_one_rank_that_fails_ends_the_others(four_slots: Jobs, folder: Path) -> None:
+    source = """
+        import os, time
+        if os.environ["RANK"] == "1":
+            raise OSError("the disk is full")
+        time.sleep(600)
+    """
+    job = submit(four_slots, folder, source, framework="distPyTorch", max_workers=3)
+    with pytest.raises(JobFailed, match=r"Rank 1 .*exit code 1") as failed:
+        job.wait(120)
+    assert "OSError: the disk is full" in str(failed.value)
+    assert four_slots.client.cluster()["jobs"] == []
+
+
+def test_a_command_that_is_not_there(four_slots: Jobs, folder: Path) -> None:
+    (folder / "notes.txt").write_text("nothing")
+    job = submit(four_slots, folder, framework="PyTorch", command=["no-such-program", "--x"])
+    with pytest.raises(JobFailed, match="there is no program 'no-such-program'"):
+        job.wait(120)
+
+
+def test_stopped_nothing_is_left(four_slots: Jobs, folder: Path) -> None:
+    (folder / "forever.py").write_text(textwrap.dedent(WAITS))
+    # The shell stays, and is the parent of what it starts.
+    job = submit(four_slots, folder, framework="PyTorch", command="python forever.py; echo behind")
+    wait_until(lambda: starts(job), "the program")
+    job.stop()
+    with pytest.raises(JobFailed, match="Stopped by"):
+        job.wait(60)
+    wait_until(lambda: gone(starts(job)[0][1]), "the end of the program")
+    assert "behind" not in str(job.logs())
+
+
+def test_suspended_it_begins_again_at_the_beginning(four_slots: Jobs, folder: Path) -> None:
+    job = submit(four_slots, folder, WAITS, framework="distPyTorch", max_workers=2)
+    wait_until(lambda: len(starts(job)) == 2, "both ranks")
+    job.suspend()
+    wait_until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    assert job.view.slots == 0
+    assert all(gone(pid) for _, pid in starts(job))
+    job.resume()
+    wait_until(lambda: len(starts(job)) == 4, "both ranks again")
+    let_go(job)
+    job.wait(60)
+    assert ["from the beginning" in text for text in told(job, "run_started")] == [False, True]
+    assert "begin again from the beginning" in told(job, "run_stopped")[0]
+
+
+def test_it_waits_until_it_can_have_all_its_slots(four_slots: Jobs, folder: Path) -> None:
+    first = submit(four_slots, folder, WAITS, framework="PyTorch", max_workers=2, name="first")
+    wait_until(lambda: starts(first), "the first job")
+    second = submit(four_slots, folder, WAITS, framework="distPyTorch", max_workers=4, name="second")
+    wait_until(lambda: second.refresh().state in (JobState.PENDING, JobState.RUNNING), "the second job's turn")
+    held = {job.id: job.refresh().view.slots for job in (first, second)}
+    assert sorted(held.values()) in ([0, 2], [0, 4])
+    for job in (first, second):
+        let_go(job)
+        job.wait(120)
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_running(four_slots: Jobs, folder: Path) -> None:
+    (folder / "forever.py").write_text(textwrap.dedent(WAITS))
+    job = submit(four_slots, folder, framework="PyTorch", command="python forever.py; echo behind")
+    (_, first), *_ = wait_until(lambda: starts(job), "the program")
+    shell = job.workers()[0]["pid"]
+    parent = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(parent, signal.SIGKILL)
+    wait_until(lambda: len(starts(job)) == 2, "the program again")
+    assert gone(first)
+    assert gone(str(shell))
+    let_go(job)
+    job.wait(60)
+    assert any("attempt 2" in event.text for event in job.story())
+
+
+def test_a_server_that_is_killed_does_not_touch_it(tmp_path: Path, folder: Path) -> None:
+    with LocalServer(tmp_path / "server", slots=2) as server:
+        job = submit(Jobs(server), folder, WAITS, framework="distPyTorch", max_workers=2)
+        wait_until(lambda: len(starts(job)) == 2, "both ranks")
+        server.kill()
+        let_go(job)
+        wait_until(lambda: all(gone(pid) for _, pid in starts(job)), "the end of the script")
+        server.start()
+        again = server.client().job(job.id)
+        again.wait(60)
+        assert again.view.state is JobState.FINISHED
+        assert len(starts(job)) == 2
