@@ -30,6 +30,7 @@ from edt_sdk.schemas.frameworks import SHELL, Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
 from edt_sdk.sharing import Sharing
 from edt_sdk.sources import Collected, Source, collect
+from edt_sdk.torchrun.submission import start_of
 
 # Names under which tokens of servers travel in the environment of kernels.
 _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
@@ -93,6 +94,7 @@ class Client(Sharing):
         warm_start: Job | str | None = None,
         framework: str = Framework.EDT,
         command: Sequence[str] | str = (),
+        torchrun: Sequence[str] | str = (),
         data_path: str = "",
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
@@ -119,10 +121,13 @@ class Client(Sharing):
             warm_start: another job of mine, or its id: the model begins with its final weights, else with those of its
                 newest epoch. Optimizer and schedule are the script's own.
             framework: what runs the script: "edtPyTorch", our elastic engine; "PyTorch", the script as it is in one
-                process with all slots; "distPyTorch", the script once for each slot, for torch.distributed; "torchrun".
-                The middle two get `max_workers` slots at once, and keep that number.
+                process with all slots; "distPyTorch", the script once for each slot, for torch.distributed; "torchrun",
+                a PyTorch Elastic script. The middle two get `max_workers` slots at once, and keep that number.
             command: run in the folder in place of the script, with a framework other than "edtPyTorch": its words, or a
                 string for a shell.
+            torchrun: with framework "torchrun" what would be said to `torchrun`, such as "--nnodes=1:4
+                --nproc-per-node=2 --max-restarts=3"; as text or words, with or without a script. Nodes times processes
+                are the slots, and come before `max_workers`, `min_workers` and `slots_per_unit`.
             data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
             args: the script's own arguments.
             env: environment variables of the job; nothing is taken over from here by itself.
@@ -135,15 +140,22 @@ class Client(Sharing):
             NotFound, NotAllowed: the job of `warm_start` is not there, or somebody else's.
         """
         words = (*SHELL, command) if isinstance(command, str) and command else tuple(command)
-        collected = collect(source, main, script=not words)
-        spec = JobSpec(
-            name=name or collected.name,
-            main=collected.main,
+        start = start_of(
+            framework,
+            torchrun,
+            main=main,
+            args=args,
             max_workers=max_workers,
             min_workers=min_workers,
             slots_per_unit=slots_per_unit,
+        )
+        collected = collect(source, start.main, script=not words and not start.named)
+        spec = JobSpec(
+            name=name or collected.name,
+            main=start.named or collected.main,
             pending_timeout=pending_timeout,
-            args=tuple(map(str, args)),
+            args=start.args,
+            **start.fields,
             env=dict(env or {}),
             priority=priority,
             instance_group=instance_group,
