@@ -7,6 +7,7 @@ are the only requests that are safe to send twice.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -286,6 +287,8 @@ def _session(url: str, token: str, retries: int) -> requests.Session:
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     if is_loopback(url):
         session.trust_env = False  # a proxy in the environment cannot reach our loopback
+        # What else requests takes from there: whose certificates to trust, such as a server's self-signed one.
+        session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
     policy = Retry(
         total=retries,
         read=min(1, retries),

@@ -33,7 +33,8 @@ class LocalServer:
         root: folder for everything it writes (data, runtime, config); made when missing.
         slots: CPU slots it offers.
         traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line. Without
-            `"EdtApp.warm_workers"` in them every job starts cold.
+            `"EdtApp.warm_workers"` in them every job starts cold; with `"ServerApp.certfile"` it speaks https, and
+            whoever asks it must trust that certificate (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server" or "lab".
 
@@ -80,7 +81,8 @@ class LocalServer:
         """Start it and wait until it answers; RuntimeError with its log when it does not."""
         self.root.mkdir(parents=True, exist_ok=True)
         port = _free_port()
-        self.url = f"http://127.0.0.1:{port}/"
+        scheme = "https" if "ServerApp.certfile" in self.traits else "http"
+        self.url = f"{scheme}://127.0.0.1:{port}/"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(port),

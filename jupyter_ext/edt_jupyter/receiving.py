@@ -7,7 +7,7 @@ makes its own, and `post` finds it as `self.sink` when the body is whole.
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError, stream_request_body
@@ -105,6 +105,12 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         if self.sink is not None:
             self.sink.close()
             self.sink = None
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Say that the connection ends with the answer, where the body may not have been read."""
+        if self.request.method == "POST":
+            self.set_header("Connection", "close")
+        super().write_error(status_code, **kwargs)
 
     def on_finish(self) -> None:
         """Nothing of an upload stays but the job made of it."""

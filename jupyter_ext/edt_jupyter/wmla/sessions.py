@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import secrets
 import time
 
 from jupyter_server.auth import IdentityProvider
@@ -40,9 +41,9 @@ def signing_key(secret: str, provider: IdentityProvider) -> str:
 
 def seal(key: str, kind: str, value: str) -> str:
     """A token for a credential: `kind` says what `value` is."""
-    plain = json.dumps([kind, value, ""])
-    room = -len(plain) % _LENGTH
-    signed = create_signed_value(key, _NAME, json.dumps([kind, value, " " * room]))
+    nonce = secrets.token_hex(8)  # two logons in one second are two sessions: each is ended by itself
+    room = -len(json.dumps([kind, value, nonce, ""])) % _LENGTH
+    signed = create_signed_value(key, _NAME, json.dumps([kind, value, nonce, " " * room]))
     return base64.urlsafe_b64encode(signed).decode().rstrip("=")
 
 
@@ -55,7 +56,7 @@ def unseal(key: str, token: str) -> tuple[str, str] | None:
     plain = decode_signed_value(key, _NAME, signed, max_age_days=SECONDS / _DAY)
     if plain is None:
         return None
-    kind, value, _ = json.loads(plain)
+    kind, value, *_ = json.loads(plain)
     return kind, value
 
 

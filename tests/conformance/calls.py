@@ -1,0 +1,169 @@
+"""Every call that WMLA's clients make, as they make it. `test_calls.py` makes them; the page in docs is made of them.
+
+A path may hold the names in braces that `test_calls.py` fills in: of an exec that has finished, of one that waits, of
+its driver, a worker and its instance group. The SDK's calls are not written here: `sdk_calls` reads them from the SDK.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ibm_wmla.wmla_api_v1 import DeepLearningImpactV1
+
+DLI = "/platform/rest/deeplearning/v1"
+CONDUCTOR = "/platform/rest/conductor/v1"
+
+SDK = "ibm-wmla"
+DLICMD = "dlicmd"
+NOTEBOOKS_1 = "notebooks 1.2.x"
+NOTEBOOKS_2 = "notebooks 2.x"
+
+WAYS = ("Basic", "X-Auth-Token", "Bearer", "cookie")
+
+JSON, TEXT, OCTETS = "application/json", "text/plain", "application/octet-stream"
+ANY = "*/*"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request.
+
+    `exec_wanted` says which exec it is about: "finished", or "waiting" for one that waits for a slot and that the call
+    may end. `status` is what it answers.
+    """
+
+    client: str
+    verb: str
+    path: str
+    query: str = ""
+    accept: str = ANY
+    exec_wanted: str = "finished"
+    status: int = 200
+    upload: bool = False
+
+
+_START = "args=--exec-start edtPyTorch --model-main train.py --model-dir mnist-edt --numWorker 2 --epochs 1"
+_EDT_1 = (
+    "sigName=wmla-sig&args=--exec-start edtPyTorch --cs-datastore-meta type=fs,data_path=pytorch-mnist/ "
+    "                  --edt-options maxWorkers=2                  --model-main train.py --model-dir mnist-edt "
+    "                 --debug-level debug                  --epochs 1 "
+)
+_HPO = 501
+
+CALLS: tuple[Call, ...] = (
+    # 1.2.x: two services, Basic or the logon's cookies with every request.
+    Call(NOTEBOOKS_1, "GET", f"{CONDUCTOR}/auth/logon", accept=JSON),
+    Call(NOTEBOOKS_1, "POST", f"{DLI}/execs", _EDT_1, accept=JSON, upload=True),
+    Call(NOTEBOOKS_1, "GET", f"{DLI}/execs/{{exec}}", accept=JSON),
+    Call(NOTEBOOKS_1, "GET", f"{DLI}/execs/{{exec}}/log", accept=JSON),
+    Call(NOTEBOOKS_1, "GET", f"{DLI}/execs/{{exec}}/log", accept=OCTETS),
+    Call(NOTEBOOKS_1, "GET", f"{DLI}/execs/{{exec}}/result", accept=OCTETS),
+    Call(NOTEBOOKS_1, "GET", f"{DLI}/execs/frameworks", accept=JSON),
+    Call(NOTEBOOKS_1, "GET", f"{CONDUCTOR}/instances/{{sig}}/applications", "state=RUNNING", accept=JSON),
+    Call(
+        NOTEBOOKS_1, "GET", f"{CONDUCTOR}/instances/{{sig}}/applications/{{driver}}/logs/stdout/download", accept=OCTETS
+    ),
+    Call(
+        NOTEBOOKS_1, "GET", f"{CONDUCTOR}/instances/{{sig}}/applications/{{driver}}/logs/stderr/download", accept=OCTETS
+    ),
+    Call(
+        NOTEBOOKS_1,
+        "GET",
+        f"{CONDUCTOR}/instances/{{sig}}/applications/{{driver}}/{{executor}}/logs/stdout/download",
+        accept=OCTETS,
+    ),
+    Call(
+        NOTEBOOKS_1,
+        "GET",
+        f"{CONDUCTOR}/instances/{{sig}}/applications/{{driver}}/{{executor}}/logs/stderr/download",
+        accept=OCTETS,
+    ),
+    Call(NOTEBOOKS_1, "GET", f"{DLI}/hypersearch", accept=JSON, status=_HPO),
+    Call(NOTEBOOKS_1, "GET", f"{DLI}/hypersearch/algorithm", accept=JSON, status=_HPO),
+    # 2.x: a token from the logon.
+    Call(NOTEBOOKS_2, "GET", "/auth/v1/logon", accept=JSON),
+    Call(NOTEBOOKS_2, "POST", f"{DLI}/execs/", _START, accept=JSON, upload=True),
+    Call(NOTEBOOKS_2, "GET", f"{DLI}/execs/{{exec}}", accept=JSON),
+    Call(NOTEBOOKS_2, "GET", f"{DLI}/execs/{{exec}}/log", accept=JSON),
+    Call(NOTEBOOKS_2, "GET", f"{DLI}/execs/{{exec}}/result", accept=TEXT),
+    Call(NOTEBOOKS_2, "GET", f"{DLI}/execs/frameworks", accept=JSON),
+    Call(
+        NOTEBOOKS_2,
+        "GET",
+        f"{DLI}/scheduler/applications/{{exec}}/executor/1/logs/stdout",
+        "lastlines=1000",
+        accept=TEXT,
+    ),
+    Call(
+        NOTEBOOKS_2,
+        "GET",
+        f"{DLI}/scheduler/applications/{{exec}}/executor/1/logs/stderr",
+        "lastlines=1000",
+        accept=TEXT,
+    ),
+    Call(NOTEBOOKS_2, "POST", f"{DLI}/hypersearch", accept=JSON, upload=True, status=_HPO),
+    # dlicmd: /conf before each of its commands.
+    Call(DLICMD, "GET", "/auth/v1/logon"),
+    Call(DLICMD, "POST", "/auth/v1/logoff"),
+    Call(DLICMD, "GET", f"{DLI}/conf", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/status", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/execs/frameworks", accept=JSON),
+    Call(DLICMD, "POST", f"{DLI}/execs/", _START, accept=JSON, upload=True),
+    Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/scheduler/kubernetesobjects", "type=paralleljob&name={exec}", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/execs/", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/execs/", "limit=10&state=FINISHED&sort_by=id:desc", accept=JSON),
+    Call(DLICMD, "POST", f"{DLI}/execs/{{exec}}/stop", accept=JSON, exec_wanted="waiting"),
+    Call(DLICMD, "DELETE", f"{DLI}/execs/{{exec}}", accept=JSON, exec_wanted="waiting"),
+    Call(DLICMD, "POST", f"{DLI}/execs/{{exec}}/deploy", accept=JSON, status=501),
+    Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}/log", "logType=outlog&args=--exec-trainoutlogs {exec}", accept=TEXT),
+    Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}/log", "logType=errlog&args=--exec-trainerrlogs {exec}", accept=TEXT),
+    Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}/log", "logType=outerrlog&args=--exec-trainlogs {exec}", accept=TEXT),
+    Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}/result", "args=--exec-trainresult {exec}", accept=OCTETS),
+    Call(DLICMD, "GET", f"{DLI}/scheduler/applications", "applicationid={exec}", accept=JSON),
+    *(
+        Call(DLICMD, "GET", f"{DLI}/scheduler/applications/{{exec}}/{who}/logs/{kind}", accept=TEXT)
+        for who in ("driver", "executor/1")
+        for kind in ("launcherlog", "stdout", "stderr")
+    ),
+    Call(DLICMD, "GET", f"{DLI}/scheduler/engine/applications/{{exec}}", accept=JSON),
+    Call(
+        DLICMD,
+        "GET",
+        f"{DLI}/scheduler/engine/applications",
+        "start=0&length=10000&sort=-submit_time&state=NEW,SUBMITTED,PENDING_JOB_SCHEDULER,RUNNING,UNKNOWN",
+        accept=JSON,
+    ),
+    Call(DLICMD, "PUT", f"{DLI}/scheduler/applications/{{exec}}/stop", accept=JSON, exec_wanted="waiting"),
+    Call(DLICMD, "GET", f"{DLI}/scheduler/kubernetesobjects", "type=pod", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/scheduler/kubernetesobjects", "type=paralleljob", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/resplans/resplantree", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/resplans/resplan/wmla-sig", accept=JSON),
+    Call(DLICMD, "DELETE", f"{DLI}/resplans/resplan/{{spare_plan}}", accept=JSON),
+    Call(DLICMD, "GET", f"{DLI}/hypersearch", accept=JSON, status=_HPO),
+    Call(DLICMD, "GET", f"{DLI}/hypersearch/algorithm", accept=JSON, status=_HPO),
+    Call(DLICMD, "PUT", f"{DLI}/hypersearch/some/restart", accept=JSON, status=_HPO),
+    # The last one of each way: it takes all execs with it.
+    Call(DLICMD, "DELETE", f"{DLI}/execs", accept=JSON, exec_wanted="all"),
+)
+
+
+@dataclass(frozen=True)
+class SdkCall:
+    """One method of IBM's SDK: its name, and the request that it makes."""
+
+    method: str
+    verb: str
+    path: str
+
+
+def sdk_calls() -> Iterator[SdkCall]:
+    """All of them, read from the SDK's own source."""
+    for name, method in inspect.getmembers(DeepLearningImpactV1, inspect.isfunction):
+        source = inspect.getsource(method)
+        url, verb = re.search(r"url = '([^']+)'", source), re.search(r"method='(\w+)'", source)
+        if url and verb:
+            yield SdkCall(name, verb[1], url[1])

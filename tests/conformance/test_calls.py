@@ -1,0 +1,180 @@
+"""Every call of `calls.py`, in every way to log on, over http and https; and the page that is made of them."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from pathlib import Path
+
+import pytest
+import requests
+from ibm_cloud_sdk_core import ApiException
+
+from tests.conformance import table
+from tests.conformance.calls import CALLS, WAYS, Call, sdk_calls
+from tests.conformance.conftest import WmlaServer, modeldir
+from tests.conformance.test_sdk import sdk
+
+pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+
+PAGE = Path(__file__).parents[2] / "docs" / "wmla-routes.md"
+EDT = "--exec-start edtPyTorch --model-main train.py --model-dir mnist-edt --numWorker 2 --epochs 1"
+HOLDS_ALL = "--exec-start PyTorch --model-main pytorch_mnist.py --model-dir single --gpuPerWorker 2 --sleep 900"
+
+
+class World:
+    """A server with one exec that has finished and one that holds all slots, so that every further one waits."""
+
+    def __init__(self, server: WmlaServer) -> None:
+        self.server = server
+        self.finished = self.start(EDT, "mnist-edt")
+        server.wait(self.finished["id"], "FINISHED")
+        self.holder = self.start(HOLDS_ALL, "single")
+        server.wait(self.holder["id"], "RUNNING")
+        self.spare = 0
+
+    def start(self, args: str, model: str) -> dict[str, str]:
+        answer = requests.post(
+            f"{self.server.dli}/execs",
+            params={"sigName": "wmla-sig", "args": args},
+            files={"file": (f"{model}.modelDir.tar", modeldir(model))},
+            auth=self.server.basic,
+            verify=False,
+        )
+        assert answer.ok, answer.text
+        return dict(answer.json())
+
+    def names(self, call: Call) -> dict[str, str]:
+        """What the braces of its path stand for."""
+        about = self.finished if call.exec_wanted == "finished" else self.start(EDT, "mnist-edt")
+        if "{spare_plan}" in call.path:
+            self.spare += 1
+            self.server.local.client().create_instance_group(f"spare-{self.spare}")
+        return {
+            "exec": about["id"],
+            "driver": about["submissionId"],
+            "executor": f"0-{about['id']}",
+            "sig": about["sigId"],
+            "spare_plan": f"spare-{self.spare}",
+        }
+
+
+@pytest.fixture(scope="module")
+def worlds() -> dict[str, World]:
+    return {}
+
+
+@pytest.fixture
+def world(server: WmlaServer, worlds: dict[str, World]) -> World:
+    if server.url not in worlds:
+        worlds[server.url] = World(server)
+    return worlds[server.url]
+
+
+def session(server: WmlaServer, way: str) -> requests.Session:
+    """A client that has logged on, and shows who it is in one way."""
+    made = requests.Session()
+    if way == "Basic":
+        made.auth = server.basic
+    elif way == "cookie":
+        made.get(f"{server.conductor}/auth/logon", auth=server.basic, verify=False).raise_for_status()
+    else:
+        token = server.logon()
+        made.headers["X-Auth-Token" if way == "X-Auth-Token" else "Authorization"] = (
+            token if way == "X-Auth-Token" else f"Bearer {token}"
+        )
+    return made
+
+
+def make(world: World, call: Call, client: requests.Session, *, slash: str = "") -> requests.Response:
+    names = world.names(call)
+    url = (world.server.url + call.path.format(**names)).rstrip("/") + slash
+    if call.path.endswith("/"):
+        url = url.rstrip("/") + "/"
+    if call.query:
+        url += "?" + call.query.format(**names)  # as they write it: blanks and all
+    files = {"file": ("mnist-edt.modelDir.tar", modeldir("mnist-edt"))} if call.upload else None
+    return client.request(
+        call.verb, url, headers={"Accept": call.accept}, files=files, allow_redirects=False, verify=False
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_call_does_its_work(world: World, way: str):
+    wrong = []
+    client = session(world.server, way)
+    for call in CALLS:
+        if call.exec_wanted == "all":
+            continue
+        own = session(world.server, way) if "logoff" in call.path else client
+        answer = make(world, call, own)
+        if answer.status_code != call.status:
+            wrong.append((call.verb, answer.url, answer.status_code, answer.text[:300]))
+    assert wrong == []
+
+
+def test_a_slash_at_the_end_changes_nothing(world: World):
+    client = session(world.server, "Basic")
+    wrong = [
+        (call.path, answer.status_code)
+        for call in CALLS
+        if call.verb == "GET"
+        and (answer := make(world, call, client, slash="/")).status_code != call.status
+        and "{spare_plan}" not in call.path
+    ]
+    assert wrong == []
+
+
+def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
+    client = sdk(world.server)
+    values = {"exec_id": world.finished["id"], "sig_name": "wmla-sig", "args": EDT}
+    wrong = []
+    for call in sdk_calls():
+        method = getattr(client, call.method)
+        arguments = {
+            name: values.get(name) or _some(parameter.annotation)
+            for name, parameter in inspect.signature(method).parameters.items()
+            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        }
+        expected = {table.DONE: (200, 400), table.LATER: (501,), table.MISSING: (404,)}[
+            table.answers(call.path, call.verb)[1]
+        ]
+        if call.method == "delete_exec":
+            continue  # it takes the world with it: see the last test
+        if call.method == "create_exec":
+            arguments["file"] = io.BytesIO(modeldir("mnist-edt"))
+        try:
+            status = method(**arguments).get_status_code()
+        except ApiException as error:
+            # Stopping what has finished is the one that is refused.
+            status = error.status_code
+        if status not in expected or (status == 400 and "stop" not in call.method):
+            wrong.append((call.method, status))
+    assert wrong == []
+
+
+def _some(annotation: object) -> object:
+    text = str(annotation)
+    if "Dict" in text or "dict" in text:
+        return {}
+    if "List" in text:
+        return []
+    return io.BytesIO(b"x") if "BinaryIO" in text else 1 if "int" in text else "some"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_last_call_takes_all_execs(world: World, way: str):
+    (call,) = [call for call in CALLS if call.exec_wanted == "all"]
+    answer = make(world, call, session(world.server, way))
+    assert answer.status_code == 200, answer.text
+    left = requests.get(f"{world.server.dli}/execs", auth=world.server.basic, verify=False).json()
+    assert left == []
+
+
+def test_every_route_has_a_client():
+    """And so a call of the suite: a route that nobody calls is in none of the tests above."""
+    assert [(row.verb, row.path) for row in table.rows() if not row.clients] == []
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text(encoding="utf-8") == table.page(), "python -m tests.conformance.table > docs/wmla-routes.md"
