@@ -63,6 +63,9 @@ class EdtMagics(Magics):
     @option(
         "--warm-start", metavar="JOB", help="begin with the weights of another job: its id, or a variable that holds it"
     )
+    @option("--framework", default="edtPyTorch", metavar="F", help="what runs it (default: edtPyTorch, our engine)")
+    @option("--command", metavar="CMD", help="run this in a shell in place of the script; with another framework")
+    @option("--data-path", default="", metavar="DIR", help="DATA_DIR, relative to the server's data folder")
     @option("--env", action="append", default=[], metavar="K=V", help="an environment variable; repeatable")
     @option("--quiet", action="store_true", help="do not list what is packed")
     @line_cell_magic
@@ -95,6 +98,9 @@ class EdtMagics(Magics):
                 seed=options.seed,
                 threads_per_slot=options.threads_per_slot,
                 warm_start=warm_start,
+                framework=options.framework,
+                command=options.command or (),
+                data_path=options.data_path,
                 args=words(rest),
                 env={key: value for key, _, value in pairs},
                 progress=not options.quiet,

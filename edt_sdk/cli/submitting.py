@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from edt_sdk.cli import frameworks
 from edt_sdk.cli.session import Verbs, add_verb, client, job
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--env", action="append", default=[], type=_variable, metavar="K=V", help="an environment variable; repeatable"
     )
+    frameworks.add(submit)
     submit.add_argument("--wait", action="store_true", help="wait for its end; exit code 1 if it fails")
     wait = add_verb(verbs, common, "wait", run_wait, "Wait until a job has ended.", job="the job")
     wait.add_argument("--timeout", type=float, metavar="S", help="give up after so many seconds (exit code 3)")
@@ -73,6 +75,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
         warm_start=arguments.warm_start,
         args=arguments.args,
         env=dict(arguments.env),
+        **frameworks.chosen(arguments),
     )
     print(submitted.id, flush=True)
     return _wait(submitted, None) if arguments.wait else 0

@@ -135,6 +135,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
                 hint="Submit it with framework='PyTorch', or give main='train.py'.",
                 field="command",
             )
+        if self.command and self.args:
+            raise InvalidRequest(
+                "A command has its arguments in itself.", hint="Write them behind its name.", field="args"
+            )
         if (not self.main and not self.command) or _leaves(self.main):
             raise InvalidRequest(
                 f"main must be a path inside the package, not {self.main!r}.",
