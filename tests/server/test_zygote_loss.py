@@ -10,7 +10,7 @@ import pytest
 
 from edt_sdk.schemas.control import GenerationFormed, JobEnded, SlotReleased, StopJob, TrainingStarted, WorkerLost
 from edt_sdk.schemas.job import JobState
-from tests.server.test_supervisor import JOB, script, serving
+from tests.server.by_hand import JOB, script, serving
 
 pytestmark = pytest.mark.asyncio
 

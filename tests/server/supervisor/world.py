@@ -1,0 +1,453 @@
+"""A small random world for the membership machine: a server that is always a bit behind, workers that take their time,
+and everything that can die, dying at any moment.
+
+Checked after every instruction: reports are numbered without gaps, a planned change waits for the one before, a
+recovery for every dying member, no generation has more members than shards or one that is gone, no worker is started in
+a slot that the server could have given to somebody else, every slot is released exactly as often as it was granted. At
+the end the world comes to rest, with everybody who may train training, or with one report of the end.
+"""
+
+from collections import deque
+
+from hypothesis import strategies as st
+
+from edt_sdk.schemas import control, link
+from edt_sdk.schemas.control import Slot
+from edt_server.supervisor.events import (
+    DRIVER,
+    Acknowledged,
+    Allocated,
+    End,
+    Exited,
+    Finish,
+    Gather,
+    Gathered,
+    Hung,
+    Kill,
+    LinkLost,
+    LookAgain,
+    LookedAgain,
+    Said,
+    Send,
+    StartDriver,
+    Started,
+    StartWorker,
+    Tell,
+)
+from edt_server.supervisor.membership import Membership
+
+SHARDS = 3
+SLOTS = range(4)
+
+
+class Process:
+    def __init__(self, worker, slot):
+        self.worker, self.slot = worker, slot
+        self.inbox = deque()
+        self.said_hello = False
+        self.group = 0
+        """Number of the generation whose group it is in, 0 for none."""
+        self.newest = None
+        """The newest generation it was told."""
+        self.torn = False
+        """Somebody of its group is gone, and it does not know yet."""
+        self.broken = False
+        """It said so, and waits for a newer generation."""
+        self.told_to_end = False
+        self.lost = False
+        """Its link is closed; its exit is still to be seen."""
+
+
+class World:
+    def __init__(self):
+        self.machine = Membership(interpreter="/usr/bin/python")
+        self.events = deque()
+        self.reports = 0
+        self.to_server = deque()
+        self.to_supervisor = deque()
+        self.held, self.leaving, self.version, self.demand = set(), set(), 0, True
+        self.workers = {}
+        self.driver = "none"
+        self.asked = False
+        """The driver that runs now has called the training under way."""
+        self.calls = 0
+        """Trainings that the driver that runs now has seen the end of."""
+        self.trainings = 0
+        self.in_training = False
+        self.trained = False
+        self.committed = 0
+        self.generation = None
+        self.to_join, self.to_leave = set(), set()
+        self.broke = False
+        self.looks = deque()
+        self.gathers = deque()
+        self.ended = None
+        self.finished = False
+        self.progress_sent = 0
+
+    # --- the machine's surroundings
+
+    def feed(self, event):
+        self.events.append(event)
+        while self.events:
+            for instruction in self.machine.apply(self.events.popleft()):
+                self.follow(instruction)
+
+    def follow(self, instruction):
+        match instruction:
+            case StartDriver():
+                assert self.driver in ("none", "gone")
+                self.driver, self.asked, self.calls = "started", False, 0
+                self.events.append(Started(DRIVER, 1))
+            case StartWorker(worker=worker, slot=slot):
+                assert slot.id in self.held | self.leaving, "started in a slot that is not the job's"
+                assert all(process.slot != slot.id for process in self.workers.values()), "two workers in a slot"
+                self.workers[worker] = Process(worker, slot.id)
+                self.events.append(Started(worker, 100 + worker))
+            case Tell(process=process, message=message) if process == DRIVER:
+                self.tell_driver(message)
+            case Tell(process=process, message=message):
+                if isinstance(message, link.Generation):
+                    self.check_generation(message)
+                if process in self.workers:
+                    self.workers[process].inbox.append(message)
+            case Send(number=number, report=report):
+                self.report(number, report)
+            case End(process=process) | Kill(process=process):
+                if process in self.workers:
+                    self.workers[process].told_to_end = True
+                elif process == DRIVER and self.driver != "gone":
+                    self.driver = "ending"
+            case LookAgain(generation=generation):
+                self.looks.append(generation)
+            case Gather(generation=generation):
+                self.gathers.append(generation)
+            case Finish():
+                self.finished = True
+
+    def tell_driver(self, message):
+        if isinstance(message, link.TrainingDone) and self.driver == "talking":
+            assert message.training == self.calls
+            self.calls += 1
+            self.asked = False
+
+    def report(self, number, report):
+        self.reports += 1
+        assert number == self.reports
+        assert self.ended is None, "a report after the last one"
+        match report:
+            case control.JobEnded():
+                assert not self.workers
+                self.ended = report
+            case control.SlotReleased(slot=slot):
+                assert all(process.slot != slot for process in self.workers.values())
+            case control.WorkerLost(worker=worker):
+                assert worker not in self.workers
+            case control.TrainingStarted(training=training):
+                assert training == self.trainings, "reported twice"
+                self.in_training, self.trained, self.committed = True, False, 0
+            case control.TrainingEnded():
+                assert not self.workers
+                self.in_training = False
+                self.trainings += 1
+        self.to_server.append((number, report))
+
+    def check_generation(self, message):
+        members = tuple(member.worker for member in message.members)
+        if message == self.generation:
+            return
+        before = ()
+        if self.generation is not None and self.generation.training == message.training:
+            before = tuple(m.worker for m in self.generation.members)
+            assert message.number == self.generation.number + 1
+        else:
+            assert message.number == 1
+            self.broke = False
+        alive = set(self.workers)
+        if not self.broke:
+            assert not self.to_join & alive, f"changed before all had joined: {self.to_join}"
+            assert not self.to_leave & alive, f"changed before all had left: {self.to_leave}"
+        dying = {process.worker for process in self.workers.values() if process.lost and process.group}
+        assert not dying, "an older generation may still be written by one that dies"
+        assert set(members) <= alive
+        survivors = tuple(worker for worker in before if worker in members)
+        assert members[: len(survivors)] == survivors
+        assert list(members[len(survivors) :]) == sorted(members[len(survivors) :])
+        assert [member.fresh for member in message.members] == [worker not in before for worker in members]
+        assert len(members) <= SHARDS
+        self.to_leave = ((self.to_leave | set(before)) - set(members)) & alive
+        self.generation, self.to_join, self.broke = message, set(members), False
+
+    # --- the server
+
+    def level(self):
+        self.version += 1
+        slots = tuple(Slot(id=slot, host="h") for slot in sorted(self.held))
+        self.to_supervisor.append(Allocated(self.version, slots))
+
+    def grant(self, slot):
+        self.held.add(slot)
+        self.level()
+
+    def revoke(self, *slots):
+        self.held -= set(slots)
+        self.leaving |= set(slots)
+        self.level()
+
+    def take_report(self):
+        number, report = self.to_server.popleft()
+        match report:
+            case control.SlotReleased(slot=slot):
+                assert slot in self.held | self.leaving, "released twice"
+                kept = slot in self.held
+                self.held.discard(slot)
+                self.leaving.discard(slot)
+            case control.TrainingStarted():
+                self.demand = True
+            case control.TrainingEnded():
+                self.demand = False
+                self.leaving |= self.held
+                self.held = set()
+            case control.JobEnded():
+                self.held, self.leaving, self.demand = set(), set(), False
+        self.to_supervisor.append(Acknowledged(number))
+        if isinstance(report, control.TrainingEnded) or (isinstance(report, control.SlotReleased) and kept):
+            self.level()
+
+    # --- what may happen next
+
+    def actions(self, *, calm=False):
+        found = []
+        if self.to_server:
+            found.append(self.take_report)
+        if self.to_supervisor:
+            found.append(lambda: self.feed(self.to_supervisor.popleft()))
+        if self.gathers:
+            found.append(lambda: self.feed(Gathered(self.gathers.popleft())))
+        if self.looks:
+            found.append(self.look_again)
+        for process in list(self.workers.values()):
+            found.extend(self.worker_actions(process))
+        if self.driver == "started":
+            found.append(self.driver_hello)
+        if self.driver == "talking" and not self.asked:
+            known = self.calls < self.trainings or self.in_training
+            if known or (not calm and self.trainings < 3):
+                found.append(self.train)
+        if self.driver == "ending":
+            found.append(lambda: self.driver_exit(-15, (15,)))
+        if not calm and self.ended is None:
+            found.extend(self.server_actions())
+            if self.group_is_complete() and not self.trained:
+                found += [self.commit, self.finish_training]
+        return found
+
+    def server_actions(self):
+        if self.demand:
+            free = [slot for slot in SLOTS if slot not in self.held | self.leaving]
+            yield from (lambda slot=slot: self.grant(slot) for slot in free)
+        yield from (lambda slot=slot: self.revoke(slot) for slot in self.held)
+        if self.held:
+            yield lambda: self.revoke(*self.held)
+
+    def disasters(self):
+        """What kills: not in a calm world."""
+        for process in list(self.workers.values()):
+            if not process.lost:
+                yield lambda process=process: self.kill(process)
+                yield lambda process=process: self.lose_link(process)
+                if not process.told_to_end:
+                    yield lambda process=process: self.feed(Hung(process.worker, "did not move"))
+            if process.group and not process.lost:
+                yield lambda process=process: self.tear(process.group)
+        if self.driver in ("started", "talking"):
+            yield lambda: self.driver_exit(-9)
+
+    def group_is_complete(self):
+        return (
+            self.in_training
+            and self.generation is not None
+            and self.generation.training == self.trainings
+            and bool(self.generation.members)
+            and all(
+                (process := self.workers.get(member.worker)) is not None
+                and process.group == self.generation.number
+                and not process.torn
+                and not process.lost
+                and not process.told_to_end
+                for member in self.generation.members
+            )
+        )
+
+    def worker_actions(self, process):
+        if process.lost:
+            yield lambda: self.reap(process, -9, (9,) if process.told_to_end else ())
+        elif process.told_to_end:
+            yield lambda: self.exit(process, -15, (15,))
+        elif not process.said_hello:
+            yield lambda: self.hello(process)
+        elif process.inbox:
+            yield lambda: self.hear(process)
+        elif process.torn:
+            yield lambda: self.drop(process)
+        elif self.wants_to_switch(process):
+            yield lambda: self.switch(process)
+        elif self.trained and process.group:
+            yield lambda: self.exit(process, 0)
+
+    def wants_to_switch(self, process):
+        """At the boundary everybody of its group knows of a newer one; without a group, as soon as it does."""
+        newest = process.newest
+        if newest is None or newest.number <= process.group or self.trained:
+            return False
+        mates = [other for other in self.workers.values() if other.group == process.group]
+        return (
+            process.group == 0
+            or process.broken
+            or all(mate.newest is not None and mate.newest.number > mate.group for mate in mates)
+        )
+
+    def hello(self, process):
+        process.said_hello = True
+        self.feed(Said(process.worker, link.WorkerHello(worker=process.worker, pid=9, host="h", store_port=1)))
+
+    def hear(self, process):
+        message = process.inbox.popleft()
+        if isinstance(message, link.Begin):
+            self.feed(Said(process.worker, link.WorkerReady(worker=process.worker, training=message.training)))
+        else:
+            process.newest = message
+
+    def switch(self, process):
+        worker, generation = process.worker, process.newest
+        process.broken = False
+        if worker in [member.worker for member in generation.members]:
+            process.group = generation.number
+            present = {other.worker for other in self.workers.values() if not other.lost}
+            process.torn = any(member.worker not in present for member in generation.members)
+            if generation is self.generation:
+                self.to_join.discard(worker)
+            self.feed(
+                Said(worker, link.Joined(worker=worker, generation=generation.number, update=self.committed)),
+            )
+        else:
+            process.group = 0
+            self.feed(Said(worker, link.Left(worker=worker, generation=generation.number, update=self.committed)))
+            if worker in self.workers and not process.lost:
+                self.exit(process, 0)
+
+    def drop(self, process):
+        process.torn, process.broken = False, True
+        generation = process.group
+        self.feed(Said(process.worker, link.Broken(worker=process.worker, generation=generation, update=0)))
+
+    def tear(self, generation):
+        for process in self.workers.values():
+            if process.group == generation and not process.lost:
+                process.torn = not process.broken
+
+    def look_again(self):
+        generation = self.looks.popleft()
+        # A dead member's link closed before its group could break.
+        for process in list(self.workers.values()):
+            assert not process.lost or process.worker in self.workers
+        if self.generation is not None and generation == self.generation.number:
+            self.broke = True
+        self.feed(LookedAgain(generation))
+
+    def kill(self, process):
+        self.exit(process, -9, (9,) if process.told_to_end else ())
+
+    def lose_link(self, process):
+        process.lost = True
+        self.mourn(process)
+        self.feed(LinkLost(process.worker, "closed"))
+
+    def exit(self, process, code, signals=()):
+        self.lose_link(process)
+        self.reap(process, code, signals)
+
+    def mourn(self, process):
+        """The others of its group see its sockets close."""
+        if process.group and not self.trained:
+            self.tear(process.group)
+        if self.generation is not None:
+            members = [member.worker for member in self.generation.members]
+            if process.worker in members or (not members and process.worker in self.to_leave):
+                self.broke = True
+
+    def reap(self, process, code, signals=()):
+        del self.workers[process.worker]
+        self.feed(Exited(process.worker, code, signals, updates=self.committed))
+
+    def driver_hello(self):
+        self.driver = "talking"
+        self.feed(Said(DRIVER, link.DriverHello(pid=1)))
+
+    def driver_exit(self, code, signals=()):
+        self.driver = "gone"
+        self.feed(LinkLost(DRIVER, "closed"))
+        self.driver = "gone"
+        self.feed(Exited(DRIVER, code, signals))
+
+    def train(self):
+        self.asked = True
+        self.feed(Said(DRIVER, link.TrainRequest(training=self.calls, payload="p", shards=SHARDS, epochs=1)))
+
+    def commit(self):
+        self.committed += 1
+        first = self.generation.members[0].worker
+        self.feed(
+            Said(
+                first,
+                link.Progress(
+                    worker=first,
+                    training=self.trainings,
+                    update=self.committed,
+                    total_updates=99,
+                    epoch=0,
+                    epochs=1,
+                ),
+            )
+        )
+
+    def finish_training(self):
+        self.trained = True
+        first = self.generation.members[0].worker
+        self.feed(Said(first, link.Trained(worker=first, training=self.trainings, updates=self.committed)))
+
+    def drain(self):
+        for _ in range(5000):
+            actions = self.actions(calm=True)
+            if not actions:
+                return
+            actions[0]()
+        raise AssertionError("never comes to rest")
+
+
+def drive(world, data, steps, *, deadly=False):
+    for _ in range(steps):
+        actions = world.actions()
+        disasters = list(world.disasters()) if deadly else []
+        # Mostly things go well.
+        choices = actions * max(1, len(disasters) * 3 // max(1, len(actions))) + disasters
+        if not choices:
+            return
+        data.draw(st.sampled_from(choices))()
+
+
+def assert_at_rest(world):
+    assert not world.leaving or world.leaving <= {process.slot for process in world.workers.values()}
+    if world.in_training and not world.trained:
+        used = {process.slot for process in world.workers.values()}
+        assert used <= world.held
+        # What its workers never got out of ready stays idle.
+        assert world.held - used <= world.machine.given_up, "a slot is idle"
+        if world.held:
+            assert len(world.generation.members) == min(SHARDS, len(used))
+            assert world.group_is_complete()
+        else:
+            assert not world.workers
+        assert not world.to_join & set(world.workers)
+    if not world.in_training and world.trainings:
+        assert not world.workers
