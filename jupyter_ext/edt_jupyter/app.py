@@ -18,9 +18,10 @@ from typing import Any
 
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Dict, Float, Int, List, Unicode, Union, default
+from traitlets import Bool, Dict, Float, Int, Unicode, default
 
 from edt_jupyter import state_events
+from edt_jupyter.group_setting import GroupSettings
 from edt_jupyter.routes import API, handlers
 from edt_jupyter.wmla.routes import handlers as wmla_handlers
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
@@ -84,16 +85,12 @@ class EdtApp(ExtensionApp):
         "127.0.0.1",
         help="Address of this machine that the control channel listens on. Workers of one machine use loopback.",
     ).tag(config=True)
-    instance_groups = List(
-        Union([Unicode(), Dict()]),
-        [DEFAULT_INSTANCE_GROUP],
-        minlen=1,
+    instance_groups = GroupSettings(
+        DEFAULT_INSTANCE_GROUP,
         help="Queues that a new store begins with: names, or settings as `edt plan` shows them. Later: `edt group`.",
     ).tag(config=True)
-    resource_groups = List(
-        Union([Unicode(), Dict()]),
-        [DEFAULT_RESOURCE_GROUP],
-        minlen=1,
+    resource_groups = GroupSettings(
+        DEFAULT_RESOURCE_GROUP,
         help="Groups of hosts that a new store begins with, and how many slots a host offers. Later: `edt resource`.",
     ).tag(config=True)
     data_fs = Unicode(
