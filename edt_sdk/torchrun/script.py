@@ -118,7 +118,7 @@ def _tell(error: Exception) -> None:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
-    sys.excepthook(type(error), error, frames)
+    sys.excepthook(type(error), error.with_traceback(frames), frames)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from edt_sdk.schemas import agent as wire
 from edt_sdk.schemas import pulse
 from edt_sdk.schemas.control import Launch, ProcessIdentity, Slot
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.task import Task
 from edt_server.agent.host import MAX_LINE
 from edt_server.processes import open_pidfd, visible
@@ -35,6 +36,7 @@ from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory
 from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.predecessors import Predecessors
 from edt_server.supervisor.programs import program_of, zygote_environment_of
+from edt_server.supervisor.strays import end_what_was_left
 from edt_server.supervisor.vital_signs import pulse_file, sights
 from edt_server.supervisor.zygote import ZygoteProcess
 
@@ -164,6 +166,8 @@ class Outpost:
 
     async def _before_reap(self, worker: int) -> None:
         await self._link.drained(worker)
+        if self._job.orders.spec.framework == Framework.TORCHRUN:
+            await end_what_was_left(self._children)
 
     def _exited(self, worker: int, code: int, signals: tuple[int, ...]) -> None:
         self._children.reap_orphans()

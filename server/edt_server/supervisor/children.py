@@ -199,6 +199,13 @@ class Children:
         if not self._forker.forking:
             reap_orphans(self.pids | self._forker.pids, kill=not self._children)
 
+    def end_orphans(self) -> bool:
+        """Kill and reap descendants that lost their parents; True while some may be left.
+
+        For jobs whose processes look after what they started: an orphan is what one that has ended left behind.
+        """
+        return self._forker.forking or reap_orphans(self.pids | self._forker.pids, kill=True)
+
     def kill_all(self) -> None:
         """SIGKILL to every group, the zygote and its heir at once, and reap: for the end. Calls nobody back."""
         self._forker.stop()

@@ -71,6 +71,7 @@ from edt_server.supervisor.ports import KeptPort
 from edt_server.supervisor.predecessors import Predecessors
 from edt_server.supervisor.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.reporter import Reporter
+from edt_server.supervisor.strays import end_what_was_left
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.supervisor.tails import last_words
 from edt_server.supervisor.vital_signs import pulse_file, sights
@@ -291,6 +292,8 @@ class Supervisor:
 
     async def _before_reap(self, key: int) -> None:
         await self._link.drained(key)
+        if isinstance(self._machine, ElasticAgents):
+            await end_what_was_left(self._children)
         self._index.sample(time.time())
 
     def _exited(self, key: int, code: int, signals: tuple[int, ...]) -> None:
