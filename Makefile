@@ -48,7 +48,8 @@ bench-%: $(STAMP)
 	@$(BIN)/python benchmarks/$(subst -,_,$*).py $(ARGS)
 
 core-events: $(STAMP) ## a million random events: the scheduler's invariants after each, some minutes (EVENTS=)
-	@EDT_CORE_EVENTS=$(or $(EVENTS),1000000) $(BIN)/python -m pytest -q --timeout=0 tests/server/core/test_properties.py
+	@EDT_CORE_EVENTS=$(or $(EVENTS),1000000) EDT_RULE_EVENTS=$(or $(EVENTS),1000000) $(BIN)/python -m pytest -q --timeout=0 \
+	  tests/server/core/test_properties.py tests/server/core/test_rule_history.py
 
 chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every time (EVENTS=, SEED=)
 	@$(BIN)/python -m tests.chaos --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED))

@@ -16,7 +16,7 @@ from tests.e2e.harness import Jobs, wait_until
 from tests.e2e.hosts import agent, lose, running, wait_for_host, wait_for_hosts
 
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 2, "b": 2}, "EdtApp.checkpoint_interval": 1.0}
-LOSSES = int(os.environ.get("EDT_HOST_LOSSES", "3"))
+LOSSES = int(os.environ.get("EDT_HOST_LOSSES", "2"))
 
 
 @pytest.fixture(scope="module")
