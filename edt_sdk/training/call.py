@@ -17,6 +17,8 @@ from typing import Any
 
 from edt_sdk.client import Client
 from edt_sdk.job import Job
+from edt_sdk.schemas.context import job_context
+from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import payload
 
 MAIN = "train_call.py"
@@ -45,9 +47,16 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
         mode: "exact" or "fast".
 
     Raises:
-        Unprocessable: a part cannot be sent; the message names it.
+        Unprocessable: a part cannot be sent; the message names it. Or this is a job whose framework trains itself.
         ServerUnreachable: there is no server to submit to.
     """
+    job = job_context()
+    if job is not None:
+        raise Unprocessable(
+            f"This job's framework is {job.framework}, which runs the script as it is: train() belongs to edtPyTorch.",
+            hint="Submit it with framework='edtPyTorch'.",
+            field="framework",
+        )
     client = Client()
     # Flat, so that what cannot be sent is called by the name the user knows; train() has none of these names.
     content = payload.dump({**fabric, "train": dict(arguments)}, [Path.cwd()])

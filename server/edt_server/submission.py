@@ -42,6 +42,7 @@ class Submission:
     interpreter: str
     threads_per_slot: int
     paths: JobPaths
+    remarks: tuple[str, ...] = ()
 
     def enter(self, change: Change) -> None:
         """Write the job down and let the core decide whether it starts."""
@@ -50,7 +51,7 @@ class Submission:
         change.tx.add_job(self._row(change.now))
         data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
         change.append(kinds.STATE, self.job, data)
-        for remark in remarks(spec):
+        for remark in self.remarks:
             change.append(kinds.REMARK, self.job, {"text": remark})
         seq = change.apply(arrival(self.job, self.owner, spec), name=spec.name)
         if not change.core.holding(self.job):
@@ -82,10 +83,19 @@ class Submission:
         )
 
 
-def remarks(spec: JobSpec) -> tuple[str, ...]:
-    """What the submission asked for and has another meaning here, or none; for the job's story."""
+def remarks(spec: JobSpec, data_fs: str) -> tuple[str, ...]:
+    """What the submission asked for and has another meaning here, or none; for the job's story. Blocks."""
     wmla = () if spec.wmla is None else spec.wmla.remarks
-    return (*wmla, *(() if spec.torchrun is None else spec.torchrun.said))
+    torchrun = () if spec.torchrun is None else spec.torchrun.said
+    return (*wmla, *torchrun, *_data_remarks(spec.data_path, data_fs))
+
+
+def _data_remarks(data_path: str, data_fs: str) -> tuple[str, ...]:
+    if data_path and not data_fs:
+        return ("DATA_DIR is not set: this server has no data folder (its administrator names one: EdtApp.data_fs).",)
+    if data_path and not (Path(data_fs) / data_path).exists():
+        return (f"There is no {data_path} in the server's data folder {data_fs} yet; DATA_DIR leads there.",)
+    return ()
 
 
 def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
@@ -134,7 +144,8 @@ def place(
     except BaseException:
         remove(paths)
         raise
-    return Submission(paths.job_id, owner, spec, interpreter, threads, paths)
+    said = remarks(spec, settings.data_fs)
+    return Submission(paths.job_id, owner, spec, interpreter, threads, paths, said)
 
 
 def main_file(spec: JobSpec) -> str:

@@ -44,6 +44,14 @@ ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "de
         ),
         ("job_arrived", {**ARRIVED, "again": True, "by": "ana"}, "taken up again (by ana)"),
         ("job_suspended", {"job": "a", "by": "ana"}, "is being suspended (by ana): it leaves all its slots"),
+        ("run_started", {"number": 1, "pids": [7]}, "its program runs (pid 7)"),
+        ("run_started", {"number": 2, "pids": [8, 9]}, "its program runs again, from the beginning (pids 8, 9)"),
+        (
+            "run_stopped",
+            {"number": 1, "why": "Rank 1 (slot 7) was lost with host b."},
+            "its program was ended, and will begin again from the beginning: Rank 1 (slot 7) was lost with host b",
+        ),
+        ("remark", {"text": "--msd-label x has no meaning here."}, "--msd-label x has no meaning here"),
         ("job_suspended", {"job": "a"}, "is being suspended: it leaves all its slots"),
         ("job_resumed", {"job": "a", "checkpoint": "epoch-3"}, "resumed, from checkpoint epoch-3"),
         (
