@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import time
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=1)
 parser.add_argument("--batch-size", type=int, default=8)
 parser.add_argument("--numWorker", type=int, default=2)
+parser.add_argument("--pause", type=float, default=0)  # seconds that a sample takes: time to look at a running job
 arguments = parser.parse_args()
 
 
@@ -24,6 +26,7 @@ class Digits(torch.utils.data.Dataset):
         return self.count
 
     def __getitem__(self, index):
+        time.sleep(arguments.pause)
         return torch.full((1, 4, 4), index % 10 / 10), index % 10
 
 

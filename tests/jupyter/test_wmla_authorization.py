@@ -1,0 +1,162 @@
+"""Each of WMLA's routes × verbs asks the Authorizer for what it does, and nobody reaches somebody else's exec."""
+
+from __future__ import annotations
+
+import pytest
+from jupyter_server.auth import Authorizer, IdentityProvider, User
+from tornado.web import RequestHandler
+
+from edt_jupyter.wmla.routes import FAMILIES, ROUTES, handlers
+from tests.jupyter.test_wmla_logon import ask  # noqa: F401
+
+DLI = "/platform/rest/deeplearning/v1"
+CONDUCTOR = "/platform/rest/conductor/v1"
+# What each operation must ask for. Written out here a second time on purpose.
+DECLARED = {
+    ("GET", "/auth/v1/logon"): ("read", "edt:cluster"),
+    ("POST", "/auth/v1/logoff"): ("read", "edt:cluster"),
+    ("GET", f"{CONDUCTOR}/auth/logon"): ("read", "edt:cluster"),
+    ("GET", f"{CONDUCTOR}/instances/{{sigId}}/applications"): ("read", "edt:jobs"),
+    ("GET", f"{CONDUCTOR}/instances/{{sigId}}/applications/{{driverId}}/logs/{{kind}}/download"): ("read", "edt:logs"),
+    ("GET", f"{CONDUCTOR}/instances/{{sigId}}/applications/{{driverId}}/{{executorId}}/logs/{{kind}}/download"): (
+        "read",
+        "edt:logs",
+    ),
+    ("GET", f"{DLI}/conf"): ("read", "edt:cluster"),
+    ("GET", f"{DLI}/status"): ("read", "edt:cluster"),
+    ("GET", f"{DLI}/execs"): ("read", "edt:jobs"),
+    ("POST", f"{DLI}/execs"): ("write", "edt:jobs"),
+    ("DELETE", f"{DLI}/execs"): ("write", "edt:jobs"),
+    ("GET", f"{DLI}/execs/frameworks"): ("read", "edt:cluster"),
+    ("GET", f"{DLI}/execs/{{id}}"): ("read", "edt:jobs"),
+    ("DELETE", f"{DLI}/execs/{{id}}"): ("write", "edt:jobs"),
+    ("GET", f"{DLI}/execs/{{id}}/log"): ("read", "edt:logs"),
+    ("GET", f"{DLI}/execs/{{id}}/result"): ("read", "edt:artifacts"),
+    ("POST", f"{DLI}/execs/{{id}}/stop"): ("write", "edt:jobs"),
+    ("GET", f"{DLI}/frameworks"): ("read", "edt:cluster"),
+    ("GET", f"{DLI}/frameworks/all"): ("read", "edt:cluster"),
+    ("GET", f"{DLI}/scheduler/applications"): ("read", "edt:jobs"),
+    ("PUT", f"{DLI}/scheduler/applications/{{id}}/stop"): ("write", "edt:jobs"),
+    ("GET", f"{DLI}/scheduler/applications/{{id}}/driver/logs/{{kind}}"): ("read", "edt:logs"),
+    ("GET", f"{DLI}/scheduler/applications/{{id}}/executor/{{n}}/logs/{{kind}}"): ("read", "edt:logs"),
+    ("GET", f"{DLI}/scheduler/engine/applications"): ("read", "edt:jobs"),
+    ("GET", f"{DLI}/scheduler/engine/applications/{{id}}"): ("read", "edt:jobs"),
+    ("GET", f"{DLI}/scheduler/instances"): ("read", "edt:plan"),
+    ("GET", f"{DLI}/scheduler/kubernetesobjects"): ("read", "edt:jobs"),
+    ("GET", f"{DLI}/resplans/resplantree"): ("read", "edt:plan"),
+    ("GET", f"{DLI}/resplans/resplan/{{name}}"): ("read", "edt:plan"),
+    ("DELETE", f"{DLI}/resplans/resplan/{{name}}"): ("write", "edt:plan"),
+    # Those that have no work here ask before they say so.
+    ("GET", f"{DLI}/hypersearch"): ("read", "edt:cluster"),
+    ("POST", f"{DLI}/hypersearch"): ("write", "edt:cluster"),
+    ("DELETE", f"{DLI}/edimodels/some"): ("write", "edt:cluster"),
+    ("PUT", f"{DLI}/models/some/hypersearch/some/stop"): ("write", "edt:cluster"),
+    ("POST", f"{DLI}/execs/some/deploy"): ("write", "edt:cluster"),
+    ("GET", "/dlim/v1/model"): ("read", "edt:cluster"),
+    ("GET", f"{DLI}/datasets"): ("read", "edt:cluster"),
+    ("PATCH", f"{DLI}/datasets"): ("write", "edt:cluster"),
+}
+VERBS = ("get", "head", "post", "put", "patch", "delete")
+
+
+def filled(path, job="somebodys-job"):
+    return (
+        path.replace("{id}", job)
+        .replace("{driverId}", f"driver-{job}")
+        .replace("{executorId}", f"0-{job}")
+        .replace("{sigId}", "default")
+        .replace("{kind}", "stdout")
+        .replace("{n}", "1")
+        .replace("{name}", "default")
+    ).lstrip("/")
+
+
+def test_the_declaration_names_every_operation():
+    operations = {
+        (verb.upper(), path)
+        for path, handler in ROUTES
+        for verb in VERBS
+        if getattr(handler, verb) is not getattr(RequestHandler, verb)
+    }
+    assert operations <= set(DECLARED)
+
+
+def test_no_route_hides_another():
+    import re
+
+    for path, handler in ROUTES:
+        url = "/" + filled(path)
+        assert next(found for known, found in handlers() if re.fullmatch(known, url)) is handler, path
+
+
+def test_families_have_every_verb():
+    for _, handler in FAMILIES:
+        assert all(getattr(handler, verb) is not getattr(RequestHandler, verb) for verb in VERBS)
+
+
+class Recorder(Authorizer):
+    asked: list[tuple[str, str]] = []
+    answer = False
+
+    def is_authorized(self, handler, user, action, resource):
+        self.asked.append((action, resource))
+        return self.answer
+
+
+class TestRecorded:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config):
+        Recorder.asked = []
+        jp_server_config["ServerApp"]["authorizer_class"] = Recorder
+        return jp_server_config
+
+    @pytest.mark.parametrize("order", [1, -1], ids=["in order", "in reverse"])
+    async def test_every_operation_asks_for_its_own(self, ask, jp_auth_header, order):  # noqa: F811
+        """Both orders: a decorator that keeps its first caller's arguments fails one of them."""
+        for (method, path), declared in list(DECLARED.items())[::order]:
+            Recorder.asked.clear()
+            body = {"body": b""} if method in ("POST", "PUT", "PATCH") else {}
+            answer = await ask(method, filled(path), dict(jp_auth_header), **body)
+            assert answer.status == 403, (method, path)
+            assert answer.text.startswith("Error 403: ")
+            assert set(Recorder.asked) == {declared}, (method, path)
+
+
+class Tokens(IdentityProvider):
+    """A token for each user: the token is "<name>-secret"."""
+
+    def get_user(self, handler):
+        token = handler.request.headers.get("Authorization", "").removeprefix("token ")
+        name, _, secret = token.rpartition("-")
+        handler._token_authenticated = True
+        return User(username=name) if name and secret == "secret" else None
+
+
+class TestSomebodyElse:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config):
+        jp_server_config["ServerApp"]["identity_provider_class"] = Tokens
+        return jp_server_config
+
+    @pytest.fixture
+    def jp_auth_header(self):
+        return {"Authorization": "token ann-secret"}
+
+    async def test_may_do_nothing_with_my_exec(self, submit, call, ask):  # noqa: F811
+        mine = (await submit(name="plan", args=["--key", "x"])).json
+        bob = (await ask("GET", "auth/v1/logon", {"X-Auth-Token": "bob-secret"})).json
+        assert bob["username"] == "bob"
+        headers = {"X-Auth-Token": bob["accessToken"]}
+        for method, path in DECLARED:
+            if "{id}" in path or "{driverId}" in path:
+                body = {"body": b""} if method in ("POST", "PUT") else {}
+                answer = await ask(method, filled(path, mine["id"]), dict(headers), **body)
+                assert answer.status == 403, (method, path, answer.text)
+                assert "belongs to ann" in answer.text
+        for path in ("execs", "scheduler/engine/applications", "scheduler/applications"):
+            assert (await ask("GET", f"{DLI}/{path}".lstrip("/"), dict(headers))).json == []
+        assert (await ask("DELETE", f"{DLI}/execs".lstrip("/"), dict(headers))).status == 200
+        ann = {"X-Auth-Token": "ann-secret"}
+        (seen,) = (await ask("GET", f"{DLI}/execs".lstrip("/"), ann)).json
+        # A native job is an exec too: its arguments stand for the args that it never had.
+        assert (seen["id"], seen["creator"], seen["args"]) == (mine["id"], "ann", "--key x")
