@@ -248,3 +248,28 @@ def test_a_server_that_is_killed_does_not_touch_it(tmp_path: Path, folder: Path)
         again.wait(60)
         assert again.view.state is JobState.FINISHED
         assert len(starts(job)) == 2
+
+
+def test_train_belongs_to_the_elastic_engine(four_slots: Jobs, folder: Path) -> None:
+    source = """
+        import torch
+        from fabric_model import FabricModel
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        FabricModel(model, lambda: (None, None), torch.nn.functional.mse_loss, optimizer).train(1, 8, 2)
+    """
+    job = submit(four_slots, folder, source, framework="PyTorch", data_path="mnist")
+    with pytest.raises(JobFailed, match="framework='edtPyTorch'"):
+        job.wait(120)
+    # What it asked for and this server has not, before anything went wrong.
+    assert "DATA_DIR is not set" in told(job, "remark")[0]
+
+
+def test_two_jobs_of_ranks_at_once_find_each_its_own_peers(four_slots: Jobs, folder: Path) -> None:
+    (folder / "train.py").write_text(textwrap.dedent(ALL_REDUCE))
+    both = [submit(four_slots, folder, framework="distPyTorch", max_workers=2) for _ in range(2)]
+    for job in both:
+        job.wait(120)
+        found = [json.loads((Path(job.view.result_dir) / "model" / f"rank-{n}.json").read_text()) for n in range(2)]
+        assert [each["sum"] for each in found] == [3.0, 3.0]
