@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from edt_sdk.job import Job
     from edt_sdk.magics import load_ipython_extension, unload_ipython_extension
     from edt_sdk.schemas.errors import (
+        ChangedMeanwhile,
         Conflict,
         EdtError,
         InvalidRequest,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Callback",
+    "ChangedMeanwhile",
     "Client",
     "Conflict",
     "EdtError",

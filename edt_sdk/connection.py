@@ -120,6 +120,27 @@ class Connection:
         with self.open(method, path, params=params, data=data, headers=headers) as response:
             return self._decode(response)
 
+    def versioned(self, method: str, path: str, *, body: Any = None, made_from: str = "") -> tuple[Any, str]:
+        """The decoded JSON of an answer, and its version (ETag, "" without one).
+
+        Args:
+            method: GET or PUT.
+            path: the resource.
+            body: sent as JSON.
+            made_from: the version that is to be replaced, "" for whatever there is.
+
+        Raises:
+            ChangedMeanwhile: there is another version by now.
+            EdtError: as `json`.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        if made_from:
+            headers["If-Match"] = f'"{made_from}"'
+        with self.open(method, path, data=data, headers=headers) as response:
+            version = response.headers.get("ETag", "").removeprefix("W/").strip('"')
+            return self._decode(response), version
+
     def post_body(self, path: str, body: Any, content_type: str) -> Any:
         """POST a body that is read while it is sent (an object with `read` and `__len__`); the decoded answer."""
         # The server unpacks and checks before it answers, so this may take longer than other requests.

@@ -204,7 +204,7 @@ class Job(JobReadings):
         """
         return self._answer("POST", "/suspend")
 
-    def resume(self, checkpoint: str | None = None) -> Job:
+    def resume(self, checkpoint: str | None = None, *, instance_group: str | None = None) -> Job:
         """Go on after `suspend`, or after it was stopped or failed; self. One that runs stays as it is.
 
         It waits for slots like any other, and goes on with the same bits on however many it gets.
@@ -212,13 +212,16 @@ class Job(JobReadings):
         Args:
             checkpoint: what to go on from, as `checkpoints()` names it, such as "epoch-3"; what came after is computed
                 again. The newest there is by default.
+            instance_group: the queue it goes on in; the one it was in by default.
 
         Raises:
             Conflict: it is over for good, or a checkpoint was named while its workers run.
+            Unprocessable: its queue was removed meanwhile, and no other is named, or there is none of that name.
             InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
         """
-        chosen = JobResume(checkpoint=checkpoint).check()
-        return self._answer("POST", "/resume", None if checkpoint is None else msgspec.structs.asdict(chosen))
+        chosen = msgspec.structs.asdict(JobResume(checkpoint=checkpoint, instance_group=instance_group).check())
+        named = {name: value for name, value in chosen.items() if value is not None}
+        return self._answer("POST", "/resume", named or None)
 
     def delete(self) -> None:
         """Remove it with its logs and results."""

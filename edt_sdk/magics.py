@@ -197,12 +197,13 @@ class EdtMagics(Magics):
     @parsed
     @job_argument
     @option("--checkpoint", metavar="NAME", help="what to go on from, such as epoch-3 (default: the newest)")
+    @option("--instance-group", metavar="G", help="the queue it goes on in (default: the one it was in)")
     @line_magic
     def edt_resume(self, line: str) -> Job:
         """Let a job go on that was suspended, or stopped, or failed. The job is named, never guessed."""
         options = parse(self.edt_resume, line)
         job = self._given(self.edt_resume, options.job)
-        resumed: Job = self._run(lambda _: job.resume(checkpoint=options.checkpoint))
+        resumed: Job = self._run(lambda _: job.resume(options.checkpoint, instance_group=options.instance_group))
         return resumed
 
     @parsed

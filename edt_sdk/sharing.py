@@ -21,26 +21,51 @@ INSTANCE_GROUPS = "instance-groups"
 RESOURCE_GROUPS = "resource-groups"
 
 
+class PlanAsRead(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True, eq=False):
+    """A plan with the version it was read in. Equal to a plan of the same groups, whatever its version.
+
+    Attributes:
+        version: what the server calls this plan, "" when it does not say.
+    """
+
+    version: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return (self.resource_groups, self.instance_groups) == (other.resource_groups, other.instance_groups)
+
+
 class Sharing:
     """The part of `Client` that knows the plan."""
 
     _connection: Connection
 
-    def plan(self) -> Plan:
+    def plan(self) -> PlanAsRead:
         """All resource groups and instance groups, as one value."""
-        return msgspec.convert(self._connection.json("GET", "plan"), Plan)
+        return _as_read(*self._connection.versioned("GET", "plan"))
 
-    def set_plan(self, plan: Plan | Mapping[str, Any]) -> Plan:
+    def set_plan(self, plan: Plan | Mapping[str, Any]) -> PlanAsRead:
         """Replace the plan, whole or not at all; the plan afterwards.
 
         Args:
-            plan: a Plan, or the same as JSON: `{"resource_groups": […], "instance_groups": […]}`.
+            plan: a Plan, or the same as JSON: `{"resource_groups": […], "instance_groups": […]}`. One that was made
+                from what `plan()` returned (with `msgspec.structs.replace`, or as JSON with its "version") replaces
+                that one only; any other replaces whatever there is.
 
         Raises:
+            ChangedMeanwhile: somebody else changed the plan since it was read.
             Unprocessable: it cannot be used, or has no place for a job that has not ended.
             NotAllowed: the server's authorizer does not let this user administer.
         """
-        return msgspec.convert(self._connection.json("PUT", "plan", body=plan), Plan)
+        made_from, body = "", plan
+        if isinstance(plan, PlanAsRead):
+            made_from = plan.version
+            body = Plan(resource_groups=plan.resource_groups, instance_groups=plan.instance_groups)
+        elif isinstance(plan, Mapping):
+            made_from = str(plan.get("version", ""))
+            body = {name: value for name, value in plan.items() if name != "version"}
+        return _as_read(*self._connection.versioned("PUT", "plan", body=body, made_from=made_from))
 
     # --- instance groups ----------------------------------------------------------------------------------------------
 
@@ -160,6 +185,11 @@ class Sharing:
     def delete_resource_group(self, name: str) -> None:
         """Remove a group of hosts. Unprocessable while an instance group is over it, NotFound when there is none."""
         self._connection.json("DELETE", _path(RESOURCE_GROUPS, name))
+
+
+def _as_read(answer: Any, version: str) -> PlanAsRead:
+    plan = msgspec.convert(answer, Plan)
+    return PlanAsRead(resource_groups=plan.resource_groups, instance_groups=plan.instance_groups, version=version)
 
 
 def _path(groups: str, name: str) -> str:

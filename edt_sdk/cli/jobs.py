@@ -32,6 +32,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         verbs, common, "resume", run_resume, "Let a suspended, stopped or failed job go on.", job="the job"
     )
     resume.add_argument("--checkpoint", metavar="NAME", help="from where, such as epoch-3 (default: the newest)")
+    resume.add_argument("--instance-group", metavar="G", help="the queue it goes on in (default: the one it was in)")
     delete = add_verb(verbs, common, "delete", run_delete, "Remove jobs with their logs and results.")
     delete.add_argument("ids", metavar="ID", nargs="+")
 
@@ -104,7 +105,7 @@ def run_suspend(arguments: argparse.Namespace) -> int:
 
 def run_resume(arguments: argparse.Namespace) -> int:
     """`edt resume`."""
-    print(job(arguments).resume(arguments.checkpoint))
+    print(job(arguments).resume(arguments.checkpoint, instance_group=arguments.instance_group))
     return 0
 
 

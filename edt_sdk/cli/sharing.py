@@ -32,7 +32,11 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     _add_actions(verbs, common, "group", "an instance group", _group_options, run_group)
     _add_actions(verbs, common, "resource", "a resource group", _resource_options, run_resource)
     plan = add_verb(verbs, common, "plan", run_plan, "Print all groups as JSON, or replace them.")
-    plan.add_argument("--set", metavar="FILE", help="replace them by what this file says; - for stdin")
+    plan.add_argument(
+        "--set",
+        metavar="FILE",
+        help="replace them by what this file says; - for stdin. A version in it: only that one",
+    )
 
 
 def _add_actions(
@@ -146,7 +150,8 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if arguments.set is None:
         print_json(client(arguments).plan())
         return 0
-    from edt_sdk.schemas.plan import parse_plan
+    from edt_sdk.schemas.job import parse_change
+    from edt_sdk.sharing import PlanAsRead
 
     try:
         if arguments.set == "-":
@@ -156,7 +161,9 @@ def run_plan(arguments: argparse.Namespace) -> int:
                 text = file.read()
     except OSError as wrong:
         raise InvalidRequest(f"{arguments.set} cannot be read: {wrong.strerror}.") from None
-    print_json(client(arguments).set_plan(parse_plan(text)))
+    plan = parse_change(text, PlanAsRead)
+    plan.check()
+    print_json(client(arguments).set_plan(plan))
     return 0
 
 

@@ -6,6 +6,7 @@ EdtError
 ├── NotAllowed            403  somebody else's job, or the authorizer said no
 ├── NotFound              404  no such job, log, checkpoint or route
 ├── Conflict              409  the job is in a state that does not allow this
+├── ChangedMeanwhile      412  somebody else changed it since it was read
 ├── TooLarge              413  the package is over the size cap
 ├── Unprocessable         422  well-formed, but can never be done here
 │   └── NotBuiltYet       422  named in the documentation, not in this release
@@ -82,6 +83,12 @@ class Conflict(EdtError):
     status, code = 409, "conflict"
 
 
+class ChangedMeanwhile(EdtError):
+    """What the change was made from is not there any more: read it again."""
+
+    status, code = 412, "changed_meanwhile"
+
+
 class TooLarge(EdtError):
     """The package is larger than the server accepts."""
 
@@ -121,7 +128,8 @@ class ServerUnreachable(EdtError):
 BY_CODE: dict[str, type[EdtError]] = {
     cls.code: cls
     for cls in (
-        EdtError, InvalidRequest, PackageError, NotAllowed, NotFound, Conflict, TooLarge, Unprocessable, NotBuiltYet,
+        EdtError, InvalidRequest, PackageError, NotAllowed, NotFound, Conflict, ChangedMeanwhile, TooLarge,
+        Unprocessable, NotBuiltYet,
         JobFailed, WaitTimeout, ServerUnreachable,
     )
 }  # fmt: skip
@@ -140,6 +148,9 @@ def from_json(body: dict[str, Any], status: int) -> EdtError:
     ids.pop("traceback", None)
     cls = BY_CODE.get(code)
     if cls is None:
-        by_status = {c.status: c for c in (InvalidRequest, NotAllowed, NotFound, Conflict, TooLarge, Unprocessable)}
+        by_status: dict[int, type[EdtError]] = {
+            each.status: each
+            for each in (InvalidRequest, NotAllowed, NotFound, Conflict, ChangedMeanwhile, TooLarge, Unprocessable)
+        }
         cls = by_status.get(status, EdtError)
     return cls(message, hint=hint, **{str(k): v for k, v in ids.items()})

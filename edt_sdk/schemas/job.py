@@ -235,9 +235,11 @@ class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         checkpoint: what to go on from, as `job.checkpoints()` names it, such as "epoch-3"; None for the newest.
+        instance_group: the queue it goes on in; None for the one it was in.
     """
 
     checkpoint: str | None = None
+    instance_group: str | None = None
 
     def check(self) -> JobResume:
         """Return self, or raise InvalidRequest for an empty name: it may come from a variable that is not set."""

@@ -27,8 +27,8 @@ NOT_LEADING = 421
 _CONNECT_SECONDS = 5.0
 _ANY_SIZE = 1 << 62
 _PIECE = 1 << 16
-_ASKED = ("Accept", "Content-Type", "Content-Length", "Last-Event-ID")
-_ANSWERED = ("Content-Type", "Content-Length", "Content-Disposition", "Cache-Control", "X-Accel-Buffering")
+_ASKED = ("Accept", "Content-Type", "Content-Length", "Last-Event-ID", "If-Match", "If-None-Match")
+_ANSWERED = ("Content-Type", "Content-Length", "Content-Disposition", "Cache-Control", "X-Accel-Buffering", "ETag")
 _EVENTS = "text/event-stream"
 
 

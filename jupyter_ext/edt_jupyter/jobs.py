@@ -127,6 +127,7 @@ class ResumeHandler(EdtHandler):
     @authenticated
     @authorized("write", resource="edt:jobs")
     async def post(self, job: str) -> None:
-        """Resume, with `{"checkpoint": …}` from that one: accepted now, done when there is a slot."""
+        """Resume, from a `checkpoint`, in an `instance_group`: accepted now, done when there is a slot."""
         chosen = parse_resume(self.request.body)
-        self.reply(await self.service.resume(self.user, job, chosen.checkpoint or ""), 202)
+        view = await self.service.resume(self.user, job, chosen.checkpoint or "", chosen.instance_group)
+        self.reply(view, 202)

@@ -366,16 +366,18 @@ class Service(Reading):
 
         return await self._view(await self.change(work))
 
-    async def resume(self, user: str, job: str, checkpoint: str = "") -> JobView:
+    async def resume(self, user: str, job: str, checkpoint: str = "", instance_group: str | None = None) -> JobView:
         """Let a job go on that is suspended, or that was stopped or failed after it began to train.
 
         Args:
             user: who asks.
             job: its id.
             checkpoint: what to go on from, such as "epoch-3"; "" for the newest there is.
+            instance_group: the queue it goes on in; None for the one it was in.
 
         Raises:
             Conflict: it is over for good, or a checkpoint was named while workers still run.
+            Unprocessable: its queue was removed meanwhile, or there is none of that name.
             InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
         """
         row = await self.mine(user, job)
@@ -385,7 +387,7 @@ class Service(Reading):
 
         def work(change: Change) -> JobRow:
             self._mine(user, job, change.row(job))
-            return suspension.resume(change, paths, job, user, checkpoint)
+            return suspension.resume(change, paths, job, user, checkpoint, instance_group)
 
         return await self._view(await self.change(work))
 

@@ -7,13 +7,14 @@ counts at once for the jobs that run. Who may change the plan is decided by the 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.errors import NotFound, Unprocessable
+from edt_sdk.schemas.errors import ChangedMeanwhile, NotFound, Unprocessable
 from edt_sdk.schemas.job import convert_change
 from edt_sdk.schemas.plan import InstanceGroup, Named, Plan, ResourceGroup
 from edt_server.core import PlanChanged, SlotsChanged
@@ -88,9 +89,29 @@ class Sharing:
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
-    async def set_plan(self, user: str, plan: Plan) -> Plan:
-        """Replace the plan. Unprocessable when it cannot be used, or has no place for a job that is there."""
-        return await self._edit(user, lambda _: plan)
+    async def set_plan(self, user: str, plan: Plan, *, made_from: str | None = None) -> Plan:
+        """Replace the plan.
+
+        Args:
+            user: who asks.
+            plan: the new one.
+            made_from: the `version` of the plan that it was made from, None to replace whatever there is.
+
+        Raises:
+            ChangedMeanwhile: there is another plan by now.
+            Unprocessable: it cannot be used, or has no place for a job that is there.
+        """
+
+        def edit(before: Plan) -> Plan:
+            if made_from not in (None, version(before)):
+                raise ChangedMeanwhile(
+                    "The plan was changed by somebody else since it was read.",
+                    hint="Read it again, and make the change in what it is now.",
+                    field="If-Match",
+                )
+            return plan
+
+        return await self._edit(user, edit)
 
     async def add_instance_group(self, user: str, group: InstanceGroup) -> InstanceGroup:
         """Add a group. Unprocessable when it cannot be."""
@@ -136,6 +157,11 @@ class Sharing:
             return after
 
         return await self._change(work)
+
+
+def version(plan: Plan) -> str:
+    """What tells this plan from another one; equal plans have equal versions."""
+    return hashlib.sha256(msgspec.json.encode(plan, order="deterministic")).hexdigest()[:16]
 
 
 def configured_plan(instance_groups: Sequence[Any], resource_groups: Sequence[Any]) -> Plan:

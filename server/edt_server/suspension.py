@@ -9,17 +9,18 @@ commit; therefore it also names the event, and counts only as long as that event
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.paths import JobPaths
-from edt_server.core import JobDemand, JobResumed, JobSuspended
+from edt_server.core import JobChanged, JobDemand, JobResumed, JobSuspended
 from edt_server.ledger import Change
 from edt_server.private_files import write_private
 from edt_server.store import JobRow
@@ -52,7 +53,9 @@ def settle(change: Change, job: str, *, cause: int | None = None) -> None:
         change.wait(job, cause=cause)
 
 
-def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str = "") -> JobRow:
+def resume(
+    change: Change, paths: JobPaths, job: str, by: str, checkpoint: str = "", instance_group: str | None = None
+) -> JobRow:
     """Let a job go on that is suspended, was stopped, or failed. One that is none of these stays as it is.
 
     Args:
@@ -61,13 +64,21 @@ def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str =
         job: its id.
         by: who asked for it.
         checkpoint: what to go on from, such as "epoch-3", "update-1200" or "model_epoch_3"; "" for the newest.
+        instance_group: the queue it goes on in; None for the one it was in.
 
     Raises:
         Conflict: it is over for good, or a checkpoint was named while workers still run.
+        Unprocessable: its queue was removed meanwhile, or there is none of that name.
         InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
     """
     row = change.row(job)
     _check(row)
+    group = _queue(change, row, instance_group)
+    if group != row.instance_group:
+        if row.state not in _ENDED:
+            before = {"instance_group": row.instance_group}
+            change.apply(JobChanged(job, instance_group=group), before=before, by=by)
+        row = change.tx.update_job(job, instance_group=group)
     if row.state not in (JobState.SUSPENDED, *_ENDED):
         if checkpoint:
             raise _workers_run(change, row)
@@ -90,6 +101,23 @@ def resume(change: Change, paths: JobPaths, job: str, by: str, checkpoint: str =
         # Before the commit, and so before anybody can hear of a slot.
         write_private(paths.resume_from, f"{chosen}\n{seq}\n".encode())
     return change.row(job)
+
+
+def _queue(change: Change, row: JobRow, wanted: str | None) -> str:
+    """The queue that the job goes on in, one that has room for it."""
+    name = row.instance_group if wanted is None else wanted
+    leaves = [group.name for group in change.core.plan.leaves()]
+    if wanted is None and name not in leaves:
+        raise Unprocessable(
+            f"The instance group {name!r} that job {row.id} was in is not there any more.",
+            hint=f"Resume it in another, such as instance_group={leaves[0]!r}, or at a shell: "
+            f"edt resume {row.id} --instance-group {shlex.quote(leaves[0])} (there are: {', '.join(leaves)}).",
+            job=row.id,
+            field="instance_group",
+        )
+    if row.state in _ENDED or name != row.instance_group:
+        change.core.fits(name, row.spec.min_workers, row.spec.slots_per_unit)
+    return name
 
 
 def _forget_uncommitted(change: Change, paths: JobPaths, job: str) -> None:

@@ -53,6 +53,27 @@ async def test_replaced_as_a_whole(plan, call):
     assert (again.status, await plan()) == (200, wanted)
 
 
+async def test_two_administrators_do_not_overwrite_each_other(plan, call):
+    read = await call("GET", "plan")
+    tag = read.headers["ETag"]
+    first = {**read.json, "instance_groups": [{**GROUP, "share": 2}]}
+    second = {**read.json, "instance_groups": [{**GROUP, "own": 1}]}
+    done = await call("PUT", "plan", body=first, headers={"If-Match": tag})
+    assert (done.status, done.json) == (200, first)
+    late = await call("PUT", "plan", body=second, headers={"If-Match": tag})
+    assert (late.status, late.json["code"]) == (412, "changed_meanwhile")
+    assert "changed by somebody else" in late.json["message"]
+    assert "Read it again" in late.json["hint"]
+    assert await plan() == first
+    again = (await call("GET", "plan")).headers["ETag"]
+    assert again == done.headers["ETag"] != tag
+    assert (await call("PUT", "plan", body=second, headers={"If-Match": f"W/{again}"})).status == 200
+    for whatever in ({}, {"If-Match": "*"}):
+        assert (await call("PUT", "plan", body=first, headers=whatever)).status == 200
+    refused = await call("PUT", "plan", body={"groups": []}, headers={"If-Match": tag})
+    assert (refused.status, "ETag" in refused.headers) == (422, False)
+
+
 async def test_one_group_at_a_time(plan, call):
     made = await call("POST", "instance-groups", body={"name": "night shift", "share": 2})
     assert (made.status, made.json) == (201, {**GROUP, "name": "night shift", "share": 2})

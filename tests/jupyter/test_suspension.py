@@ -127,3 +127,42 @@ async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, tr
     assert (second.status, second.json["mode"], second.json["warm_start"]) == (201, "fast", job)
     view = await becomes(second.json["id"], "FINISHED", "FAILED")
     assert view["state"] == "FINISHED", view["message"]
+
+
+async def test_a_job_whose_queue_was_removed_goes_on_in_another(submit, trainer, call, becomes, until, tmp_path):
+    await call("POST", "instance-groups", body={"name": "night shift"})
+    job = (await submit(trainer, args=[str(tmp_path / "go")], instance_group="night shift")).json["id"]
+
+    async def trains():
+        view = (await call("GET", f"jobs/{job}")).json
+        return view["progress"] and view["progress"]["update"] > 0
+
+    await until(trains, "training")
+    await call("POST", f"jobs/{job}/stop", body=b"")
+    await becomes(job, "KILLED")
+    assert (await call("DELETE", "instance-groups/night shift")).status == 204
+    refused = await call("POST", f"jobs/{job}/resume", body=b"")
+    assert (refused.status, refused.json["field"]) == (422, "instance_group")
+    assert "'night shift'" in refused.json["message"]
+    assert f"edt resume {job} --instance-group default" in refused.json["hint"]
+    refused = await call("POST", f"jobs/{job}/resume", body={"instance_group": "nowhere"})
+    assert (refused.status, refused.json["hint"]) == (422, "Choose one of: default.")
+    view = (await call("GET", f"jobs/{job}")).json
+    assert (view["state"], view["instance_group"]) == ("KILLED", "night shift")
+
+    answer = await call("POST", f"jobs/{job}/resume", body={"instance_group": "default"})
+    assert (answer.status, answer.json["instance_group"]) == (202, "default"), answer.json
+    (tmp_path / "go").touch()
+    view = await becomes(job, "FINISHED", "FAILED")
+    assert (view["state"], view["instance_group"]) == ("FINISHED", "default"), view["message"]
+
+
+async def test_a_suspended_job_goes_on_in_the_queue_that_is_named(submit, call, becomes):
+    await call("POST", "instance-groups", body={"name": "night"})
+    job = (await submit(SLEEPER)).json["id"]
+    await call("POST", f"jobs/{job}/suspend", body=b"")
+    await becomes(job, "SUSPENDED")
+    answer = await call("POST", f"jobs/{job}/resume", body={"instance_group": "night"})
+    assert (answer.status, answer.json["instance_group"]) == (202, "night")
+    story = " ".join(event["text"] for event in (await call("GET", f"jobs/{job}/events")).json["events"])
+    assert "instance group is now night (was default)" in story

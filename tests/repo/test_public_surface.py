@@ -6,6 +6,7 @@ import pytest
 
 SDK = [
     "Callback",
+    "ChangedMeanwhile",
     "Client",
     "Conflict",
     "EdtError",

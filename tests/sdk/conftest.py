@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -88,9 +88,11 @@ def handler_for(peer: Peer) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do
 
-        def reply(self, status: int, value: Any) -> None:
+        def reply(self, status: int, value: Any, headers: Mapping[str, str] | None = None) -> None:
             body = value if isinstance(value, bytes) else b"" if status == 204 else json.dumps(value).encode()
             self.send_response(status)
+            for name, text in (headers or {}).items():
+                self.send_header(name, text)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -14,6 +14,7 @@ from edt_sdk import InvalidRequest, NotFound, Unprocessable
 from edt_sdk.cli.sharing import POLICIES, groups_table
 from edt_sdk.cluster_view import Cluster, cluster_text
 from edt_sdk.schemas import plan as schema
+from edt_sdk.schemas.errors import ChangedMeanwhile
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 
 DEFAULT = msgspec.to_builtins(InstanceGroup(name="default"))
@@ -42,6 +43,25 @@ class TestInPython:
         assert client.set_plan(Plan()) == Plan()
         assert client.set_plan({"instance_groups": [{"name": "a"}]}).instance_groups[0].name == "a"
         assert echo() == {"instance_groups": [{"name": "a"}]}
+
+    def test_a_plan_that_was_read_replaces_only_that_one(self, client, peer):
+        answers = {"ETag": '"v1"', "Content-Type": "application/json"}
+        body = json.dumps({"resource_groups": [REST], "instance_groups": [DEFAULT]}).encode()
+        peer.on("GET", "plan", lambda _: (200, body, answers))
+        peer.on("PUT", "plan", lambda request: (200, request.body, answers | {"ETag": '"v2"'}))
+        read = client.plan()
+        assert (read, read.version) == (Plan(), "v1")
+        night = msgspec.structs.replace(read, instance_groups=(InstanceGroup(name="night"),))
+        assert client.set_plan(night).version == "v2"
+        assert peer.requests[-1].headers["If-Match"] == '"v1"'
+        assert "version" not in json.loads(peer.requests[-1].body)
+        client.set_plan({"version": "v1", "instance_groups": [{"name": "a"}]})
+        assert peer.requests[-1].headers["If-Match"] == '"v1"'
+        client.set_plan(Plan())
+        assert "If-Match" not in peer.requests[-1].headers
+        peer.on("PUT", "plan", lambda _: (412, {"message": "Changed.", "code": "changed_meanwhile", "hint": "Read."}))
+        with pytest.raises(ChangedMeanwhile, match="Read"):
+            client.set_plan(read)
 
     def test_instance_groups(self, client, echo, peer):
         assert [group.name for group in client.instance_groups()] == ["default", "night"]
