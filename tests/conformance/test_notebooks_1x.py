@@ -22,7 +22,8 @@ HEADERS = {"Accept": "application/json"}
 ARGS = (
     "--exec-start edtPyTorch --cs-datastore-meta type=fs,data_path=pytorch-mnist "
     "                  --edt-options maxWorkers=2                  --model-main train.py "
-    "                  --model-dir mnist-edt                  --debug-level debug                  --epochs 400 --pause 0.005 "
+    "                  --model-dir mnist-edt                  --debug-level debug  "
+    "                --epochs 400 --pause 0.005 "
 )
 
 

@@ -96,7 +96,7 @@ def layout(archive: Path, max_files: int, max_bytes: int) -> Layout:
                 if count >= max_files or size > max_bytes:
                     break  # refused when it is unpacked, with the limit named
                 parts = PurePosixPath(member.name).parts
-                if not parts or parts == (".",) or any(map(_junk, parts)):
+                if not parts or any(map(_junk, parts)):
                     continue
                 if len(parts) > 1 or member.isdir():
                     folders.add(parts[0])
@@ -148,7 +148,8 @@ def _gzipped(path: Path) -> bool:
 
 
 def _junk(part: str) -> bool:
-    return part in ("__MACOSX", ".DS_Store") or part.startswith("._")
+    """Finder's companions of files, and what is refused when it is unpacked."""
+    return part in ("__MACOSX", ".DS_Store", "..", "/") or part.startswith("._")
 
 
 def _add(tar: tarfile.TarFile, parts: Sequence[Part], main: str, code_dir: str) -> None:
