@@ -25,13 +25,14 @@ from edt_sdk.monitor import in_notebook
 from edt_sdk.packing import QUIET_VARIABLE
 from edt_sdk.schemas.context import worker_context
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
-from edt_sdk.schemas.link import TrainingDone, TrainingFailed, TrainRequest
+from edt_sdk.schemas.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.training import call, checkpoint, onnx_export, payload, session
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes
 from edt_sdk.training.payload import Training, TrainOptions
-from edt_sdk.training.recorder import MetricsReader
+from edt_sdk.training.recorder import MetricsReader, epoch_behind
+from edt_sdk.training.scaleup import ScaleUp
 
 # How often the driver looks for new metrics while it waits; the end of the training wakes it at once.
 _METRICS_INTERVAL = 0.2
@@ -54,7 +55,8 @@ class FabricModel:
         fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`, in place of
             the engine's forward and backward of one micro-batch.
         fn_test: `fn_test(model, test_iter, fn_args)` → validation loss; runs on rank 0 in place of the engine's own.
-        scaleup_function: accepted; the scheduler decides how many workers there are.
+        scaleup_function: `scaleup_function(epoch, most)` → most workers from that epoch on; it never gets more than
+            the scheduler gives. One that fails is ignored, which a line in the log says.
         metrics: functions `metric(outputs, labels)` → number, averaged over samples beside loss and accuracy.
         worker_logger_callback, driver_logger_callback: loggers with the hooks of WMLA 4 and 5, which get a dictionary.
         keras_custom_objects: accepted; it has no meaning for PyTorch.
@@ -111,7 +113,10 @@ class FabricModel:
         onnx = bool(enable_onnx or save_to_onnx)
         if onnx and (why := onnx_export.impediment()):
             _tell(f"no ONNX file will be written: {why}")
-        _tell_unused(scaleup_function=scaleup_function, keras_custom_objects=keras_custom_objects)
+        if scaleup_function is not None and not callable(scaleup_function):
+            _tell(f"scaleup_function is ignored: it is {scaleup_function!r}, not a function.")
+            scaleup_function = None
+        _tell_unused(keras_custom_objects=keras_custom_objects)
         self.model = model
         self.optimizer = optimizer
         # As it was given, for when the call is made again in a job.
@@ -129,6 +134,7 @@ class FabricModel:
             "worker_logger_callback": worker_logger_callback,
             "driver_logger_callback": driver_logger_callback,
             "fn_batch_collate": fn_batch_collate,
+            "scaleup_function": scaleup_function,
             "clip_grad_norm": clip_grad_norm,
             "lr_scheduler": lr_scheduler,
             "save_to_onnx": onnx,
@@ -267,7 +273,7 @@ class FabricModel:
     def _train_here(self, own: session.Session, options: TrainOptions) -> None:
         training = own.trainings
         self._request(own, training, options)
-        self._wait(own, training, options.epochs)
+        self._wait(own, training, options)
         _load_trained(own.job.paths, training, self.model)
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
@@ -300,13 +306,17 @@ class FabricModel:
             save_to_onnx=given["save_to_onnx"],
         )
 
-    def _wait(self, own: session.Session, training: int, epochs: int) -> None:
+    def _wait(self, own: session.Session, training: int, options: TrainOptions) -> None:
         loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
         paths = own.job.paths
         # What was delivered is kept on disk: a driver that is run again goes on behind it.
         reader = MetricsReader(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
+        scale = ScaleUp(self._given["scaleup_function"], len(options.shards), options.epochs, _tell)
+        epoch = 0
         for line in reader.delivered_before():
             loggers.recall(line)
+            epoch = epoch_behind(line)
+        self._scale(own, training, scale, epoch)
         loggers.begin()
         verdict = None
         while verdict is None:
@@ -314,9 +324,16 @@ class FabricModel:
             # Every line was written before the verdict was sent, so this reads all of them.
             for line in reader.read():
                 loggers.deliver(line)
+                epoch = epoch_behind(line)
+            self._scale(own, training, scale, epoch)
         if isinstance(verdict, TrainingFailed):
             raise JobFailed(verdict.message, job=own.job.job_id)
-        loggers.end(epochs)
+        loggers.end(options.epochs)
+
+    def _scale(self, own: session.Session, training: int, scale: ScaleUp, epoch: int) -> None:
+        workers = scale.begin(epoch)
+        if workers is not None:
+            own.link.send(Scaled(training=training, workers=workers))
 
 
 def _load_trained(paths: JobPaths, training: int, model: nn.Module) -> None:

@@ -104,6 +104,13 @@ class TrainingStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     epochs: int
 
 
+class TrainingScaled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The script wants at most `workers` workers for its training from now on; V stays what it is."""
+
+    training: int
+    workers: int
+
+
 class TrainingEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`train()` is over and its workers are gone: until the next one the job can use no slot."""
 
@@ -200,6 +207,7 @@ Report = (
     DriverStarted
     | DriverLost
     | TrainingStarted
+    | TrainingScaled
     | TrainingEnded
     | WorkerStarted
     | WorkerLost

@@ -75,6 +75,13 @@ class TrainRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     epochs: int
 
 
+class Scaled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The driver: from now on training `training` wants at most `workers` workers, 1 … V."""
+
+    training: int
+    workers: int
+
+
 class WorkerHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A worker's first message: torch is imported and its store listens on (host, store_port)."""
 
@@ -261,7 +268,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     restarts: int
 
 
-FromDriver = DriverHello | TrainRequest | Failed
+FromDriver = DriverHello | TrainRequest | Scaled | Failed
 FromWorker = WorkerHello | WorkerReady | Joined | Left | Broken | Progress | Trained | Failed
 FromAgent = WorkerHello | Stopped | Began | Crashed | Done | Failed
 ToDriver = TrainingDone | TrainingFailed

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edt_sdk.callbacks import LoggerCallback
-from edt_sdk.training.recorder import MetricLine, TrainLine
+from edt_sdk.training.recorder import MetricLine, TrainLine, epoch_behind
 
 START = "--------START TRAINING--------"
 NAN = float("nan")
@@ -128,7 +128,7 @@ class DriverLoggers:
         if line.epoch != self._running.epoch:
             self._running, self._means = RunningEpoch(line.epoch), EpochMeans()
         filled = [number for number, (_, _, samples) in enumerate(line.shards) if samples]
-        closes_epoch = (line.update + 1) % max(line.updates_per_epoch, 1) == 0
+        closes_epoch = epoch_behind(line) > line.epoch
         for number in filled:
             loss, accuracy, samples = line.shards[number]
             self._running.add(loss, accuracy, samples)

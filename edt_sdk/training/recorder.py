@@ -177,6 +177,12 @@ class Recorder:
             target.close()
 
 
+def epoch_behind(line: MetricLine) -> int:
+    """The epoch of the update that follows a line, from 0."""
+    closes = isinstance(line, TestLine) or (line.update + 1) % max(line.updates_per_epoch, 1) == 0
+    return line.epoch + 1 if closes else line.epoch
+
+
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """How far a metrics file goes, or was read: the number of the last update and the epoch of the last validation.

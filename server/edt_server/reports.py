@@ -60,6 +60,8 @@ def _record(change: Change, job: str, report: control.Report, time: float) -> No
             seq = change.append(events.TRAINING_STARTED, job, data, time=time)
             change.tx.update_job(job, shards=shards)
             change.apply(JobDemand(job, shards), cause=seq)
+        case control.TrainingScaled(workers=workers):
+            change.apply(JobDemand(job, workers))
         case control.TrainingEnded(training=training, updates=updates):
             data = {"training": training, "updates": updates}
             seq = change.append(events.TRAINING_ENDED, job, data, time=time)

@@ -42,8 +42,12 @@ def test_the_union_of_both_keyword_families_is_accepted(capfd: pytest.CaptureFix
         fn_batch_collate=torch.utils.data.default_collate, clip_grad_norm=0.5, lr_scheduler=None,
     )  # fmt: skip
     said = capfd.readouterr()
-    assert said.out == ""
-    assert [line.split(":")[1] for line in said.err.splitlines()] == [" scaleup_function"]
+    assert (said.out, said.err) == ("", "")
+    FabricModel(**parts(), scaleup_function=4, keras_custom_objects={})
+    assert capfd.readouterr().err.splitlines() == [
+        "edt: scaleup_function is ignored: it is 4, not a function.",
+        "edt: keras_custom_objects: accepted, without effect here.",
+    ]
     model, datasets_function, loss_function, optimizer = parts().values()
     with pytest.raises(InvalidRequest, match="not the model's"):
         FabricModel(nn.Linear(2, 2), datasets_function, loss_function, optimizer)

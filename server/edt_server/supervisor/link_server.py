@@ -18,7 +18,17 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError
-from edt_sdk.schemas.link import Downward, DriverHello, Failed, TrainRequest, Upward, WorkerHello, decode_upward, encode
+from edt_sdk.schemas.link import (
+    Downward,
+    DriverHello,
+    Failed,
+    Scaled,
+    TrainRequest,
+    Upward,
+    WorkerHello,
+    decode_upward,
+    encode,
+)
 from edt_server.supervisor.events import DRIVER
 
 log = logging.getLogger(__name__)
@@ -157,7 +167,7 @@ class LinkServer:
 
 def _speaker(message: Upward) -> int:
     match message:
-        case DriverHello() | TrainRequest() | Failed(worker=None):
+        case DriverHello() | TrainRequest() | Scaled() | Failed(worker=None):
             return DRIVER
         case _:
             assert message.worker is not None

@@ -126,6 +126,10 @@ class Membership(Settling):
                 self._driver.phase = DriverPhase.TALKING
             case link.TrainRequest() if self._ending is None:
                 self._train(message)
+            case link.Scaled(training=training, workers=workers) if self._training is not None:
+                if training == self._training.number:
+                    workers = min(max(workers, 1), self._training.shards)
+                    self._send(control.TrainingScaled(training=training, workers=workers))
             case link.Failed():
                 self._driver.failed = message
                 self._end(DRIVER, FAILED_PATIENCE)
