@@ -109,6 +109,7 @@ def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
         min_workers=spec.min_workers,
         slots_per_unit=spec.slots_per_unit,
         pending_timeout=spec.pending_timeout,
+        rigid=not Framework(spec.framework).elastic,
         # Its agents need nobody to tell how many of them there may be.
         demand=_ANY if spec.framework == Framework.TORCHRUN else 1,
     )

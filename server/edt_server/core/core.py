@@ -214,6 +214,7 @@ class Core(CoreState):
             max_workers=event.max_workers,
             min_workers=event.min_workers,
             unit=event.slots_per_unit,
+            rigid=event.rigid,
             pending_timeout=event.pending_timeout,
             group=event.instance_group,
             demand=event.demand,
@@ -375,7 +376,7 @@ class Core(CoreState):
             job.short_since = now
         if job.turn_since is None and 0 < job.floor <= len(job.held):
             self._pools[job.pool].turns.begin(job, group, now)
-        if not group.preemption:
+        if job.rigid or not group.preemption:
             self._pools[job.pool].rule.put(job.claim(group))  # what it was given it keeps
 
     @classmethod

@@ -46,6 +46,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
         min_workers: it runs on no fewer than these.
         slots_per_unit: slots are given and taken in multiples of this.
         pending_timeout: seconds after which it is given up if it never got a slot; None for its group's.
+        rigid: what it runs would have to begin again without one of its slots: nobody takes them while it has them.
         demand: slots it can use before it says so; a job that does not train by itself can use any number at once.
     """
 
@@ -57,6 +58,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
     min_workers: int = 1
     slots_per_unit: int = 1
     pending_timeout: float | None = None
+    rigid: bool = False
     demand: int = 1
 
 

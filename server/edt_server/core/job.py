@@ -19,6 +19,7 @@ class Job:
         patient_since: since when it waits for its first slot, seconds since the epoch: it arrived or was resumed.
         group: the instance group it was put in, which the plan need not know any more.
         pool: the resource group that is over now.
+        rigid: nobody takes from it what it can run on.
         asking: it is in line for slots.
         held: slots it may use, oldest grant first.
         leaving: slots it has to leave, and has not yet.
@@ -54,6 +55,7 @@ class Job:
     place: int = 0
     contest: int = 0
     turn_since: float | None = None
+    rigid: bool = False
 
     @property
     def floor(self) -> int:
@@ -93,7 +95,7 @@ class Job:
             floor=self.floor,
             cap=asked,
             unit=self.unit,
-            keep=0 if group.preemption else self._kept(asked),
+            keep=0 if group.preemption and not self.rigid else self._kept(asked),
             speeds=self.speeds if group.throughput_aware else (),
         )
 

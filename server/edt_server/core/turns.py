@@ -62,9 +62,9 @@ class Turns:
             self.waiting[job.name] = None
 
     def begin(self, job: Job, group: InstanceGroup, since: float) -> None:
-        """The job, which runs, began a turn then; where the group takes nobody's turn it never ends."""
+        """The job, which runs, began a turn then; where nobody takes it from this job it never ends."""
         job.turn_since = since
-        if group.preemption and group.policy == "fairshare":
+        if group.preemption and group.policy == "fairshare" and not job.rigid:
             end = since + group.quantum
             self._running[job.name] = end, job
             heapq.heappush(self._ends, (end, job.name))
