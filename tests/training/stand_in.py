@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,6 +20,7 @@ from edt_sdk.schemas import link as wire
 from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
 from edt_sdk.training import payload
 from edt_sdk.training.payload import Training
+from tests.training.forked import Process, fork
 
 DEADLINE = 60.0
 COMPAT = Path(payload.__file__).parents[1] / "compat"
@@ -28,7 +28,7 @@ COMPAT = Path(payload.__file__).parents[1] / "compat"
 
 @dataclass
 class Child:
-    process: subprocess.Popen[bytes]
+    process: Process
     said: Path
     connection: socket.socket | None = None
     inbox: list[Any] = field(default_factory=list)
@@ -112,10 +112,7 @@ class StandIn:
         for more in environs:
             environ.update(more)
         said = self.root / f"{name}.log"
-        with said.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-u", "-m", module], cwd=self.code, env=environ, stdout=log, stderr=log
-            )
+        process = fork(module, environ, self.code, said)
         with self.changed:
             child = self.children[name] = Child(process, said)
         return child

@@ -104,9 +104,10 @@ from edt_sdk.training.link import Link
 link = Link(socket.socket(fileno=int(sys.argv[1])))
 child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
 child.start()
-print(child.pid, flush=True)
 if "finished" in sys.argv:
     link.finish()
+print(child.pid, flush=True)
+if "finished" in sys.argv:
     sys.stdin.readline()
     sys.exit(0)
 time.sleep(600)
