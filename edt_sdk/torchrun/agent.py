@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from edt_sdk.schemas.torchrun import AgentContext, agent_context
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery, open_nursery
 from edt_sdk.torchrun.plan_link import PlanLink
 
+# Seconds that a script has to hear SIGTERM before the store closes at which its processes may be waiting.
+_HEARING = 0.5
 _LINES, _BYTES, _LINE = 20, 32 * 1024, 500
 
 
@@ -102,7 +105,11 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
             return pids
 
         def _stop_workers(self, worker_group: WorkerGroup) -> None:
+            # A process that waits for others inside the library hears no signal before it gets an answer.
+            last = threading.Timer(_HEARING, meeting.leave_meeting)
+            last.start()
             self._shutdown(timeout=options.shutdown_timeout)
+            last.cancel()
 
         def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
             if not self._told:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from torch._C._distributed_c10d import Store, TCPStore
+from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.elastic.rendezvous import (
     RendezvousGracefulExitError,
     RendezvousHandler,
@@ -87,19 +87,22 @@ class PlanRendezvous(RendezvousHandler):
         if self._worker not in members:
             raise RendezvousGracefulExitError("the slots of this agent are needed elsewhere, or the job is over")
         self._round, self._restarts = plan.number, plan.restarts
-        self._store = self._meet(plan, first=members[0] == self._worker)
+        store = self._meet(plan, first=members[0] == self._worker)
         if self._tells:
             self._link.send(Began(worker=self._worker, round=self._round, pids=(), store_port=self._port))
         host, port = plan.members[0].host, plan.members[0].store_port
-        return RendezvousInfo(self._store, members.index(self._worker), len(members), RendezvousStoreInfo(host, port))
+        return RendezvousInfo(store, members.index(self._worker), len(members), RendezvousStoreInfo(host, port))
+
+    def leave_meeting(self) -> None:
+        """Close the store of this round where it is this agent's: who still waits there for others gives up."""
+        self._store = None
 
     def _meet(self, plan: Round, *, first: bool) -> Store:
-        """The round's store: the spare one of this agent, or a connection to that of the first."""
+        """Open the round's store where it is this agent's; what agents exchange anything over, which torch's own do."""
+        self._store = None
         if first:
-            store, (self._spare, self._port) = self._spare, open_store(self._interface)
-            return store
-        # Only torch's own agents say anything to each other there.
-        return TCPStore(plan.members[0].host, plan.members[0].store_port) if self._tells else self._spare
+            self._store, (self._spare, self._port) = self._spare, open_store(self._interface)
+        return TCPStore(plan.members[0].host, plan.members[0].store_port) if self._tells else HashStore()
 
     def num_nodes_waiting(self) -> int:
         """1 when the round is to end, which makes the agent ask for the next one; else 0."""

@@ -73,7 +73,7 @@ class Round:
         looking: a crash was heard of, and whether it was the cause is found out.
         broken: it cannot go on.
         gathering: those who are ready wait a moment for others.
-        gathered: that moment has passed.
+        gathered: how many such moments have passed.
     """
 
     number: int
@@ -86,7 +86,7 @@ class Round:
     looking: bool = False
     broken: bool = False
     gathering: bool = False
-    gathered: bool = False
+    gathered: int = 0
 
     @property
     def present(self) -> tuple[int, ...]:

@@ -55,6 +55,8 @@ FAILED_PATIENCE = 5.0
 LEFT_PATIENCE = 15.0
 # Agents that end by themselves in a row: then it is their Python, and not their bad luck.
 OWN_LIMIT = 3
+# Moments that those who are ready wait for those who are on their way; an agent takes one, on a busy machine some.
+MOST_GATHERS = 10
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
@@ -170,7 +172,8 @@ class ElasticAgents:
                 self._agents[process].hung = why
                 self._out.append(Kill(process, 0.0))
             case Gathered(generation=number) if number == self._round.number:
-                self._round.gathered = True
+                self._round.gathering = False
+                self._round.gathered += 1
             case LookedAgain(generation=number) if number == self._round.number and self._round.looking:
                 self._judge_crash()
             case Stop(why=why):
@@ -206,7 +209,7 @@ class ElasticAgents:
             case link.Began(round=number) if number == current.number and agent.number in current.present:
                 agent.port = message.store_port
                 current.begun[agent.number] = message.pids
-                if not current.forming:
+                if not current.forming and not current.broken:
                     self._own_ends, self._ever = 0, True
                     self._send(current.formed(self._agents.values()))
             case link.Stopped(round=number) if number == current.number:
@@ -372,12 +375,12 @@ class ElasticAgents:
         return (*staying, *sorted(number for number in ready if not self._agents[number].dying))
 
     def _gathers(self) -> bool:
-        """True while others, who are on their way, are waited for a moment."""
+        """True while others, who are on their way, are waited for: each round costs the script a start."""
         current = self._round
         coming = any(
             a.phase is AgentPhase.STARTING and not a.dying and self._may_stay(a) for a in self._agents.values()
         )
-        if current.gathered or not coming:
+        if current.gathered >= MOST_GATHERS or not coming:
             return False
         if not current.gathering:
             current.gathering = True

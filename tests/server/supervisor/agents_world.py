@@ -66,7 +66,6 @@ class World:
         self.later: deque[Event] = deque()
         self.reports: list[control.Report] = []
         self.rounds: list[link.Round] = []
-        self.held: dict[int, Slot] = {}
         self.version = 0
         self.finished: Finish | None = None
         self.pids = 100
@@ -75,8 +74,6 @@ class World:
 
     def allocate(self, granted: Sequence[Slot]) -> None:
         self.version += 1
-        for slot in granted:
-            self.held.setdefault(slot.id, slot)
         self.tell(Allocated(self.version, tuple(granted)))
 
     def die(self, number: int, code: int = -9) -> None:
@@ -198,7 +195,6 @@ class World:
                 self.reports.append(report)
                 if isinstance(report, control.SlotReleased):
                     assert all(report.slot != each.id for agent in self.agents.values() for each in agent.slots)
-                    del self.held[report.slot]
                     self.later.append(Acknowledged(number))
             case Finish():
                 assert not self.agents

@@ -191,7 +191,7 @@ def test_suspended_all_end_and_resumed_all_begin_again():
     world.allocate(())
     world.settle()
     assert not world.agents
-    assert not world.held
+    assert not world.machine.holding
     world.allocate(slots(0, 1))
     world.settle()
     assert len(world.running) == 2
@@ -305,7 +305,7 @@ def test_whatever_happens_in_whatever_order(data: st.DataObject):
         world.allocate(slots(*granted))
         world.settle()
         assert len(world.running) * unit == len(granted)
-        assert set(world.held) == set(granted)
+        assert set(world.machine.holding) == set(granted)
         for number in sorted(world.running):
             world.done(number)
         world.settle()
