@@ -22,6 +22,7 @@ from edt_sdk.connection import Connection, Params
 from edt_sdk.discovery import connect
 from edt_sdk.job import Job
 from edt_sdk.job_list import JobList
+from edt_sdk.job_readings import When, timeline_window
 from edt_sdk.monitor import ClientMonitor, Monitor
 from edt_sdk.packing import QUIET_VARIABLE, Multipart, packing_table, upload_progress, write_archive
 from edt_sdk.readings import Timeline
@@ -238,17 +239,21 @@ class Client(Sharing):
         """The machine now: slots, groups, jobs and what they wait for; a dict that reads well, see `Cluster`."""
         return Cluster(self._connection.json("GET", "cluster"))
 
-    def timeline(self, *, start: float | None = None, end: float | None = None, points: int | None = None) -> Timeline:
+    def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
         """Which job held how many slots, when and why.
 
         Thinned to a picture of 500 rows when there are more.
 
         Args:
-            start: only since then, seconds since the epoch; a window is exact to the event, up to 10 000 rows.
-            end: only until then.
+            since: only since then: seconds since the epoch, a datetime, or a text such as "2h" (ago), "14:30" or
+                "2026-05-01". A window is exact to the event, up to 10 000 rows.
+            until: only until then.
             points: at most so many rows instead.
+
+        Raises:
+            InvalidRequest: what is no time.
         """
-        window: Params = {"start": start, "end": end, "points": points}
+        window = timeline_window(since, until, points)
         return msgspec.convert(self._connection.json("GET", "timeline", params=window), Timeline)
 
     def monitor(self) -> Monitor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Literal, overload
 
 import msgspec
 
 from edt_sdk.connection import Connection, Params
+from edt_sdk.moments import moment
 from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.events import Event
@@ -15,6 +18,7 @@ from edt_sdk.schemas.job import JobView
 from edt_sdk.schemas.parts import STREAMS
 
 _PAGE = 5000
+When = float | str | datetime | None
 
 
 class JobReadings:
@@ -80,17 +84,21 @@ class JobReadings:
                 return story
             after = page["next"]
 
-    def timeline(self, *, start: float | None = None, end: float | None = None, points: int | None = None) -> Timeline:
+    def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
         """How many slots it and its neighbours held, when and why.
 
         Thinned to a picture of 500 rows when there are more.
 
         Args:
-            start: only since then, seconds since the epoch; a window is exact to the event, up to 10 000 rows.
-            end: only until then.
+            since: only since then: seconds since the epoch, a datetime, or a text such as "2h" (ago), "14:30" or
+                "2026-05-01". A window is exact to the event, up to 10 000 rows.
+            until: only until then.
             points: at most so many rows instead.
+
+        Raises:
+            InvalidRequest: what is no time.
         """
-        window: Params = {"start": start, "end": end, "points": points}
+        window = timeline_window(since, until, points)
         return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), Timeline)
 
     def workers(self) -> list[dict[str, Any]]:
@@ -110,3 +118,10 @@ class JobReadings:
         except EdtError:
             return []  # a card without its curve is still a card
         return [(point["update"], point["loss"]) for point in train if point["loss"] is not None]
+
+
+def timeline_window(since: When, until: When, points: int | None) -> Params:
+    """The query for a window of a timeline. InvalidRequest for what is no time."""
+    now = time.time()
+    start, end = (None if when is None else moment(when, now) for when in (since, until))
+    return {"start": start, "end": end, "points": points}

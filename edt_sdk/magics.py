@@ -21,11 +21,12 @@ from edt_sdk.schemas.parts import PARTS, STREAMS
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from edt_sdk.answers import Answer
     from edt_sdk.client import Client
     from edt_sdk.job import Job
     from edt_sdk.job_list import JobList
     from edt_sdk.monitor import Monitor
-    from edt_sdk.readings import LogText, Story
+    from edt_sdk.readings import LogText, Story, Timeline
 
 _SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
 
@@ -113,11 +114,12 @@ class EdtMagics(Magics):
     @parsed
     @option("--all", action="store_true", help="other users' jobs as well")
     @option("--state", help="only jobs in this state")
+    @option("--limit", type=int, metavar="N", help="the newest N only (default 1000)")
     @line_magic
     def edt_jobs(self, line: str) -> JobList:
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
-        jobs: JobList = self._run(lambda client: client.jobs(all=options.all, state=options.state))
+        jobs: JobList = self._run(lambda client: client.jobs(all=options.all, state=options.state, limit=options.limit))
         self.names.remember(job.id for job in jobs)
         return jobs
 
@@ -165,6 +167,37 @@ class EdtMagics(Magics):
             job = self._job(options.job)
             monitor = self._run(lambda _: job.monitor())
         return monitor
+
+    @parsed
+    @option("job", nargs="?", help="one job and its neighbours (default: everything)")
+    @option("--since", metavar="T", help="only since then: 2h (ago), 14:30, 2026-05-01T14:30")
+    @option("--until", metavar="T", help="only until then")
+    @line_magic
+    def edt_timeline(self, line: str) -> Timeline:
+        """Show which job held how many slots when, and why."""
+        options = parse(self.edt_timeline, line)
+        job = self._job(options.job) if options.job else None
+        timeline: Timeline = self._run(
+            lambda client: (job or client).timeline(since=options.since, until=options.until)
+        )
+        return timeline
+
+    @parsed
+    @job_argument
+    @option("--priority", type=int, metavar="P", help="with this weight under fair share")
+    @option("--max-workers", type=int, metavar="N", help="with at most so many slots")
+    @option("--instance-group", metavar="G", help="in this queue")
+    @line_magic
+    def edt_what_if(self, line: str) -> Answer:
+        """Tell who would hold how many slots, and when the job would end; nothing is changed."""
+        options = parse(self.edt_what_if, line)
+        job = self._job(options.job)
+        answer: Answer = self._run(
+            lambda _: job.what_if(
+                priority=options.priority, max_workers=options.max_workers, instance_group=options.instance_group
+            )
+        )
+        return answer
 
     # --- changing -----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
     listing.add_argument("--all", action="store_true", help="other users' jobs as well")
     listing.add_argument("--state", help="only jobs in this state")
+    listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
     get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
     get.add_argument("-o", "--output", choices=("text", "json"), default="text")
     update = add_verb(verbs, common, "update", run_update, "Change a job while it lives.", job="the job")
@@ -39,7 +40,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """`edt list`."""
-    views = [found.view for found in client(arguments).jobs(all=arguments.all, state=arguments.state)]
+    found = client(arguments).jobs(all=arguments.all, state=arguments.state, limit=arguments.limit)
+    views = [each.view for each in found]
     if arguments.output == "json":
         print_json({"jobs": views})
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 
 from edt_sdk.cli.session import Verbs, add_verb, client, print_json
 from edt_sdk.cluster_view import cluster_text
@@ -13,6 +14,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     timeline = add_verb(verbs, common, "timeline", run_timeline, "Show which job held how many slots when, and why.")
     timeline.add_argument("id", metavar="ID", nargs="?", help="one job and its neighbours (default: everything)")
+    timeline.add_argument("--since", metavar="T", help="only since then: 2h (ago), 14:30, 2026-05-01T14:30, or seconds")
+    timeline.add_argument("--until", metavar="T", help="only until then")
     timeline.add_argument("--settled", action="store_true", help="leave out slots on their way between jobs")
     cluster = add_verb(verbs, common, "cluster", run_cluster, "Show the slots, who has them, and how the groups share.")
     for verb in (timeline, cluster):
@@ -22,11 +25,17 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run_timeline(arguments: argparse.Namespace) -> int:
     """`edt timeline`."""
     server = client(arguments)
-    found = server.job(arguments.id).timeline() if arguments.id else server.timeline()
+    asked = server.job(arguments.id) if arguments.id else server
+    found = asked.timeline(since=arguments.since, until=arguments.until)
     if arguments.output == "json":
         print_json({"capacity": found.capacity, "rows": found.rows, "names": found.names})
     else:
         print(found.table(settled_only=arguments.settled))
+        if found.thinned:
+            print(
+                f"({len(found.rows)} of {found.total} changes; --since and --until show all of a window)",
+                file=sys.stderr,
+            )
     return 0
 
 

@@ -291,3 +291,18 @@ def test_every_verb_of_the_design_is_there():
         "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if",
     }  # fmt: skip
+
+
+def test_a_short_list_and_a_window(edt, peer, view):
+    peer.on("GET", "jobs", {"jobs": [view()]})
+    assert edt("list", "--limit", 1).returncode == 0
+    assert peer.requests[-1].query == {"limit": "1"}
+    row = {"time": 1.0, "slots": {"edt-1": 2}, "leaving": {}, "free": 2, "capacity": 4, "text": "Arrived."}
+    peer.on("GET", "timeline", {"capacity": 4, "rows": [row], "names": {}, "total": 9, "thinned": True})
+    done = edt("timeline", "--since", "1970-01-01T00:00:00+00:00", "--until", 60)
+    assert peer.requests[-1].query == {"start": "0.0", "end": "60.0"}
+    assert "Arrived." in done.stdout
+    assert "1 of 9 changes" in done.stderr
+    wrong = edt("timeline", "--since", "yesterday")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "'yesterday' is no time" in wrong.stderr

@@ -165,7 +165,7 @@ def test_jobs_and_filters(peer, client, make_view):
 
 def test_a_window_of_the_timeline(peer, client):
     peer.on("GET", "timeline", {"capacity": 4, "rows": [], "names": {}, "total": 7, "thinned": True})
-    timeline = client.timeline(start=1.5, points=100)
+    timeline = client.timeline(since=1.5, points=100)
     assert peer.requests[-1].query == {"start": "1.5", "points": "100"}
     assert (timeline.total, timeline.thinned) == (7, True)
 

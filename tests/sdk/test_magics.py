@@ -11,7 +11,7 @@ from edt_sdk.magics import EdtMagics
 
 NAMES = {
     *("edt_submit", "edt_jobs", "edt_update", "edt_suspend", "edt_resume", "edt_stop"),
-    *("edt_logs", "edt_story", "edt_download", "edt_monitor"),
+    *("edt_logs", "edt_story", "edt_timeline", "edt_what_if", "edt_download", "edt_monitor"),
 }
 
 
@@ -176,3 +176,21 @@ def test_completion(shell, accepting):
     assert complete(shell, "%edt_stop edt-7") == {"edt-77"}
     assert "edt-77" in complete(shell, "%edt_story ")
     assert "--max-workers" not in complete(shell, "%edt_submit x -- --max")
+
+
+def test_what_if_and_the_timeline(shell, peer, make_view):
+    peer.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view()))
+    settings = {"job": "edt-1", "priority": 8000, "max_workers": 4, "instance_group": "default"}
+    share = {"job": "edt-1", "name": "digits", "now": 2, "then": 3}
+    peer.on("GET", "jobs/edt-1/what-if", settings | {"shares": [share]})
+    answer = shell.run_line_magic("edt_what_if", "edt-1 --priority 8000")
+    assert peer.requests[-1].query == {"priority": "8000"}
+    assert [(each.now, each.then) for each in answer.shares] == [(2, 3)]
+    for path in ("timeline", "jobs/edt-1/timeline"):
+        peer.on("GET", path, {"capacity": 4, "rows": [], "names": {}, "total": 0, "thinned": False})
+    shell.run_line_magic("edt_timeline", "--since 1000 --until 2000")
+    assert (peer.requests[-1].path, peer.requests[-1].query) == ("timeline", {"start": "1000.0", "end": "2000.0"})
+    shell.run_line_magic("edt_timeline", "edt-1")
+    assert peer.paths()[-1] == "GET jobs/edt-1/timeline"
+    with pytest.raises(UsageError, match="'soon' is no time"):
+        shell.run_line_magic("edt_timeline", "--since soon")

@@ -1,0 +1,91 @@
+"""One verb, one name: what the design and the guides name is there, in Python, at a shell, as a magic, in REST."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edt_sdk import Client, Job
+from edt_sdk.cli import build_parser
+from edt_sdk.magics import EdtMagics
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ("user-guide.md", "admin-guide.md", "simulate.md")
+# Method of Client or Job, REST, `edt`, magic; - where a surface has none.
+DESIGN = """
+Client.submit           POST /jobs                  submit       edt_submit
+Client.jobs             GET /jobs                   list         edt_jobs
+Client.job              GET /jobs/{id}              get          -
+Job.wait                -                           wait         -
+Job.update              PATCH /jobs/{id}            update       edt_update
+Job.suspend             POST /jobs/{id}/suspend     suspend      edt_suspend
+Job.resume              POST /jobs/{id}/resume      resume       edt_resume
+Job.stop                POST /jobs/{id}/stop        stop         edt_stop
+Job.delete              DELETE /jobs/{id}           delete       -
+Job.logs                GET /jobs/{id}/logs         logs         edt_logs
+Job.metrics             GET /jobs/{id}/metrics      metrics      -
+Job.story               GET /jobs/{id}/events       story        edt_story
+Job.timeline            GET /jobs/{id}/timeline     timeline     edt_timeline
+Client.timeline         GET /timeline               timeline     edt_timeline
+Job.what_if             GET /jobs/{id}/what-if      what-if      edt_what_if
+Job.workers             GET /jobs/{id}/workers      workers      -
+Job.checkpoints         GET /jobs/{id}/checkpoints  checkpoints  -
+Job.download            GET /jobs/{id}/result       download     edt_download
+Client.cluster          GET /cluster                cluster      -
+Client.plan             GET /plan                   plan         -
+Client.set_plan         PUT /plan                   plan         -
+Client.instance_groups  GET /instance-groups        groups       -
+Client.resource_groups  GET /resource-groups        resources    -
+Job.monitor             -                           -            edt_monitor
+Client.monitor          -                           -            edt_monitor
+-                       -                           simulate     -
+"""
+
+
+def shell_verbs():
+    return set(build_parser()._subparsers._group_actions[0].choices)
+
+
+def magics():
+    return set(EdtMagics.magics["line"]) | set(EdtMagics.magics["cell"])
+
+
+def guide(*names):
+    return "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in names)
+
+
+@pytest.fixture(scope="module")
+def paths():
+    text = (ROOT / "jupyter_ext/edt_jupyter/openapi.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)["paths"]
+
+
+@pytest.mark.parametrize("row", DESIGN.strip().splitlines())
+def test_a_verb_has_its_name_on_every_surface(row, paths):
+    sdk, *rest, shell, magic = row.split()
+    if sdk != "-":
+        owner, name = sdk.split(".")
+        assert callable(getattr({"Client": Client, "Job": Job}[owner], name))
+    if rest != ["-"]:
+        method, path = rest
+        assert method.lower() in paths[path]
+    assert shell == "-" or shell in shell_verbs()
+    assert magic == "-" or magic in magics()
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_what_the_guides_name_is_there(name):
+    code = " ".join(re.findall(r"```.*?```|`[^`\n]+`", guide(name), re.DOTALL))
+    assert {verb for verb in re.findall(r"\bclient\.(\w+)\(", code) if not hasattr(Client, verb)} == set()
+    assert {verb for verb in re.findall(r"\bjob\.(\w+)\(", code) if not hasattr(Job, verb)} == set()
+    assert set(re.findall(r"(?:`|; |^)edt ([a-z][a-z-]+)", code, re.MULTILINE)) <= shell_verbs()
+    assert set(re.findall(r"%(edt_\w+)", code)) <= magics()
+
+
+def test_every_verb_of_the_shell_and_every_magic_is_in_a_guide():
+    text = guide(*GUIDES)
+    assert {verb for verb in shell_verbs() if f"edt {verb}" not in text} == set()
+    assert {magic for magic in magics() if f"%{magic}" not in text} == set()
