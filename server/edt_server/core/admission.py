@@ -1,7 +1,9 @@
-"""Which jobs may run when not all can have the least they need: by turn, as long as they fit.
+"""Which jobs may run when not all can have the least they need: by turn, as long as they fit. Worked out from nothing.
 
 What a group owns is there for its jobs first, and its limit on borrowing holds; within that, lower turns go first, and
-a job that does not fit is passed over. With floors of one slot, one job more displaces at most one.
+who does not fit is passed over. A leaf with a strict policy has one turn for all its jobs, and needs what the first of
+them needs; which of them run is its policy's business. With floors of one slot, one job more displaces at most one, and
+`crowd.py` keeps the same up to date.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edt_server.core.claim import Claim
+from edt_server.core.ranking import Ranking
 from edt_server.core.speedup import speedup
 from edt_server.core.tree import Node, Tree
 
@@ -26,20 +29,21 @@ def useful(claim: Claim, aware: bool) -> int:
     return min(claim.cap, max(least(claim), most // claim.unit * claim.unit))
 
 
-def by_policy(node: Node) -> list[Claim]:
-    """Jobs of a leaf with a strict policy, first served first."""
-    if node.policy == "priority":
-        return sorted(node.claims.values(), key=lambda claim: (-claim.weight, claim.order))
-    return sorted(node.claims.values(), key=lambda claim: claim.order)
+def ranking(node: Node) -> Ranking:
+    """The jobs of a leaf with a strict policy, first served first."""
+    if node.ranking is None:
+        node.ranking = Ranking(node.policy, node.claims.values())
+    return node.ranking
 
 
 def strict_floor(node: Node, slots: int) -> int:
-    """What a leaf with a strict policy needs: what its jobs keep, and the floor of the first that can run at all."""
-    kept = sum(min(claim.keep, claim.cap) for claim in node.claims.values())
-    for claim in by_policy(node):
-        if least(claim) <= slots:
-            return kept + least(claim) - min(claim.keep, claim.cap)
-    return kept
+    """What a leaf with a strict policy needs: what its jobs keep, and the floor of the first that can run at all.
+
+    Only the former while the leaf is shut.
+    """
+    order = ranking(node)
+    first = None if node.shut else order.first(slots)
+    return order.kept + (least(first) - min(first.keep, first.cap) if first is not None else 0)
 
 
 def ask(tree: Tree, leaf: Node) -> None:
@@ -54,11 +58,12 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
 
     Afterwards the needs of the tree are those of these jobs.
 
-    Leaves with a strict policy choose by it, not by turn: all their jobs are admitted, and only the first can count on
-    its floor.
+    All jobs of leaves with a strict policy are admitted, as these choose by it; the leaf is `shut` when not even its
+    first job can count on its floor.
     """
     leaves = list(leaves)
     for leaf in leaves:
+        leaf.shut = False
         ask(tree, leaf)
     everyone = {claim.order: claim for leaf in leaves for claim in leaf.claims.values()}
     if not tree.excess:
@@ -69,7 +74,7 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
     for leaf in leaves:
         tree.need(leaf, 0, leaf.demand)
     waiting = _let_in(tree, waiting, admitted, grow=False)
-    if waiting and any(least(claim) > 1 for claim in everyone.values()):
+    if any(floor > 1 for _, floor, _ in waiting):
         # Who waits for many slots does not hold back what its group could lend meanwhile.
         _forget_the_demand_of(tree, waiting)
         waiting = _let_in(tree, waiting, admitted, grow=True)
@@ -78,40 +83,62 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
     return admitted, False
 
 
-Candidate = tuple[Node, int, Claim | None]  # of a leaf, its floor; the job, None for the first of a strict leaf
+Candidate = tuple[Node, int, Claim | None]  # of a leaf, its floor; the job, None for what a strict leaf needs
+Key = tuple[int, float, int, tuple[int, str] | int]
+KEPT, IN_TURN = 0, 1
+
+
+def key_of_job(claim: Claim) -> Key:
+    """Lower goes in first: who keeps what it has, then turns; of equal ones leaves, then who came first."""
+    return KEPT if claim.keep else IN_TURN, claim.turn, 1, claim.order
+
+
+def key_of_leaf(leaf: Node) -> Key:
+    """The same of a leaf with a strict policy, for its first job."""
+    group = leaf.parent if leaf.parent is not None and leaf.parent.user_shares is not None else leaf
+    return IN_TURN, leaf.turn, 0, (group.order, leaf.name)
 
 
 def _by_turn(tree: Tree, leaves: Iterable[Node]) -> list[Candidate]:
-    found: list[tuple[tuple[int, float, int], Candidate]] = []
-    for number, leaf in enumerate(leaves):
+    found: list[tuple[Key, Candidate]] = []
+    for leaf in leaves:
         if leaf.policy == "fairshare":
-            for claim in leaf.claims.values():
-                found.append(((0 if claim.keep else 2, claim.turn, claim.order), (leaf, least(claim), claim)))
+            found += [(key_of_job(claim), (leaf, least(claim), claim)) for claim in leaf.claims.values()]
         elif leaf.claims:
-            # Before all turns: were its turn that of one of its jobs, it would lose its place when that job goes.
-            kept = sum(min(claim.keep, claim.cap) for claim in leaf.claims.values())
+            kept = ranking(leaf).kept
             if kept:
-                found.append(((0, 0, number), (leaf, kept, None)))
-            found.append(((1, 0, number), (leaf, strict_floor(leaf, tree.root.own) - kept, None)))
+                found.append(((KEPT, 0, *key_of_leaf(leaf)[2:]), (leaf, kept, None)))
+            found.append((key_of_leaf(leaf), (leaf, strict_floor(leaf, tree.root.own) - kept, None)))
     return [candidate for _, candidate in sorted(found, key=lambda each: each[0])]
 
 
 def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *, grow: bool) -> list[Candidate]:
     """Admit who fits; return who does not. `grow`: the leaf's demand does not yet count those who wait."""
     still: list[Candidate] = []
+    closed: set[tuple[int, int]] = set()  # leaves and floors that do not fit, and will not as more are let in
     for leaf, floor, claim in waiting:
         before, was, demand = tree.excess, leaf.floor, leaf.demand
+        kept = claim.keep > 0 if claim is not None else was == 0 and ranking(leaf).kept > 0
+        if not kept and not grow and (id(leaf), floor) in closed:
+            still.append((leaf, floor, claim))
+            continue
         tree.need(leaf, was + floor, demand + (useful(claim, leaf.aware) if grow and claim else 0))
-        kept = claim.keep > 0 if claim is not None else was == 0 and any(c.keep for c in leaf.claims.values())
         if tree.root.floor > tree.root.own or (tree.excess > before and not kept):
             tree.need(leaf, was, demand)
             still.append((leaf, floor, claim))
+            closed.add((id(leaf), floor))
+            leaf.shut = leaf.shut or (claim is None and not kept)
         elif claim is not None:
             admitted[claim.order] = claim
+        elif not kept:
+            leaf.shut = False
     return still
 
 
 def _forget_the_demand_of(tree: Tree, waiting: Iterable[Candidate]) -> None:
+    less: dict[int, tuple[Node, int]] = {}
     for leaf, _, claim in waiting:
         if claim is not None:
-            tree.need(leaf, leaf.floor, leaf.demand - useful(claim, leaf.aware))
+            less[id(leaf)] = leaf, less.get(id(leaf), (leaf, 0))[1] + useful(claim, leaf.aware)
+    for leaf, demand in less.values():
+        tree.need(leaf, leaf.floor, leaf.demand - demand)

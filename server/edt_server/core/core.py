@@ -9,7 +9,6 @@ than it is entitled to.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ import msgspec
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_sdk.schemas.job import check_max_workers, check_priority, check_units
-from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_server.core.events import (
     CoreEvent,
     JobArrived,
@@ -34,10 +33,11 @@ from edt_server.core.events import (
     TimePassed,
 )
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
-from edt_server.core.job import Job
+from edt_server.core.job import Job, arrived
+from edt_server.core.patience import NEVER, Patience
 from edt_server.core.pool import Pool
-from edt_server.core.state import FIELDS, NEVER, CoreState
-from edt_server.core.turns import Turns
+from edt_server.core.state import FIELDS, CoreState
+from edt_server.core.turns import Party, Turner, Turns
 
 Lost = list[tuple[Job, int]]
 
@@ -54,8 +54,9 @@ class Core(CoreState):
 
     def __init__(self, plan: Plan | None = None) -> None:
         super().__init__()
-        self._deadlines: list[tuple[float, str]] = []  # heap: until when a job must have had a slot; some do not count
+        self._patience = Patience(self._deadline)
         self._touched: dict[str, Job] = {}  # by the event under way
+        self._left: list[Party] = []  # by jobs, in the event under way
         self._use((plan or Plan()).check())
 
     # --- changing it --------------------------------------------------------------------------------------------------
@@ -97,7 +98,8 @@ class Core(CoreState):
     def _step(self, event: CoreEvent, now: float) -> list[Instruction]:
         lost: Lost = []
         given_up: list[Instruction] = []
-        self._touched = {}
+        self._touched, self._left = {}, []
+        self._standings.clear()
         match event:
             case SlotsChanged(slots=slots):
                 lost = self._set_slots(slots)
@@ -123,7 +125,7 @@ class Core(CoreState):
                 job = self._job(name)
                 if job.suspended:
                     job.suspended, job.patient_since = False, now
-                    self._watch(job)
+                    self._patience.watch(job.name)
                 self._put(job)
             case JobGone(job=name):
                 self._go(self._job(name))
@@ -193,45 +195,32 @@ class Core(CoreState):
             if job.pool != self._group(job).resource_group:
                 self._enter(job, old.get(job.pool))
             else:
-                self._same_turn(job)
+                self._pools[job.pool].turns.renew(job, self._group(job))
             self._put(job)
-            self._watch(job)
+            self._patience.watch(job.name)
+        for pool in self._pools.values():
+            for party in pool.turns.parties():
+                pool.turns.renew(party, self._leaves[party.group])
+                pool.rule.line_up(party.group, party.user, party.turn)
         return self._expel(self._belongs)
 
     def _arrive(self, event: JobArrived, now: float) -> None:
         if event.job in self._jobs:
             raise Conflict(f"Job {event.job} has arrived before.", job=event.job)
-        check_priority(event.priority)
-        check_max_workers(event.max_workers)
-        check_units(event.min_workers, event.max_workers, event.slots_per_unit)
+        job = arrived(event, self._arrivals + 1, now)
         self._arrivals += 1
-        job = Job(
-            name=event.job,
-            arrival=self._arrivals,
-            patient_since=now,
-            owner=event.owner,
-            priority=event.priority,
-            max_workers=event.max_workers,
-            min_workers=event.min_workers,
-            unit=event.slots_per_unit,
-            rigid=event.rigid,
-            pending_timeout=event.pending_timeout,
-            group=event.instance_group,
-            demand=event.demand,
-        )
         self._jobs[job.name] = job
         self._enter(job, None)
         self._put(job)
-        self._watch(job)
+        self._patience.watch(job.name)
 
     def _enter(self, job: Job, old: Pool | None) -> None:
         """Put the job in line in the resource group that its instance group is over."""
         if old is not None:
             old.rule.remove(job.name)
-            old.turns.leave(job)
+            self._forget(job, old)
         job.pool = self._group(job).resource_group
         job.attained = job.target = 0
-        job.asking = False
 
     def _change(self, event: JobChanged) -> Lost:
         job = self._job(event.job)
@@ -249,23 +238,16 @@ class Core(CoreState):
                 lost = [(job, slot) for slot in job.held]
                 self._leave(lost)
             else:
-                self._same_turn(job)
-            self._watch(job)
+                self._pools[job.pool].turns.renew(job, self._group(job))
+            self._patience.watch(job.name)
         self._put(job)
         return lost
-
-    def _same_turn(self, job: Job) -> None:
-        """Its turn goes on, and ends when the group it is in now says."""
-        if job.turn_since is not None:
-            since = job.turn_since
-            self._pools[job.pool].turns.leave(job)
-            self._pools[job.pool].turns.begin(job, self._group(job), since)
 
     def _go(self, job: Job) -> None:
         del self._jobs[job.name]
         pool = self._pools[job.pool]
         pool.rule.remove(job.name)
-        pool.turns.leave(job)
+        self._forget(job, pool)
         for slot in (*job.held, *job.leaving):
             self._free(slot)
 
@@ -287,53 +269,71 @@ class Core(CoreState):
 
     def _put(self, job: Job) -> None:
         """Tell the rule what the job asks for now."""
-        pool, group, asked = self._pools[job.pool], self._group(job), job.asked
-        if asked and not job.asking:
-            pool.turns.join(job, group)
-        elif job.asking and not asked:
-            pool.turns.leave(job)
-        job.asking = asked > 0
+        pool, group = self._pools[job.pool], self._group(job)
+        before = pool.turns.party(job.name)
+        party = pool.turns.ask(job, group)
+        if before is not None and before is not party:
+            self._leave_party(job, before, pool)
+        if party is not None:
+            pool.rule.line_up(party.group, party.user, party.turn)
         pool.rule.put(job.claim(group))
         self._touched[job.name] = job
+
+    def _forget(self, job: Job, pool: Pool) -> None:
+        """The job asks for nothing in this pool any more."""
+        party = pool.turns.forget(job)
+        if party is not None:
+            self._leave_party(job, party, pool)
+
+    def _leave_party(self, job: Job, party: Party, pool: Pool) -> None:
+        self._left.append(party)
+        group = self._leaves.get(party.group)
+        if party.jobs and job.held and group is not None and not group.preemption:
+            pool.turns.over(party, group)  # it has no other end: else who waits would wait for the whole queue
+            pool.rule.line_up(party.group, party.user, party.turn)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def next_wake(self, now: float) -> float | None:
         """When TimePassed is to be applied next, in seconds, never before `now`; None when nothing waits for time."""
-        while self._deadlines and not self._counts(*self._deadlines[0]):
-            heapq.heappop(self._deadlines)
-        patience = self._deadlines[0][0] if self._deadlines else NEVER
-        wake = min(patience, *(pool.turns.next_end() for pool in self._pools.values()))
+        wake = min(self._patience.next(), *(pool.turns.next_end() for pool in self._pools.values()))
         return None if wake == NEVER else max(wake, now)
 
     def _pass_time(self, now: float) -> list[Instruction]:
         given_up: list[Instruction] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, name = heapq.heappop(self._deadlines)
-            if self._counts(deadline, name):
-                job = self._jobs[name]
-                job.given_up = True
-                given_up.append(GiveUp(name, deadline - job.patient_since))
+        while (over := self._patience.over(now)) is not None:
+            deadline, name = over
+            job = self._jobs[name]
+            job.given_up = True
+            given_up.append(GiveUp(name, deadline - job.patient_since))
         for pool in self._pools.values():
-            for job in pool.turns.end(now, lambda job: self._group(job)):
-                self._put(job)
+            for turner in pool.turns.end(now, self._group_of_turner, self._contested):
+                if isinstance(turner, Party):
+                    pool.rule.line_up(turner.group, turner.user, turner.turn)
+                    running = (self._jobs[name] for name in turner.jobs if self._jobs[name].target)
+                    self._touched.update((job.name, job) for job in running)  # for those who stay its next turn begins
+                else:
+                    self._put(self._jobs[turner.name])
         return given_up
 
-    def _deadline(self, job: Job) -> float:
+    def _group_of_turner(self, turner: Turner) -> InstanceGroup:
+        return self._leaves[turner.group] if isinstance(turner, Party) else self._group(self._jobs[turner.name])
+
+    def _contested(self, turner: Turner) -> bool:
+        if isinstance(turner, Party):
+            pool, user = self._pools[self._leaves[turner.group].resource_group], turner.user
+            return pool.rule.contested(turner.group, user)
+        job = self._jobs[turner.name]
+        return self._pools[job.pool].rule.contested(self._group(job).name, job.owner)
+
+    def _deadline(self, name: str) -> float:
+        job = self._jobs.get(name)
+        if job is None or job.served or job.given_up or job.suspended:
+            return NEVER
         patience = job.pending_timeout
         if patience is None:
             patience = self._group(job).pending_timeout
-        if patience is None or job.served or job.given_up or job.suspended:
-            return NEVER
-        return job.patient_since + patience
-
-    def _watch(self, job: Job) -> None:
-        deadline = self._deadline(job)
-        if deadline < NEVER:
-            heapq.heappush(self._deadlines, (deadline, job.name))
-
-    def _counts(self, deadline: float, name: str) -> bool:
-        return name in self._jobs and self._deadline(self._jobs[name]) == deadline
+        return NEVER if patience is None else job.patient_since + patience
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -346,8 +346,7 @@ class Core(CoreState):
                 self._touched[name] = job
         touched = sorted(self._touched.values(), key=lambda job: job.arrival)
         touched = [job for job in touched if job.name in self._jobs]
-        for job in touched:
-            self._pools[job.pool].turns.placed(job)
+        self._place(touched)
         instructions: list[Instruction] = [Revoke(job.name, slot, job.target) for job, slot in lost]
         for job in touched:
             revoked = job.held[job.target :][::-1]  # the newest grants go first
@@ -365,6 +364,22 @@ class Core(CoreState):
                 self._look_at(job, now)
         return instructions
 
+    def _place(self, touched: list[Job]) -> None:
+        """Note who runs and who waits for a turn."""
+        parties = {party.name: party for party in self._left}
+        for job in touched:
+            turns = self._pools[job.pool].turns
+            party = turns.party(job.name)
+            if party is None:
+                turns.placed(job)
+            else:
+                parties[party.name] = party
+        for party in parties.values():
+            if party.jobs:
+                pool = self._pools[self._leaves[party.group].resource_group]
+                party.target, party.floor = pool.rule.used(party.group, party.user)
+                pool.turns.placed(party)
+
     def _look_at(self, job: Job, now: float) -> None:
         """Note what follows from what the job holds."""
         group = self._group(job)
@@ -374,8 +389,10 @@ class Core(CoreState):
             job.short_since = None
         elif job.short_since is None:
             job.short_since = now
-        if job.turn_since is None and 0 < job.floor <= len(job.held):
-            self._pools[job.pool].turns.begin(job, group, now)
+        turns = self._pools[job.pool].turns
+        turner = turns.party(job.name) or job
+        if turner.turn_since is None and 0 < job.floor <= len(job.held):
+            turns.begin(turner, group, now)
         if job.rigid or not group.preemption:
             self._pools[job.pool].rule.put(job.claim(group))  # what it was given it keeps
 
@@ -396,11 +413,12 @@ class Core(CoreState):
             core._pools[name].turns = Turns.restored(turns)
         for job in core._jobs.values():
             pool, group = core._pools[job.pool], core._group(job)
-            if job.turn_since is not None:
-                pool.turns.begin(job, group, job.turn_since)
+            pool.turns.again(job, group)
             pool.rule.put(job.claim(group))
             pool.owe(job)
-            core._watch(job)
+            core._patience.watch(job.name)
         for pool in core._pools.values():
+            for party in pool.turns.parties():
+                pool.rule.line_up(party.group, party.user, party.turn)
             pool.rule.settle()  # nothing new
         return core

@@ -6,14 +6,15 @@ that still beat it. Where the job's own group has no such rival the comparison i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from edt_server.core.admission import by_policy, least
+from edt_server.core.admission import least, ranking
 from edt_server.core.claim import Claim
-from edt_server.core.lending import holdings
-from edt_server.core.replan import weighted
+from edt_server.core.lending import Holding, holdings
+from edt_server.core.replan import add_up, weighted
 from edt_server.core.tree import Node, Tree, path
 from edt_server.core.webster import Claim as Weighted
 from edt_server.core.webster import divide, worth
@@ -55,73 +56,147 @@ class Cut:
     borrowed: dict[str, int] | None = None
 
 
-def cut_of(tree: Tree, leaf: Node, claim: Claim, targets: Mapping[str, int]) -> Cut:
-    """The cut of one job of a leaf, after everything was divided. O(jobs of the leaf)."""
-    target = targets[claim.job]
-    cut = Cut(claim.job, target, claim.cap, "met", borrowed=borrowed(tree, leaf, claim, targets))
-    if target >= claim.cap:
-        return cut
-    mine = weighted(claim, leaf.aware)
-    if leaf.policy == "fairshare" and target >= mine.cap:
-        return replace(cut, why="slower")
-    if target == 0 and least(claim) > min(_ever(node) for node in path(leaf)):
-        return replace(cut, why="never")
-    if target == 0 and leaf.policy == "fairshare":
-        return replace(cut, why="turn")
-    if leaf.policy != "fairshare":
-        before = [each.job for each in by_policy(leaf) if targets[each.job] and each.job != claim.job]
-        if before:
-            return replace(cut, why="order", level=leaf.name, rival=before[-1])
-    names = [each.job for each in leaf.claims.values()]
-    found = _compared(cut, leaf, names, [weighted(c, leaf.aware) for c in leaf.claims.values()], targets)
-    if found is not None:
-        return found
-    node = leaf
-    while node.parent is not None:
-        if node.borrow is not None and node.used >= node.most and node.most < node.demand:
-            return replace(cut, why="borrow", level=node.name)
-        children = node.parent.children
-        budgets = {name: child.budget for name, child in children.items()}
-        claims = [child.weighted() for child in children.values()]
-        found = _compared(replace(cut, job=node.name), node.parent, list(children), claims, budgets)
+class Cuts:
+    """The cuts of jobs after everything was divided. What several of them need is worked out once.
+
+    Valid until the tree or the targets change.
+    """
+
+    def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
+        add_up(tree.root)
+        self._tree, self._targets = tree, targets
+        self._holdings: dict[str, Holding] | None = None
+        self._weakest: dict[int, list[_Winner]] = {}
+        self._owned: dict[int, Mapping[str, int]] = {}
+        self._last: dict[int, list[str]] = {}
+
+    def of(self, claim: Claim) -> Cut:
+        """The cut of one job. O(jobs of its leaf) for the first one there, then O(groups above it)."""
+        tree, target = self._tree, self._targets[claim.job]
+        leaf = tree.leaf(claim.group, claim.user)
+        cut = Cut(claim.job, target, claim.cap, "met", borrowed=self._borrowed(leaf, claim))
+        if target >= claim.cap:
+            return cut
+        mine = weighted(claim, leaf)
+        if leaf.policy == "fairshare" and target >= mine.cap:
+            return replace(cut, why="slower")
+        if target == 0 and least(claim) > min(_ever(node) for node in path(leaf)):
+            return replace(cut, why="never")
+        if target == 0 and leaf.policy == "fairshare":
+            return replace(cut, why="turn")
+        if leaf.policy != "fairshare":
+            before = self._before(leaf, claim)
+            if before:
+                return replace(cut, why="order", level=leaf.name, rival=before)
+            if target == 0 and leaf.shut:
+                return replace(cut, why="turn")
+        return self._compared_upwards(cut, leaf, claim, mine)
+
+    def _compared_upwards(self, cut: Cut, leaf: Node, claim: Claim, mine: Weighted) -> Cut:
+        """Where the claim lost: in its leaf, or that of a group above it among its siblings."""
+        found = self._compared(cut, leaf, mine)
         if found is not None:
-            return replace(found, job=claim.job)
-        node = node.parent
-    if tree.root.used == tree.root.own:
-        return replace(cut, why="floors")
-    return replace(cut, why="unit" if claim.unit > 1 else "lend")
+            return found
+        node = leaf
+        while node.parent is not None:
+            if node.borrow is not None and node.used >= node.most and node.most < node.demand:
+                return replace(cut, why="borrow", level=node.name)
+            found = self._compared(replace(cut, job=node.name), node.parent, node.weighted())
+            if found is not None:
+                return replace(found, job=claim.job)
+            node = node.parent
+        if self._tree.root.used == self._tree.root.own:
+            return replace(cut, why="floors")
+        return replace(cut, why="unit" if claim.unit > 1 else "lend")
+
+    def _before(self, leaf: Node, claim: Claim) -> str:
+        """Of a strict leaf: the last job but this one that gets something, or who is first while nobody does; or ""."""
+        last = self._last.get(id(leaf))
+        if last is None:
+            order = ranking(leaf)
+            last = [each.job for each in order.claims() if self._targets[each.job]][-2:]
+            first = order.first(self._tree.root.own) if not last else None
+            last = self._last[id(leaf)] = last if first is None else [first.job]
+        return next((job for job in reversed(last) if job != claim.job), "")
+
+    def _borrowed(self, leaf: Node, claim: Claim) -> dict[str, int]:
+        """Slots of the job that other groups own, by group: those that it has only because its group has borrowed."""
+        target = self._targets[claim.job]
+        if not target:
+            return {}
+        if self._holdings is None:
+            self._holdings = holdings(self._tree)
+        lenders = self._holdings[self._tree.groups[claim.group].name].lenders
+        total = sum(lenders.values())
+        if not total:
+            return {}
+        if id(leaf) not in self._owned:
+            self._owned[id(leaf)] = self._without(leaf, max(0, leaf.used - total))
+        mine: dict[str, int] = {}
+        left = target - self._owned[id(leaf)].get(claim.job, 0)
+        for name, slots in lenders.items():
+            taken = min(left, slots)
+            left -= taken
+            if taken:
+                mine[name] = taken
+        return mine
+
+    def _without(self, leaf: Node, slots: int) -> dict[str, int]:
+        """What the jobs of a leaf would have of fewer slots."""
+        targets = self._targets
+        if leaf.policy != "fairshare":
+            shares = {}
+            for each in ranking(leaf).claims():
+                shares[each.job] = max(0, min(slots, targets[each.job]))
+                slots -= targets[each.job]
+            return shares
+        running = [each for each in leaf.claims.values() if targets[each.job]]
+        found = divide(slots, [weighted(each, leaf) for each in running])
+        return dict(zip((each.job for each in running), found, strict=True))
+
+    def _compared(self, cut: Cut, level: Node, me: Weighted) -> Cut | None:
+        """The cut with the weakest claim that still got slots, among siblings; None when all they have are floors."""
+        rival = next((each for each in self._two_weakest(level) if each.name != cut.job), None)
+        if rival is None:
+            return None
+        held = self._targets[cut.job] if not level.children else level.children[cut.job].budget
+        return replace(
+            cut,
+            why="share",
+            level=level.name,
+            claimant=cut.job,
+            weight=me.weight,
+            held=held - me.owned,
+            unit=me.unit,
+            worth=_exactly(me, held),
+            rival=rival.name,
+            rival_weight=rival.claim.weight,
+            rival_held=rival.held - rival.claim.owned,
+            rival_worth=_exactly(rival.claim, rival.held),
+        )
+
+    def _two_weakest(self, level: Node) -> list[_Winner]:
+        found = self._weakest.get(id(level))
+        if found is None:
+            if level.children:
+                rows = [(name, child.weighted(), child.budget) for name, child in level.children.items()]
+            else:
+                rows = [(c.job, weighted(c, level), self._targets[c.job]) for c in level.claims.values()]
+            winners = (_Winner(name, claim, got - claim.unit) for name, claim, got in rows if got > claim.floor)
+            found = self._weakest[id(level)] = heapq.nsmallest(2, winners, key=_Winner.strength)
+        return found
 
 
-def borrowed(tree: Tree, leaf: Node, claim: Claim, targets: Mapping[str, int]) -> dict[str, int]:
-    """Slots of the job that other groups own, by group: those that it has only because its group has borrowed."""
-    if not targets[claim.job]:
-        return {}
-    group = tree.groups[claim.group]
-    lenders = holdings(tree)[group.name].lenders
-    total = sum(lenders.values())
-    if not total:
-        return {}
-    owned = _without(leaf, max(0, leaf.used - total), claim, targets)
-    mine: dict[str, int] = {}
-    left = targets[claim.job] - owned
-    for name, slots in lenders.items():
-        taken = min(left, slots)
-        left -= taken
-        if taken:
-            mine[name] = taken
-    return mine
+@dataclass(frozen=True, slots=True)
+class _Winner:
+    """A claim that got slots, and what was held when it got the last one or the last unit."""
 
+    name: str
+    claim: Weighted
+    held: int
 
-def _without(leaf: Node, slots: int, claim: Claim, targets: Mapping[str, int]) -> int:
-    """What the job would have of fewer slots of its leaf."""
-    running = [each for each in leaf.claims.values() if targets[each.job]]
-    if leaf.policy != "fairshare":
-        for each in by_policy(leaf):
-            if each.job == claim.job:
-                return max(0, min(slots, targets[each.job]))
-            slots -= targets[each.job]
-    shares = divide(slots, [weighted(each, leaf.aware) for each in running])
-    return dict(zip((each.job for each in running), shares, strict=True))[claim.job]
+    def strength(self) -> tuple[int, int, int]:
+        return worth(self.claim, self.held, 64), self.claim.weight, -self.claim.order
 
 
 def _ever(node: Node) -> int:
@@ -129,38 +204,6 @@ def _ever(node: Node) -> int:
     if node.parent is None or node.borrow is None:
         return node.own if node.parent is None else 1 << 62
     return node.own + node.borrow
-
-
-def _compared(
-    cut: Cut, level: Node, names: Sequence[str], claims: Sequence[Weighted], shares: Mapping[str, int]
-) -> Cut | None:
-    """The cut with the weakest claim that still got slots, among siblings; None when all they have are floors."""
-    bits = 64
-    by_name = dict(zip(names, claims, strict=True))
-    me = by_name[cut.job]
-    rivals = [
-        (worth(each, shares[name] - each.unit, bits), each.weight, -each.order, name)
-        for name, each in by_name.items()
-        if name != cut.job and shares[name] > each.floor
-    ]
-    if not rivals:
-        return None
-    rival = by_name[min(rivals)[3]]
-    name = min(rivals)[3]
-    return replace(
-        cut,
-        why="share",
-        level=level.name,
-        claimant=cut.job,
-        weight=me.weight,
-        held=shares[cut.job] - me.owned,
-        unit=me.unit,
-        worth=_exactly(me, shares[cut.job]),
-        rival=name,
-        rival_weight=rival.weight,
-        rival_held=shares[name] - rival.unit - rival.owned,
-        rival_worth=_exactly(rival, shares[name] - rival.unit),
-    )
 
 
 def _exactly(claim: Weighted, held: int) -> Fraction:

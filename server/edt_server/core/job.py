@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from edt_sdk.schemas.job import check_max_workers, check_priority, check_units
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.claim import Claim
+from edt_server.core.events import JobArrived
 
 _BITS = 64  # w ÷ (2k + 1) of different claims differ by more than 2^-64 as long as there are fewer than 2^30 slots
+
+
+def turn(attained: int, place: int) -> int:
+    """Sort key of who takes turns, the lower first: by what they have had, then by `place`."""
+    return (attained << 48) | place
 
 
 @dataclass(slots=True)
@@ -20,7 +27,6 @@ class Job:
         group: the instance group it was put in, which the plan need not know any more.
         pool: the resource group that is over now.
         rigid: nobody takes from it what it can run on.
-        asking: it is in line for slots.
         held: slots it may use, oldest grant first.
         leaving: slots it has to leave, and has not yet.
         target: slots it is entitled to.
@@ -43,7 +49,6 @@ class Job:
     pool: str = ""
     demand: int = 1
     suspended: bool = False
-    asking: bool = False
     held: list[int] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
     target: int = 0
@@ -72,7 +77,7 @@ class Job:
     @property
     def turn(self) -> int:
         """Lower runs first while there are more jobs than slots."""
-        return (self.attained << 48) | self.place
+        return turn(self.attained, self.place)
 
     @property
     def missing(self) -> int:
@@ -113,3 +118,28 @@ class Job:
         if held < self.floor:
             return False, held, 0, self.arrival
         return True, -((self.priority << _BITS) // (2 * held + 1)), -held, self.arrival
+
+
+def arrived(event: JobArrived, number: int, now: float) -> Job:
+    """The job of this event, the `number`-th of all.
+
+    Raises:
+        Unprocessable: a value is out of bounds.
+    """
+    check_priority(event.priority)
+    check_max_workers(event.max_workers)
+    check_units(event.min_workers, event.max_workers, event.slots_per_unit)
+    return Job(
+        name=event.job,
+        arrival=number,
+        patient_since=now,
+        owner=event.owner,
+        priority=event.priority,
+        max_workers=event.max_workers,
+        min_workers=event.min_workers,
+        unit=event.slots_per_unit,
+        pending_timeout=event.pending_timeout,
+        group=event.instance_group,
+        demand=event.demand,
+        rigid=event.rigid,
+    )

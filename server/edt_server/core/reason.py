@@ -6,7 +6,7 @@ the same comparison: the job's claim to its next slot, and the weakest claim of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,6 +16,7 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.cut import Cut
 
 Names = Callable[[str], str]
+_MOST_NAMED = 100  # jobs in the numbers of one reason; with thousands a list of reasons would be all names
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class Situation:
         cut: what keeps it from one slot more.
         slots: of its resource group.
         most: slots its group can have at best, by the plan.
-        others: the other jobs over the same resource group.
+        running: by id, the jobs over the same resource group that are entitled to slots, in order of arrival.
+        leaving: those that have slots to leave.
         ahead: how many of those that wait are before it, 0 when it is next.
         turns: whether running jobs make room for it in turn.
         if_gone: what it would be entitled to without the rival of the cut, None when that was not worked out.
@@ -65,7 +67,8 @@ class Situation:
     cut: Cut
     slots: int
     most: int
-    others: Sequence[Standing]
+    running: Mapping[str, Standing]
+    leaving: Sequence[Standing]
     ahead: int = 0
     turns: bool = False
     if_gone: int | None = None
@@ -106,7 +109,7 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
     if me.entitled == 0:
         return _waiting(at, names, numbers)
     if me.held < me.entitled:
-        return "starting", _starting(me, at.others, at.slots, names, numbers)
+        return "starting", _starting(me, at.leaving, at.slots, names, numbers)
     if me.entitled == at.slots:
         return "capped", f"It holds all {_count(at.slots, 'slot')} of this server; it could use {me.asked}."
     start = f"It has its share, {me.held} of {_count(at.slots, 'slot')}, and could use {me.asked}"
@@ -150,14 +153,16 @@ def _suspended(me: Standing) -> Reason:
 
 
 def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
-    running = [each for each in at.others if each.entitled > 0]
-    numbers.update(running=[each.job for each in running], ahead=at.ahead)
+    running = list(at.running.values())  # the job is none of them
+    numbers.update(running=[each.job for each in running[:_MOST_NAMED]], ahead=at.ahead)
     need = f"It needs {_count(at.me.floor, 'slot')} at once. " if at.me.floor > 1 else ""
     if not running or at.cut.why in ("borrow", "lend"):
         return "limit", f"{need}It waits: {_limit(at, numbers)}"
     listed = _list([names(each.job) for each in running])
-    if at.group.policy != "fairshare":
-        numbers["rival"] = at.cut.rival or running[-1].job
+    if at.group.policy != "fairshare" and at.cut.why != "turn":
+        rival = numbers["rival"] = at.cut.rival or running[-1].job
+        if rival not in at.running:  # the queue waits, and it is not the first in it
+            return "order", f"{need}It waits: {_policy(at.group)}, and {names(rival)}, which waits, comes before it."
         return "order", f"{need}It waits: {_policy(at.group)}, and {listed} {_come(len(running))} before it."
     if len(running) < at.slots:
         taken = f"{_list([names(each.job) for each in running])} {'has' if len(running) == 1 else 'have'} the slots"
@@ -165,15 +170,19 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
         taken = f"The only slot has a job ({listed})"
     else:
         taken = f"Each of the {at.slots} slots has a job of its own ({listed})"
-    place = "it is next" if at.ahead == 0 else f"{_count(at.ahead, 'job')} {_be(at.ahead)} before it"
+    ahead = _count(at.ahead, "job") if at.group.policy == "fairshare" else str(at.ahead)
+    place = "it is next" if at.ahead == 0 else f"{ahead} {_be(at.ahead)} before it"
     if at.turns:
         numbers["quantum"] = at.group.quantum
+        if at.group.policy != "fairshare":
+            who = f"its queue takes turns of {at.group.quantum:g} s with others"
+            return "busy", f"{need}{taken}, and {who}: {place}."
         return "busy", f"{need}{taken}, and jobs take turns of {at.group.quantum:g} s: {place}."
     return "busy", f"{need}{taken}, and none is taken from a job that runs: {place} when one of them ends."
 
 
-def _starting(me: Standing, others: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:
-    leavers = [each for each in others if each.leaving > 0]
+def _starting(me: Standing, leaving: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:
+    leavers = [each for each in leaving if each.job != me.job]
     missing = me.entitled - me.held
     numbers.update(leaving={each.job: each.leaving for each in (*leavers, me) if each.leaving})
     who = [f"{names(each.job)} is leaving {each.leaving}" for each in leavers]
@@ -189,8 +198,7 @@ def _starting(me: Standing, others: Sequence[Standing], slots: int, names: Names
 def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
     """The comparison that decided, between jobs or between their groups."""
     cut, me = at.cut, at.me
-    jobs = {each.job: each for each in at.others}
-    rival = jobs.get(cut.rival) if cut.claimant == me.job else None
+    rival = at.running.get(cut.rival) if cut.claimant == me.job else None
     who = names(cut.rival) if rival else f"the group {cut.rival}"
     whose = f"{who}'s" if rival else f"that of {who}"
     mine = "its claim" if cut.claimant == me.job else f"the claim of its group {cut.claimant}"
@@ -213,8 +221,8 @@ def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
 
 
 def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
-    running = [each for each in at.others if each.entitled > 0]
-    numbers.update(rivals=[each.job for each in running])
+    running = [each for each in at.running.values() if each.job != at.me.job]
+    numbers.update(rivals=[each.job for each in running[:_MOST_NAMED]])
     if not running:
         return "the rest is not for its group."
     listed = _list([names(each.job) for each in running])

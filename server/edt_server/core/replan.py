@@ -7,15 +7,16 @@ does. Slots that units or floors leave over in one leaf are offered again to the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
-from edt_server.core.admission import admit, ask, by_policy, least, useful
+from edt_server.core.admission import admit, ask, least, ranking, useful
 from edt_server.core.claim import Claim
 from edt_server.core.many import MOST_SLOTS, Columns, divide_many
-from edt_server.core.speedup import speedup
+from edt_server.core.speedup import EACH_LIKE_THE_FIRST, speedup
 from edt_server.core.tree import Node, Tree
 from edt_server.core.webster import Claim as Weighted
 from edt_server.core.webster import divide
@@ -23,10 +24,25 @@ from edt_server.core.webster import divide
 MANY = 1_000  # slots; with fewer a heap is quicker than arrays
 
 
-def replan(tree: Tree) -> tuple[dict[str, int], bool]:
-    """The target of every job that asks for something, 0 for those that wait; and whether it can be kept up to date.
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """All targets, worked out from nothing.
 
-    It can when every floor fits and nothing was left over. Fills in `budget` and `used`.
+    Attributes:
+        targets: of every job that asks for something, 0 for those that wait.
+        admitted: orders of the jobs that can run; None when all can.
+        plain: nothing was left over, so that they can be kept up to date.
+    """
+
+    targets: dict[str, int]
+    admitted: Collection[int] | None
+    plain: bool
+
+
+def replan(tree: Tree) -> Replanned:
+    """Who is entitled to what. Leaves that are `shut` need no floor.
+
+    Fills in `budget` and `used`, and `shut` where not all can run; the needs of the tree are those of who can.
     """
     leaves = list(tree.leaves())
     for leaf in leaves:
@@ -37,8 +53,8 @@ def replan(tree: Tree) -> tuple[dict[str, int], bool]:
         _share_out_all(leaves, targets)
         if all(leaf.used == min(leaf.budget, leaf.demand) for leaf in leaves):
             add_up(tree.root)
-            return targets, True
-    return _with_leftovers(tree, leaves), False
+            return Replanned(targets, None, plain=True)
+    return _with_leftovers(tree, leaves)
 
 
 def _ask(tree: Tree, leaf: Node) -> None:
@@ -103,11 +119,12 @@ def _share_out_all(leaves: list[Node], targets: dict[str, int]) -> None:
         targets.update(zip(chain.from_iterable(leaf.claims for leaf in vectors), shares_of_all, strict=True))
 
 
-def _with_leftovers(tree: Tree, leaves: list[Node]) -> dict[str, int]:
-    """The targets where somebody has to wait, or units leave something over."""
-    admitted, _ = admit(tree, leaves)
+def _with_leftovers(tree: Tree, leaves: list[Node]) -> Replanned:
+    """What `replan` gives where somebody has to wait, or units leave something over."""
+    admitted, all_fit = admit(tree, leaves)
     running = {id(leaf): [c for c in leaf.claims.values() if c.order in admitted] for leaf in leaves}
     targets = {claim.job: 0 for leaf in leaves for claim in leaf.claims.values()}
+    plain = not tree.excess
     while True:
         give_down(tree.root, tree.root.own)
         for leaf in leaves:
@@ -117,11 +134,12 @@ def _with_leftovers(tree: Tree, leaves: list[Node]) -> dict[str, int]:
         over = [leaf for leaf in leaves if leaf.used < min(leaf.budget, leaf.demand)]
         if not over:
             break
+        plain = False
         # One at a time, the lightest first: what it cannot use may complete a unit of a heavier one.
         last = min(over, key=lambda leaf: (leaf.share, -leaf.order))
         tree.need(last, min(last.floor, last.used), last.used)
     add_up(tree.root)
-    return targets
+    return Replanned(targets, None if all_fit else admitted.keys(), plain)
 
 
 def give_down(node: Node, budget: int) -> None:
@@ -148,9 +166,9 @@ def share_out(leaf: Node, claims: Iterable[Claim]) -> dict[str, int]:
     """What each of the jobs of a leaf gets of its budget."""
     if leaf.policy == "fairshare":
         jobs = list(claims)
-        shares = divide(min(leaf.budget, leaf.demand), [weighted(claim, leaf.aware) for claim in jobs])
+        shares = divide(min(leaf.budget, leaf.demand), [weighted(claim, leaf) for claim in jobs])
         return {claim.job: share for claim, share in zip(jobs, shares, strict=True)}
-    return in_turn(by_policy(leaf), leaf.budget)
+    return in_turn(ranking(leaf).claims(), leaf.budget)
 
 
 def in_turn(claims: Iterable[Claim], budget: int) -> dict[str, int]:
@@ -168,11 +186,14 @@ def in_turn(claims: Iterable[Claim], budget: int) -> dict[str, int]:
     return shares
 
 
-def weighted(claim: Claim, aware: bool) -> Weighted:
-    """A job's claim beside those of its leaf."""
-    if not aware:
+def weighted(claim: Claim, leaf: Node) -> Weighted:
+    """A job's claim beside those of its leaf. Of units of one slot where the policy is strict."""
+    if leaf.policy != "fairshare":
+        weight = claim.weight if leaf.policy == "priority" else 1
+        return Weighted(weight, min(claim.keep, claim.cap), claim.cap, claim.order, speedup=EACH_LIKE_THE_FIRST)
+    if not leaf.aware:
         return Weighted(claim.weight, least(claim), claim.cap, claim.order, unit=claim.unit)
-    cap, table = useful(claim, aware), speedup(claim.speeds)
+    cap, table = useful(claim, leaf.aware), speedup(claim.speeds)
     return Weighted(claim.weight, least(claim), cap, claim.order, unit=claim.unit, speedup=table)
 
 

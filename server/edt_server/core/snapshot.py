@@ -23,7 +23,7 @@ from edt_server.core.job import Job
 log = logging.getLogger(__name__)
 
 # To be raised when the core decides otherwise than before from equal events: then its history tells another present.
-RULES = 1
+RULES = 2
 _FORM = (
     RULES,
     sorted(Core().state()),

@@ -54,6 +54,13 @@ class Speedup:
         return min(self._last, _linear(held))
 
 
+class _Strict(Speedup):
+    """Every slot is worth as much as the first: the strongest claim gets all that it asks for before the next."""
+
+    def gain(self, held: int, unit: int = 1) -> int:
+        return 1
+
+
 @lru_cache(maxsize=4096)
 def speedup(speeds: tuple[tuple[int, float], ...]) -> Speedup:
     """The `Speedup` of a table; equal tables share one."""
@@ -87,3 +94,6 @@ def _hull(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
             hull.pop()
         hull.append((x, y))
     return hull
+
+
+EACH_LIKE_THE_FIRST: Speedup = _Strict(())

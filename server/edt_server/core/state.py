@@ -20,10 +20,10 @@ from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_server.core import reason as reasons
 from edt_server.core.job import Job
 from edt_server.core.pool import Pool
-from edt_server.core.rule import Holding, Rule
+from edt_server.core.rule import Holding
+from edt_server.core.standings import Standings, standing
 
-NEVER = float("inf")
-_FEW = 64  # jobs that are divided among once more for the sake of one sentence
+_NONE_KNOWN: Mapping[str, tuple[float, float]] = {}
 
 
 class CoreState:
@@ -39,6 +39,7 @@ class CoreState:
         self._pools: dict[str, Pool] = {}
         self._pool_of: dict[int, Pool] = {}  # of each slot
         self._arrivals = 0
+        self._standings: dict[str, Standings] = {}  # of the pools that were asked about since the last event
 
     @property
     def plan(self) -> Plan:
@@ -117,67 +118,41 @@ class CoreState:
         now: float | None = None,
         ends: Mapping[str, tuple[float, float]] | None = None,
     ) -> Reason | None:
-        """Why the job holds less than it asked for, None when it does not. O(jobs of its resource group).
+        """Why the job holds less than it asked for, None when it does not.
+
+        O(jobs of its resource group) for the first one after an event, O(slots) for others.
 
         Args:
             job: its id.
             names: id → what people call it.
             now: the time, to tell a forecast in; None for none in the sentence.
-            ends: job → when it ends by its progress, not before and not after, for those that this is known of.
+            ends: job → when it ends by its progress, not before and not after, for those that this is known of. The
+                same mapping, where several jobs are asked about, is looked through once.
         """
         me = self._job(job)
         if len(me.held) >= me.asked and not me.suspended:
             return None
-        pool = self._pools[me.pool]
-        others = [each for each in self._jobs.values() if each.pool == me.pool and each is not me]
-        waiting = [each for each in others if each.name in pool.turns.waiting and each.turn < me.turn]
+        pool, group = self._pools[me.pool], self._group(me)
+        at = self._standings.get(pool.name)
+        if at is None:
+            at = Standings(pool, (each for each in self._jobs.values() if each.pool == pool.name))
+            self._standings[pool.name] = at
         cut = pool.rule.cut(job)
         situation = reasons.Situation(
-            me=_standing(me),
-            group=self._group(me),
+            me=standing(me),
+            group=group,
             cut=cut,
             slots=len(pool.slots),
-            most=self.most(self._group(me).name),
-            others=[_standing(each) for each in others],
-            ahead=len(waiting) if me.target == 0 else 0,
-            turns=pool.turns.next_end() < NEVER,
-            if_gone=self._without(pool, cut.rival, job),
-            forecast=self._forecast(me, pool, len(waiting), ends or {}),
+            most=self.most(group.name),
+            running=at.running,
+            leaving=at.leaving,
+            ahead=at.ahead(me) if me.target == 0 else 0,
+            turns=at.taking_turns,
+            if_gone=at.if_gone(cut.rival, me),
+            forecast=at.forecast(me, group.quantum, _NONE_KNOWN if ends is None else ends),
             now=now,
         )
         return reasons.explain(situation, names)
-
-    def _without(self, pool: Pool, rival: str, job: str) -> int | None:
-        """What the job would be entitled to if its rival ended now; None where that takes long to work out."""
-        if rival not in self._jobs or len(self._jobs) > _FEW:
-            return None
-        rule = Rule(pool.groups, len(pool.slots))
-        for each in self._jobs.values():
-            if each.pool == pool.name and each.name != rival:
-                rule.put(pool.rule.claim(each.name))
-        rule.settle()
-        return rule.target(job)
-
-    def _forecast(
-        self, me: Job, pool: Pool, ahead: int, ends: Mapping[str, tuple[float, float]]
-    ) -> reasons.Forecast | None:
-        """When turns and ends of jobs make room for it, as far as they are known."""
-        if len(me.held) < me.target:
-            return None  # as soon as others have left
-        here = [self._jobs[name] for name in ends if name in self._jobs and name != me.name]
-        known = [ends[job.name] for job in here if job.pool == pool.name and job.held]
-        turns = [] if me.target else pool.turns.ends()
-        firsts = [*turns[:1], *(first for first, _ in known)]
-        if not firsts:
-            return None
-        # Each turn that ends makes room for one, of equals; what needs many slots or is lighter may be passed over.
-        quantum = self._group(me).quantum
-        laps = range(ahead // len(turns) + 1) if turns else range(0)
-        lasts = sorted([*(end + quantum * lap for end in turns for lap in laps), *(last for _, last in known)])
-        if me.target:
-            return reasons.Forecast(min(firsts), lasts[0])
-        even = all(each.priority == me.priority and each.floor == 1 for each in self._jobs.values())
-        return reasons.Forecast(min(firsts), lasts[ahead] if even and len(lasts) > ahead else None)
 
     def most(self, instance_group: str) -> int:
         """Slots that the jobs of the group can have at best, with nobody else there, by the plan and the slots."""
@@ -267,8 +242,12 @@ class CoreState:
             assert pool.idle == {slot for slot in pool.slots if slot not in self._taken}, "a free slot was forgotten"
             short = [job.missing for job in here if job.missing]
             assert not short or min(short) > len(pool.idle), "a free slot was not granted"
-            waiting = {job.name for job in here if job.asked and not job.target}
-            assert waiting == set(pool.turns.waiting), "somebody waits and nobody knows"
+            fair = {job.name for job in here if job.asked and not job.target and not pool.turns.party(job.name)}
+            parties = {party.name for party in pool.turns.parties() if not party.target}
+            assert fair | parties == set(pool.turns.waiting), "somebody waits and nobody knows"
+            for party in pool.turns.parties():
+                assert party.jobs == {job.name for job in here if pool.turns.party(job.name) is party}
+                assert party.target == sum(self._jobs[name].target for name in party.jobs), f"{party} gets another"
 
     def _belongs(self, job: Job, slot: int) -> bool:
         pool = self._pool_of.get(slot)
@@ -284,21 +263,6 @@ class CoreState:
             raise NotFound(
                 f"The scheduler knows no job {name}.", hint="It has ended or never arrived.", job=name
             ) from None
-
-
-def _standing(job: Job) -> reasons.Standing:
-    return reasons.Standing(
-        job=job.name,
-        priority=job.priority,
-        floor=job.floor,
-        asked=job.asked,
-        held=len(job.held),
-        leaving=len(job.leaving),
-        entitled=job.target,
-        arrival=job.arrival,
-        short_since=job.short_since,
-        suspended=job.suspended,
-    )
 
 
 FIELDS = tuple(each.name for each in fields(Job))

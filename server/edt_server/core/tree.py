@@ -14,6 +14,7 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.claim import Claim
 from edt_server.core.division import Division
 from edt_server.core.many import Columns
+from edt_server.core.ranking import Ranking
 from edt_server.core.webster import Claim as Weighted
 from edt_server.core.webster import divide
 
@@ -41,6 +42,10 @@ class Node:
         budget: slots it was given to divide, those that it does not lend included.
         used: of these, what its jobs were given.
         division: of its budget among what is below, kept up to date; None before it is needed.
+        ranking: its claims in order, of a leaf with a strict policy; None before it is needed.
+        turn: whose turn it is among others, lower first; of a leaf with a strict policy.
+        shut: not even its first job can count on its floor; of a leaf with a strict policy.
+        room: floors and reserves that there may be below it.
         columns: its claims as arrays; None before they are needed, and where they do not fit in.
     """
 
@@ -68,6 +73,10 @@ class Node:
     used: int = 0
     division: Division | None = None
     columns: Columns | None = None
+    ranking: Ranking | None = None
+    turn: float = 0
+    shut: bool = False
+    room: int = 0
 
     def weighted(self) -> Weighted:
         """Its claim beside its siblings'."""
@@ -94,7 +103,7 @@ class Tree:
 
     def resize(self, slots: int) -> None:
         """There are so many slots now. The needs of leaves with jobs have to be set again."""
-        self.root.own = slots
+        self.root.own = self.root.room = slots
         _share_out_what_is_owned(self.root, self._planned, self._inner)
         for name, node in self.groups.items():
             if name not in self._inner and not node.children:
@@ -153,15 +162,16 @@ class Tree:
             reserve = owned if node.lend is None else max(reserves, min(own, max(demand, kept)))
             limit = demand if node.borrow is None else min(demand, owned + node.borrow)
             base = max(reserve, bases)
-            most = max(reserve, limit, bases)
-            excess = max(0, bases - max(reserve, limit))
+            room = max(reserve, limit)
+            most = max(room, bases)
+            excess = max(0, bases - room)
             self.excess += excess - node.excess
             parent.floor += more
             parent.demand += most - node.most
             parent.reserves_below += reserve - node.reserve
             parent.bases_below += base - node.base
             node.demand, node.reserve, node.base, node.most = demand, reserve, base, most
-            node.excess = excess
+            node.excess, node.room = excess, room
             node, reserves, bases = parent, parent.reserves_below, parent.bases_below
             demand = parent.demand
         excess = max(0, node.bases_below - node.own)

@@ -1,17 +1,18 @@
 """Targets kept up to date: only the nodes between a changed job and the root, and only as far as numbers change.
 
-Holds while every floor fits and every unit is one slot: then everybody is admitted, nothing is left over, and each node
-is a `Division` that moves slots one by one to where working it out from nothing would put them.
+Of jobs whose floors all fit, who else asks being kept outside (`crowd.py`), and whose units are one slot: then nothing
+is left over, and each node is a `Division` that moves slots one by one to where working it out from nothing would put
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from edt_server.core.admission import by_policy, least, strict_floor, useful
+from edt_server.core.admission import least, strict_floor, useful
 from edt_server.core.claim import Claim
 from edt_server.core.division import Division
-from edt_server.core.replan import in_turn, weighted
+from edt_server.core.replan import weighted
 from edt_server.core.tree import Node, Tree
 
 
@@ -26,82 +27,103 @@ def exchange(tree: Tree, old: Claim | None, new: Claim | None) -> None:
     """Put a claim in place of the job's former one."""
     if old is not None and old.cap > 0:
         leaf = tree.leaf(old.group, old.user)
+        was = leaf.claims.pop(old.job, None)
         leaf.columns = None
-        leaf.claims.pop(old.job, None)
+        if was is not None and leaf.ranking is not None:
+            leaf.ranking.drop(was)
     if new is not None and new.cap > 0:
         leaf = tree.leaf(new.group, new.user)
-        leaf.columns = None
+        was = leaf.claims.get(new.job)
         leaf.claims[new.job] = new
+        leaf.columns = None
+        if leaf.ranking is not None:
+            if was is not None:
+                leaf.ranking.drop(was)
+            leaf.ranking.put(new)
 
 
-def keep_up(
-    tree: Tree,
-    changed: Mapping[str, Claim | None],
-    claims: Mapping[str, Claim],
-    targets: Mapping[str, int],
-) -> dict[str, int] | None:
-    """The targets that are others now that the `changed` jobs, which had these claims, have those in `claims`.
+class Upkeep:
+    """What one `settle` changes: jobs are exchanged, then everything below the root is brought up to date.
 
-    The claims have been exchanged in the tree. None when it takes everything from nothing.
+    Args:
+        tree: of the claims of those that run.
+        targets: of all jobs, as they were.
     """
-    leaves = _ask(tree, changed, claims)
-    if tree.excess:
-        return None
-    visit: dict[int, set[str]] = {}
-    for leaf, jobs in leaves.values():
-        if leaf.division is not None:
-            _exchange_in(leaf, leaf.division, jobs)
-        _need_above(leaf, visit)
-    moved: dict[str, int] = {}
-    _settle(tree.root, visit, targets, moved)
-    for job in changed:
-        claim = claims.get(job)
-        if claim is None:
-            moved.pop(job, None)
-        elif claim.cap == 0:
-            moved[job] = 0
-        else:
-            leaf = tree.leaf(claim.group, claim.user)
+
+    def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
+        self._tree, self._targets = tree, targets
+        self._leaves: dict[int, tuple[Node, list[str]]] = {}  # by id: it, and its jobs that changed
+        self._now: dict[str, Claim | None] = {}
+
+    def ask(self, changed: Mapping[str, Claim | None], claims: Mapping[str, Claim]) -> bool:
+        """Exchange the claims of these jobs for those in `claims`, in tree and needs; whether all floors fit."""
+        tree = self._tree
+        needs: dict[int, list[int]] = {}
+        for job, old in changed.items():
+            new = claims.get(job)
+            self._now[job] = new
+            exchange(tree, old, new)
+            for claim, sign in ((old, -1), (new, 1)):
+                if claim is None or claim.cap == 0:
+                    continue
+                leaf = tree.leaf(claim.group, claim.user)
+                need = needs.get(id(leaf))
+                if need is None:
+                    need = needs[id(leaf)] = [leaf.floor, leaf.demand]
+                    self.touch(leaf)
+                jobs = self._leaves[id(leaf)][1]
+                if not jobs or jobs[-1] != job:
+                    jobs.append(job)
+                need[0] += sign * least(claim)
+                need[1] += sign * useful(claim, leaf.aware)
+        for key, (floor, demand) in needs.items():
+            self._need(self._leaves[key][0], floor, demand)
+        return not tree.excess
+
+    def shut(self, leaf: Node, shut: bool) -> None:
+        """Whether a leaf with a strict policy can count on the floor of its first job."""
+        if leaf.shut != shut:
+            leaf.shut = shut
+            self.touch(leaf)
+            self._need(leaf, leaf.floor, leaf.demand)
+
+    def touch(self, leaf: Node) -> None:
+        """The division of this leaf is to be looked at."""
+        self._leaves.setdefault(id(leaf), (leaf, []))
+
+    def divide(self) -> dict[str, int]:
+        """The targets that are others now, those of removed jobs left out."""
+        visit: dict[int, set[str]] = {}
+        for leaf, jobs in self._leaves.values():
             if leaf.division is not None:
-                moved[job] = leaf.division.held(job)
-    return {job: target for job, target in moved.items() if targets.get(job, 0) != target}
+                _exchange_in(leaf, leaf.division, jobs)
+            _need_above(leaf, visit)
+        moved: dict[str, int] = {}
+        targets = self._targets
+        _settle(self._tree.root, visit, targets, moved)
+        for job, claim in self._now.items():
+            if job not in targets:
+                moved.pop(job, None)
+            elif claim is None or claim.cap == 0:
+                moved[job] = 0
+            else:
+                leaf = self._tree.leaf(claim.group, claim.user)
+                if leaf.division is not None:
+                    moved[job] = leaf.division.held(job)
+        return {job: target for job, target in moved.items() if targets[job] != target}
 
-
-Touched = dict[int, tuple[Node, list[str]]]  # by the id of a leaf: it, and its jobs that changed
-
-
-def _ask(tree: Tree, changed: Mapping[str, Claim | None], claims: Mapping[str, Claim]) -> Touched:
-    """Bring the needs of the tree up to date."""
-    leaves: Touched = {}
-    needs: dict[int, list[int]] = {}
-    for job, old in changed.items():
-        for claim, sign in ((old, -1), (claims.get(job), 1)):
-            if claim is None or claim.cap == 0:
-                continue
-            leaf = tree.leaf(claim.group, claim.user)
-            if id(leaf) not in leaves:
-                leaves[id(leaf)] = leaf, []
-                needs[id(leaf)] = [leaf.floor, leaf.demand]
-            jobs = leaves[id(leaf)][1]
-            if not jobs or jobs[-1] != job:
-                jobs.append(job)
-            need = needs[id(leaf)]
-            need[0] += sign * least(claim)
-            need[1] += sign * useful(claim, leaf.aware)
-    for leaf, _ in leaves.values():
-        floor, demand = needs[id(leaf)]
+    def _need(self, leaf: Node, floor: int, demand: int) -> None:
         if leaf.policy != "fairshare":
-            floor = strict_floor(leaf, tree.root.own)
+            floor = strict_floor(leaf, self._tree.root.own)
         if floor != leaf.floor or demand != leaf.demand:
-            tree.need(leaf, floor, demand)
-    return leaves
+            self._tree.need(leaf, floor, demand)
 
 
 def _exchange_in(leaf: Node, division: Division, jobs: Iterable[str]) -> None:
     for job in jobs:
         claim = leaf.claims.get(job)
         if claim is not None:
-            division.put(job, weighted(claim, leaf.aware))
+            division.put(job, weighted(claim, leaf))
         elif job in division:
             division.remove(job)
 
@@ -120,12 +142,9 @@ def _need_above(leaf: Node, visit: dict[int, set[str]]) -> None:
 def _settle(node: Node, visit: Mapping[int, set[str]], targets: Mapping[str, int], moved: dict[str, int]) -> None:
     if not node.children:
         node.used = min(node.budget, node.demand)
-        if node.policy != "fairshare":
-            moved.update(in_turn(by_policy(node), node.budget))
-            return
         if node.division is None:
             claims = node.claims.values()
-            node.division = Division([(c.job, weighted(c, node.aware), targets.get(c.job, 0)) for c in claims])
+            node.division = Division([(c.job, weighted(c, node), targets.get(c.job, 0)) for c in claims])
         moved.update(node.division.settle(node.used))
         return
     if node.division is None:

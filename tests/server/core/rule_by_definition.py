@@ -8,8 +8,10 @@ from fractions import Fraction
 class Definition:
     """Targets of claims over groups, worked out from nothing. Units of 1 and policies as in the plan."""
 
-    def __init__(self, groups, slots, claims):
+    def __init__(self, groups, slots, claims, turns=None):
+        """`turns`: (group, user) of a strict leaf → its turn."""
         self.slots = slots
+        self.turns = turns or {}
         self.groups = {group.name: group for group in groups}
         self.kids = {"": []} | {group.name: [] for group in groups}
         for group in groups:
@@ -87,10 +89,10 @@ class Definition:
         queue, everyone = [], {c.order for c in self.claims}
         for name, jobs in self.leaves():
             if self.policy(name) == "fairshare":
-                queue += [(c.turn, c.order, c.order) for c in jobs]
+                queue += [(c.turn, (1, c.order), c.order) for c in jobs]
             else:
                 group, user = name if isinstance(name, tuple) else (name, "")
-                queue.append((float("-inf"), (self.place[group], user), ("strict", name)))
+                queue.append((self.turns.get((group, user), 0), (0, self.place[group], user), ("strict", name)))
         marks = set()
         for *_, mark in sorted(queue, key=lambda row: row[:2]):
             if self.reserve_most_base("", marks | {mark}, everyone)[3]:

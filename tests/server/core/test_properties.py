@@ -268,28 +268,51 @@ def test_many_random_events_under_random_plans():
             assert Core.replay(history).digest() == core.digest()
 
 
-def test_nobody_starves_over_a_long_history():
-    """However jobs come and go, one that asks runs again within a few rounds."""
+QUEUES = Plan(
+    instance_groups=(
+        InstanceGroup(name="default", quantum=10.0),
+        InstanceGroup(name="fifo", policy="fifo", quantum=10.0),
+        InstanceGroup(name="priority", policy="priority", quantum=10.0, user_shares={"*": 1}),
+        InstanceGroup(name="owner", policy="fifo", quantum=10.0, own=1),
+        InstanceGroup(name="limited", policy="priority", quantum=10.0, borrow=1),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("plan", "slots"),
+    [(Plan(instance_groups=(InstanceGroup(name="default", quantum=10.0),)), 4), (QUEUES, 3)],
+    ids=("jobs", "queues"),
+)
+def test_nobody_starves_over_a_long_history(plan, slots):
+    """However jobs come and go, a job that shares, and a queue with a strict policy, runs again within a few rounds."""
     rng = random.Random(5)
-    core = Core(Plan(instance_groups=(InstanceGroup(name="default", quantum=10.0),)))
-    core.apply(SlotsChanged(tuple(Slot(id=slot, host="h") for slot in range(4))), 0.0)
-    idle: dict[str, float] = {}
-    for number in range(EVENTS // 2):
+    core = Core(plan)
+    core.apply(SlotsChanged(tuple(Slot(id=slot, host="h") for slot in range(slots))), 0.0)
+    groups = [group.name for group in core.groups]
+    idle: dict[tuple[str, str], float] = {}
+    for number in range(EVENTS // 4):
         now = float(number)
         wake = core.next_wake(now)
-        if wake is not None and wake <= now:
-            event = TimePassed()
-        elif len(core.jobs) < 12 and rng.random() < 0.3:
-            event = JobArrived(f"j{number}", rng.choice((4000, 5000, 6000)), 8, "default")
-        elif core.jobs and rng.random() < 0.05:
-            event = JobGone(rng.choice(core.jobs))
-        else:
-            event = TimePassed()
+        event = TimePassed()
+        if wake is None or wake > now:
+            if len(core.jobs) < 12 and rng.random() < 0.3:
+                owner = rng.choice(("ana", "bob"))
+                event = JobArrived(f"j{number}", rng.choice((4000, 5000, 6000)), 8, rng.choice(groups), owner=owner)
+            elif core.jobs and rng.random() < 0.05:
+                event = JobGone(rng.choice(core.jobs))
         queue = [event]
         while queue:
             made = core.apply(queue.pop(), now)
             queue += [SlotReleased(each.job, each.slot) for each in made if isinstance(each, Revoke)]
-        idle = {job: idle.get(job, now) for job in core.jobs if not core.holding(job)}
+        running: dict[tuple[str, str], bool] = {}
+        for job in core.jobs:
+            group = core.group_of(job)
+            who = (job, "") if group.policy == "fairshare" else (group.name, core._jobs[job].owner)
+            if group.user_shares is None and group.policy != "fairshare":
+                who = (group.name, "")
+            running[who] = running.get(who, False) or bool(core.holding(job))
+        idle = {who: idle.get(who, now) for who, runs in running.items() if not runs}
         assert all(now - since < 15 * 10.0 for since in idle.values()), idle
 
 

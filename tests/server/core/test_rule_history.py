@@ -13,6 +13,7 @@ import pytest
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.rule import Claim, Rule
+from tests.server.core.rule_by_definition import Definition
 
 EVENTS = int(os.environ.get("EDT_RULE_EVENTS", "20000"))
 FLAT = (InstanceGroup(name="g"),)
@@ -27,6 +28,13 @@ TREE = (
     InstanceGroup(name="c1", parent="c", policy="priority"),
     InstanceGroup(name="c2", parent="c", throughput_aware=True),
     InstanceGroup(name="c3", parent="c", policy="fifo"),
+)
+CROWDED = (
+    *TREE[:-2],
+    InstanceGroup(name="c2", parent="c"),
+    InstanceGroup(name="c3", parent="c", policy="fifo", user_shares={"u": 2, "*": 1}),
+    InstanceGroup(name="d", policy="priority", own=2, lend=1),
+    InstanceGroup(name="e", own=4, borrow=1),
 )
 TABLES = ((), ((1, 1.0), (2, 1.9), (4, 3.5)), ((1, 3.0), (4, 6.0), (8, 5.0)), ((2, 5.0),))
 WEIGHTS = (1, 2, 3, 1000, 2000, 3000, 5000, 5000, 10000, 10**9)
@@ -60,6 +68,7 @@ class History:
         self.names = leaves(groups)
         self.rule = Rule(groups, slots)
         self.claims = {}
+        self.turns = {}
         self.targets = {}
         self.number = 0
 
@@ -103,8 +112,36 @@ class History:
         rule = Rule(self.groups, self.slots)
         for claim in self.claims.values():
             rule.put(claim)
+        for (group, user), turn in self.turns.items():
+            rule.line_up(group, user, turn)
         rule.settle()
         return {job: rule.target(job) for job in self.claims}
+
+    def next_turn(self):
+        """Somebody's turn is over: a job, or a leaf with a strict policy, goes behind all others."""
+        self.number += 1
+        strict = [group for group in self.groups if group.policy != "fairshare"]
+        if strict and self.rng.random() < 0.3:
+            group = self.rng.choice(strict)
+            at = group.name, self.rng.choice("uvw") if group.user_shares is not None else ""
+            self.turns[at] = self.number
+            self.rule.line_up(*at, self.number)
+        elif self.claims:
+            job = self.rng.choice(list(self.claims))
+            self.put(replace(self.claims[job], turn=self.number), self.claims[job])
+
+    def keep(self):
+        """Somebody keeps what it has, or not any more."""
+        if self.claims:
+            job = self.rng.choice(list(self.claims))
+            old = self.claims[job]
+            self.put(replace(old, keep=self.rng.choice((0, min(old.cap, self.targets.get(job, 0))))), old)
+
+    def compare(self):
+        """What was kept up to date is what a rule says that has seen nothing else."""
+        expected = self.anew()
+        assert {name: self.targets.get(name, 0) for name in expected} == expected
+        assert all(self.rule.target(name) == target for name, target in expected.items())
 
 
 def check_ways(kind, job, before, after):
@@ -136,9 +173,33 @@ def test_kept_up_to_date_is_worked_out_from_nothing_and_nobody_moves_the_wrong_w
         before, history.targets = history.targets, history.settle()
         check_ways(kind, job, before, history.targets)
         if number % 25 == 0 or number < 500:
-            expected = history.anew()
-            assert {name: history.targets.get(name, 0) for name in expected} == expected
-            assert all(history.rule.target(name) == target for name, target in expected.items())
+            history.compare()
+
+
+@pytest.mark.parametrize(
+    ("slots", "most_jobs", "share"), [(4, 60, 0.05), (20, 60, 0.05), (30, 300, 0.02)], ids=("few", "some", "queues")
+)
+def test_turns_are_kept_up_to_date_in_a_crowd(slots, most_jobs, share):
+    history = History(CROWDED, slots, f"turns{slots}", most_jobs)
+    rng = history.rng
+    for number in range(int(EVENTS * share)):
+        (history.next_turn if rng.random() < 0.5 else history.step)()
+        history.targets = history.settle()
+        if number % 10 == 0 or number < 300:
+            history.compare()
+        if number % 50 == 0 or number < 60:
+            by_definition = Definition(CROWDED, history.slots, list(history.claims.values()), history.turns).targets()
+            assert by_definition == {job: history.targets.get(job, 0) for job in by_definition}
+
+
+@pytest.mark.parametrize("slots", [6, 25])
+def test_what_jobs_keep_is_kept_up_to_date_in_a_crowd(slots):
+    history = History(CROWDED, slots, f"keep{slots}", 50)
+    for number in range(EVENTS // 30):
+        history.rng.choice((history.keep, history.keep, history.next_turn, history.step))()
+        history.targets = history.settle()
+        if number % 5 == 0 or number < 300:
+            history.compare()
 
 
 def test_several_changes_in_one_settle_and_other_plans_between():
@@ -151,8 +212,7 @@ def test_several_changes_in_one_settle_and_other_plans_between():
             history.groups = others if history.groups is TREE else TREE
             history.rule.set_groups(history.groups)
         history.targets = history.settle()
-        expected = history.anew()
-        assert {name: history.targets.get(name, 0) for name in expected} == expected
+        history.compare()
 
 
 def replace_group(group, **settings):

@@ -18,6 +18,7 @@ from edt_server.core import (
     JobArrived,
     JobDemand,
     JobGone,
+    PlanChanged,
     Revoke,
     SlotReleased,
     SlotsChanged,
@@ -56,8 +57,8 @@ class Clockwork:
                 self._idle_since.setdefault(job, self.now)
         return instructions
 
-    def arrive(self, job: str, priority: int = 5000, **more):
-        self.apply(JobArrived(job, priority, 100, "default", **more))
+    def arrive(self, job: str, priority: int = 5000, group: str = "default", **more):
+        self.apply(JobArrived(job, priority, 100, group, **more))
         return self.apply(JobDemand(job, 100))
 
     def play(self, until: float) -> None:
@@ -165,6 +166,120 @@ def test_a_strict_queue_takes_no_turns():
     assert play.core.next_wake(0.0) is None
     play.play(1000.0)
     assert play.running() == {"a"}
+
+
+def strict(*names: str, policy: str = "fifo", **settings) -> Plan:
+    """A plan with a strict queue of each of these names, and one that is shared, "default"."""
+    groups = [InstanceGroup(name=name, policy=policy, quantum=QUANTUM, **settings) for name in names]
+    return Plan(instance_groups=(InstanceGroup(name="default", quantum=QUANTUM), *groups))
+
+
+class TestStrictQueues:
+    """Between queues turns are fair; within one the first comes first."""
+
+    @pytest.mark.parametrize("policy", ["fifo", "priority"])
+    def test_more_queues_than_slots_take_turns_and_only_the_first_of_each_runs(self, policy):
+        play = Clockwork(2, strict("x", "y", "z", policy=policy))
+        for name in "xyz":
+            play.arrive(f"{name}1", group=name)
+            play.arrive(f"{name}2", group=name)
+        play.play(300 * QUANTUM)
+        assert [round(play.ran[f"{name}1"] / QUANTUM / 200, 2) for name in "xyz"] == [1.0, 1.0, 1.0]
+        assert not any(play.ran.get(f"{name}2") for name in "xyz")
+        assert max(play.waited[f"{name}1"] for name in "xyz") <= QUANTUM
+
+    def test_a_queue_beside_jobs_that_share_counts_as_one_of_them(self):
+        play = Clockwork(1, strict("x"))
+        play.arrive("x1", 10**9, group="x")
+        play.arrive("x2", 10**9, group="x")
+        for job in "ab":
+            play.arrive(job)
+        play.play(300 * QUANTUM)
+        assert [round(play.ran[job] / QUANTUM / 100, 2) for job in ("x1", "a", "b")] == [1.0, 1.0, 1.0]
+
+    def test_a_job_that_ends_leaves_its_turn_to_the_next_of_its_queue(self):
+        play = Clockwork(1, strict("x", "y"))
+        for job, name in (("x1", "x"), ("x2", "x"), ("y1", "y")):
+            play.arrive(job, group=name)
+        play.play(3.0)
+        play.apply(JobGone("x1"))
+        assert play.running() == {"x2"}
+        play.play(QUANTUM + 1.0)
+        assert play.running() == {"y1"}
+
+    def test_who_keeps_what_it_has_is_not_interrupted(self):
+        play = Clockwork(1, strict("x", "y", preemption=False))
+        play.arrive("x1", group="x")
+        play.arrive("x2", group="x")
+        play.arrive("y1", group="y")
+        play.play(20 * QUANTUM)
+        assert play.running() == {"x1"}
+        play.apply(JobGone("x1"))
+        assert play.running() == {"y1"}, "the other queue is next"
+
+    def test_users_of_a_queue_take_turns(self):
+        play = Clockwork(1, strict("x", user_shares={"*": 1}))
+        play.arrive("a1", group="x", owner="ana")
+        play.arrive("b1", group="x", owner="bob")
+        play.play(100 * QUANTUM)
+        assert play.ran["a1"] == pytest.approx(play.ran["b1"], abs=QUANTUM)
+
+    def test_turns_go_on_when_the_plan_changes_or_the_core_is_restored(self):
+        play = Clockwork(1, strict("x", "y"))
+        play.arrive("x1", group="x")
+        play.arrive("y1", group="y")
+        play.play(2.0)
+        play.apply(PlanChanged(strict("x", "y", "z")))
+        assert play.core.next_wake(2.0) == QUANTUM
+        again = Core.restored(play.core.state())
+        assert again.digest() == play.core.digest()
+        assert again.next_wake(2.0) == QUANTUM
+        play.play(QUANTUM + 1.0)
+        assert play.running() == {"y1"}
+        play.apply(PlanChanged(strict("x", "y", policy="priority")))
+        play.play(5 * QUANTUM)
+        assert play.ran["x1"] == pytest.approx(play.ran["y1"], abs=QUANTUM)
+
+    def test_why_it_waits(self, play):
+        p = play(1, plan=strict("x", "y"))
+        p.run("x1", group="x")
+        p.run("y1", group="y")
+        p.run("y2", group="y")
+        first, second = p.core.reason("y1"), p.core.reason("y2")
+        assert (first.code, first.numbers["ahead"]) == ("busy", 0)
+        assert first.text == "The only slot has a job (x1), and its queue takes turns of 10 s with others: it is next."
+        assert (second.code, second.numbers["rival"]) == ("order", "y1")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 8), st.integers(0, 4), st.integers(0, 2**32))
+def test_with_queues_nobody_waits_longer_than_the_rounds_it_takes(slots, queues, jobs, seed):
+    """Each queue, whatever is in it, and each job that shares gets its turn."""
+    rng = random.Random(seed)
+    names = [f"q{number}" for number in range(queues)]
+    plan = Plan(
+        instance_groups=(
+            InstanceGroup(name="default", quantum=QUANTUM),
+            *(InstanceGroup(name=name, policy=rng.choice(("fifo", "priority")), quantum=QUANTUM) for name in names),
+        )
+    )
+    play = Clockwork(slots, plan)
+    for number in range(jobs):
+        play.arrive(f"j{number}")
+        play.play(play.now + rng.choice((0.0, 1.0, 12.0)))
+    firsts = {f"{name}.0" for name in names} | {f"j{number}" for number in range(jobs)}
+    for name in names:
+        for number in range(rng.randint(1, 3)):
+            play.arrive(f"{name}.{number}", group=name)
+            play.play(play.now + rng.choice((0.0, 3.5)))
+    turners = jobs + queues
+    play.play(play.now + 3 * turners * QUANTUM)
+    play.waited.clear()
+    play._idle_since = dict.fromkeys(play._idle_since, play.now)
+    play.play(play.now + 4 * turners * QUANTUM)
+    waited = max((seconds for job, seconds in play.waited.items() if job in firsts), default=0.0)
+    assert waited <= (math.ceil(turners / slots) - 1) * QUANTUM + 1e-6
+    assert Core.replay(play.history, plan).digest() == play.core.digest()
 
 
 class TestLeastSizes:

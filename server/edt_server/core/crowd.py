@@ -1,0 +1,339 @@
+"""Who of a crowd is let in, kept up to date: what `admission.admit` gives from nothing, where floors are of one slot.
+
+Within a leaf those of the lowest turns are in, so a leaf is a sorted line and a number. Between leaves the limits of
+the groups above them decide: what may be in together are the independent sets of a matroid, so nothing better is left
+once no single exchange is better. A change of one job is therefore followed by few moves, each found at a node of the
+path from a leaf to the root: the best one that waits below it, and the last one in below it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.admission import Key, key_of_job, key_of_leaf, least, useful
+from edt_server.core.claim import Claim
+from edt_server.core.ranking import Ranking
+from edt_server.core.tree import Node, Tree
+
+Place = tuple[Key, "Gate"]  # keys are unique: gates are never compared
+
+
+@dataclass(slots=True, eq=False)
+class Gate:
+    """A node as the crowd sees it.
+
+    Attributes:
+        line: of a leaf: all its jobs, or the one turn of a strict leaf; sorted.
+        inside: how many of them are in, from the first on.
+        kept: how many of them are in whatever happens.
+        floor, demand: slots that those inside need, and that all of them could use.
+        ranking: of a leaf with a strict policy.
+        best: the first that waits below here and is held up no further down.
+        worst: the last one in below here whose place would be free here.
+    """
+
+    node: Node
+    parent: Gate | None
+    children: list[Gate] = field(default_factory=list)
+    line: list[tuple[Key, str]] = field(default_factory=list)
+    inside: int = 0
+    kept: int = 0
+    floor: int = 0
+    demand: int = 0
+    ranking: Ranking | None = None
+    best: Place | None = None
+    worst: Place | None = None
+
+
+class Crowd:
+    """The jobs over one resource group while not all of them can run.
+
+    Args:
+        groups: as of the rule.
+        slots: how many there are.
+        claims: of all jobs; units are one slot, and so are floors, but for what is kept.
+        turns: (group, user) of a leaf with a strict policy → its turn; 0 where nothing is said.
+        inside: orders of those who can run, where that is known: it saves the time to find out. All, if not given.
+
+    Attributes:
+        running: the claims of those who are inside, those of leaves with a strict policy included.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[InstanceGroup],
+        slots: int,
+        claims: Mapping[str, Claim],
+        turns: Mapping[tuple[str, str], float],
+        inside: Collection[int] | None = None,
+    ) -> None:
+        self._tree = Tree(groups, slots)  # asks for everybody, and needs what those inside need
+        self._gates: dict[int, Gate] = {id(self._tree.root): Gate(self._tree.root, None)}
+        self._moved: dict[str, None] = {}  # jobs whose place may be another one
+        self._strict: dict[int, Gate] = {}  # leaves with a strict policy that were looked at
+        for (group, user), turn in turns.items():
+            self._tree.leaf(group, user).turn = turn
+        for claim in claims.values():
+            self._join(claim)
+        for gate in self._gates.values():
+            gate.line.sort()
+            if gate.ranking is None:
+                line = gate.line
+                gate.inside = len(line) if inside is None else sum(key[3] in inside for key, _ in line)
+                gate.floor += gate.inside - gate.kept
+        self._mend([gate for gate in self._gates.values() if not gate.children])
+        self._moved.clear()
+        self.running: dict[str, Claim] = {job: claim for job, claim in claims.items() if self._is_in(claim)}
+
+    @property
+    def crushed(self) -> bool:
+        """Whether jobs keep so much that others do not get what is theirs: then nothing of all this holds."""
+        return self._tree.excess > 0
+
+    @property
+    def scattered(self) -> bool:
+        """Whether nobody is outside and there is room: it takes a while until there is a crowd again."""
+        root = self._tree.root
+        if 8 * root.floor > 7 * root.own:
+            return False
+        return all(gate.inside == len(gate.line) for gate in self._gates.values())
+
+    def shut(self) -> list[tuple[str, str, bool]]:
+        """Group, user, and whether it is outside, of each leaf with a strict policy that may have changed its place."""
+        return [(*_name(gate.node), gate.inside < len(gate.line)) for gate in self._strict.values()]
+
+    def contested(self, group: str, user: str) -> bool:
+        """Whether anybody outside could have a place that is given up in this leaf."""
+        gate = self._gate(self._tree.leaf(group, user))
+        while gate.best is None and gate.parent is not None:
+            if (gate.node.bases_below if gate.children else gate.node.floor) <= gate.node.reserve:
+                return False  # it would stay reserved
+            gate = gate.parent
+        return gate.best is not None
+
+    def settle(
+        self,
+        changed: Mapping[str, Claim | None],
+        claims: Mapping[str, Claim],
+        turned: Mapping[tuple[str, str], float],
+        slots: int,
+    ) -> dict[str, Claim | None]:
+        """Bring `running` up to date; who has another claim there now, or another place, with the one before.
+
+        Args:
+            changed: job → its claim before.
+            claims: of all jobs now.
+            turned: the turns of leaves with a strict policy that are others now.
+            slots: how many there are now.
+        """
+        touched: dict[int, Gate] = {}
+        self._moved, self._strict = {}, {}
+        was = {job: self.running.get(job) for job in changed}
+        if slots != self._tree.root.own:
+            self._tree.resize(slots)
+            for gate in self._gates.values():
+                if not gate.children and gate.parent is not None:
+                    self._tree.need(gate.node, gate.floor, gate.demand)
+                    touched[id(gate)] = gate
+        for (group, user), turn in turned.items():
+            gate = self._gate(self._tree.leaf(group, user))
+            gate.node.turn = turn
+            touched[id(gate)] = gate
+        for job, old in changed.items():
+            new = claims.get(job)
+            for claim, step in ((old, self._leave), (new, self._join_in_order)):
+                if claim is not None and claim.cap > 0:
+                    gate = step(claim)
+                    touched[id(gate)] = gate
+        self._mend(list(touched.values()))
+        for job in self._moved:
+            was.setdefault(job, self.running.get(job))
+        for job in was:
+            now = claims.get(job)
+            if now is not None and self._is_in(now):
+                self.running[job] = now
+            else:
+                self.running.pop(job, None)
+        return was
+
+    # --- lines --------------------------------------------------------------------------------------------------------
+
+    def _join(self, claim: Claim) -> None:
+        """Take a claim in anywhere in its line."""
+        if claim.cap == 0:
+            return
+        gate = self._gate(self._tree.leaf(claim.group, claim.user))
+        gate.demand += useful(claim, gate.node.aware)
+        if gate.ranking is not None:
+            gate.ranking.put(claim)
+            return
+        gate.line.append((key_of_job(claim), claim.job))
+        if claim.keep:
+            gate.kept += 1
+            gate.floor += least(claim)
+
+    def _join_in_order(self, claim: Claim) -> Gate:
+        gate = self._gate(self._tree.leaf(claim.group, claim.user))
+        gate.demand += useful(claim, gate.node.aware)
+        if gate.ranking is not None:
+            gate.ranking.put(claim)
+            return gate
+        entry = key_of_job(claim), claim.job
+        place = bisect_left(gate.line, entry)
+        gate.line.insert(place, entry)
+        self._moved[claim.job] = None
+        if claim.keep:
+            gate.kept += 1
+            gate.inside += 1
+            gate.floor += least(claim)
+        elif place < gate.inside:
+            self._moved[gate.line[gate.inside][1]] = None  # who was the last one in
+        return gate
+
+    def _leave(self, claim: Claim) -> Gate:
+        gate = self._gate(self._tree.leaf(claim.group, claim.user))
+        gate.demand -= useful(claim, gate.node.aware)
+        if gate.ranking is not None:
+            gate.ranking.drop(claim)
+            return gate
+        place = bisect_left(gate.line, (key_of_job(claim), claim.job))
+        assert gate.line[place][1] == claim.job, f"{claim.job} is not in line"
+        del gate.line[place]
+        if claim.keep:
+            gate.kept -= 1
+            gate.floor -= least(claim)
+            gate.inside -= 1
+        elif place < gate.inside:
+            gate.floor -= 1
+            gate.inside -= 1
+        return gate
+
+    def _is_in(self, claim: Claim) -> bool:
+        """Whether the job may ask for slots: it is inside, or its leaf's policy chooses."""
+        if claim.cap == 0:
+            return True
+        gate = self._gate(self._tree.leaf(claim.group, claim.user))
+        if gate.ranking is not None:
+            return True
+        return gate.inside > 0 and (key_of_job(claim), claim.job) <= gate.line[gate.inside - 1]
+
+    def _gate(self, node: Node) -> Gate:
+        found = self._gates.get(id(node))
+        if found is None:
+            parent = None if node.parent is None else self._gate(node.parent)
+            found = self._gates[id(node)] = Gate(node, parent)
+            if parent is not None:
+                parent.children.append(found)
+            if node.policy != "fairshare" and not node.children and node.user_shares is None:
+                found.ranking = Ranking(node.policy, ())
+        return found
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def _mend(self, leaves: list[Gate]) -> None:
+        """Move who has to be moved, after these lines have changed."""
+        for leaf in leaves:
+            self._ask(leaf)
+        for leaf in leaves:
+            _refresh(leaf)
+        while leaves:
+            at: Gate | None = leaves[-1]
+            moved: tuple[Gate, ...] = ()
+            while at is not None and not moved:
+                moved = self._move_at(at)
+                at = at.parent
+            for leaf in moved:
+                self._need(leaf)
+            for leaf in moved:
+                _refresh(leaf)
+            if moved:
+                leaves += moved
+            else:
+                leaves.pop()
+
+    def _ask(self, gate: Gate) -> None:
+        """Bring a leaf's line and needs up to date with its claims."""
+        if gate.ranking is not None:
+            first = gate.ranking.first(self._tree.root.own)
+            wants = first is not None and first.keep == 0
+            if not wants:
+                gate.inside = 0
+            gate.line = [(key_of_leaf(gate.node), "")] if wants else []
+            gate.floor = gate.ranking.kept + gate.inside
+            self._strict[id(gate)] = gate
+        self._need(gate)
+
+    def _need(self, gate: Gate) -> None:
+        if gate.floor != gate.node.floor or gate.demand != gate.node.demand:
+            self._tree.need(gate.node, gate.floor, gate.demand)
+
+    def _move_at(self, gate: Gate) -> tuple[Gate, ...]:
+        """Do what has to be done at this node; the leaves whose lines have changed."""
+        node = gate.node
+        taken = node.bases_below if gate.children else node.floor
+        if taken > node.room and gate.worst is not None:
+            return (self._out(gate.worst),)
+        if gate.best is None:
+            return ()
+        if taken < node.room:
+            if taken < node.reserve or gate.parent is None:
+                return (self._in(gate.best),)
+            return ()  # there is room here; is there above?
+        if gate.worst is not None and gate.best < gate.worst:
+            best = gate.best
+            return self._out(gate.worst), self._in(best)
+        return ()
+
+    def _in(self, place: Place) -> Gate:
+        gate = place[1]
+        if gate.ranking is None:
+            self._moved[gate.line[gate.inside][1]] = None
+        else:
+            self._strict[id(gate)] = gate
+        gate.inside += 1
+        gate.floor += 1
+        return gate
+
+    def _out(self, place: Place) -> Gate:
+        gate = place[1]
+        gate.inside -= 1
+        gate.floor -= 1
+        if gate.ranking is None:
+            self._moved[gate.line[gate.inside][1]] = None
+        else:
+            self._strict[id(gate)] = gate
+        return gate
+
+
+def _name(leaf: Node) -> tuple[str, str]:
+    """Group and user of a leaf, "" where the group has no level of users."""
+    if leaf.parent is not None and leaf.parent.user_shares is not None:
+        return leaf.parent.name, leaf.name
+    return leaf.name, ""
+
+
+def _refresh(leaf: Gate) -> None:
+    """Find the best and the worst anew at a leaf and at all nodes above it."""
+    gate: Gate | None = leaf
+    while gate is not None:
+        if gate.children:
+            best: Place | None = None
+            worst: Place | None = None
+            for child in gate.children:
+                node = child.node
+                taken = node.bases_below if child.children else node.floor
+                there = child.best
+                if there is not None and taken < node.room and (best is None or there < best):
+                    best = there
+                there = child.worst
+                if there is not None and taken > node.reserve and (worst is None or there > worst):
+                    worst = there
+            gate.best, gate.worst = best, worst
+        else:
+            line, inside = gate.line, gate.inside
+            gate.best = (line[inside][0], gate) if inside < len(line) else None
+            gate.worst = (line[inside - 1][0], gate) if inside > gate.kept else None
+        gate = gate.parent

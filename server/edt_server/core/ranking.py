@@ -1,0 +1,55 @@
+"""The jobs of a leaf with a strict policy, in the order they are served in: the higher priority first, or who came.
+
+Kept sorted, as thousands may wait in such a queue while a few of its first jobs change.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+from edt_server.core.claim import Claim
+
+_Entry = tuple[int, int, Claim]  # orders are unique, so that claims themselves are never compared
+
+
+class Ranking:
+    """Claims of one leaf, first served first.
+
+    Args:
+        policy: "priority" or "fifo".
+        claims: those there are, each asking for something.
+    """
+
+    __slots__ = ("_by_priority", "_entries", "kept")
+
+    def __init__(self, policy: str, claims: Iterable[Claim]) -> None:
+        self._by_priority = policy == "priority"
+        self._entries: list[_Entry] = sorted(map(self._entry, claims))
+        self.kept = sum(min(claim.keep, claim.cap) for _, _, claim in self._entries)  # slots that its jobs keep
+
+    def put(self, claim: Claim) -> None:
+        """A job comes, which is not there yet."""
+        insort(self._entries, self._entry(claim))
+        self.kept += min(claim.keep, claim.cap)
+
+    def drop(self, claim: Claim) -> None:
+        """A job goes that came with exactly this claim."""
+        place = bisect_left(self._entries, self._entry(claim)[:2])
+        assert self._entries[place][2] == claim, f"{claim.job} is not in line"
+        del self._entries[place]
+        self.kept -= min(claim.keep, claim.cap)
+
+    def claims(self) -> list[Claim]:
+        """All of them, first served first."""
+        return [claim for _, _, claim in self._entries]
+
+    def first(self, slots: int) -> Claim | None:
+        """The first that can run at all on so many slots; None when nobody can."""
+        for _, _, claim in self._entries:
+            if min(max(claim.floor, claim.keep), claim.cap) <= slots:
+                return claim
+        return None
+
+    def _entry(self, claim: Claim) -> _Entry:
+        return -claim.weight if self._by_priority else 0, claim.order, claim
