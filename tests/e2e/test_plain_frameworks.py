@@ -213,12 +213,28 @@ def test_it_waits_until_it_can_have_all_its_slots(four_slots: Jobs, folder: Path
     first = submit(four_slots, folder, WAITS, framework="PyTorch", max_workers=2, name="first")
     wait_until(lambda: starts(first), "the first job")
     second = submit(four_slots, folder, WAITS, framework="distPyTorch", max_workers=4, name="second")
-    wait_until(lambda: second.refresh().state in (JobState.PENDING, JobState.RUNNING), "the second job's turn")
-    held = {job.id: job.refresh().view.slots for job in (first, second)}
-    assert sorted(held.values()) in ([0, 2], [0, 4])
-    for job in (first, second):
-        let_go(job)
-        job.wait(120)
+    wait_until(lambda: second.refresh().state is JobState.PENDING, "the second job to wait")
+    assert second.view.reason is not None
+    assert (second.view.reason.held, second.view.reason.asked) == (0, 4)
+    assert first.refresh().view.slots == 2
+    let_go(first)
+    first.wait(60)
+    wait_until(lambda: len(starts(second)) == 4, "all its ranks")
+    let_go(second)
+    second.wait(60)
+
+
+def test_elastic_jobs_make_room_and_take_nothing_back(four_slots: Jobs, folder: Path) -> None:
+    elastic = four_slots.submit("forever.py", name="elastic", priority=10**6)
+    wait_until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers")
+    gang = submit(four_slots, folder, WAITS, framework="distPyTorch", max_workers=3, priority=1)
+    wait_until(lambda: len(starts(gang)) == 3, "its ranks")
+    wait_until(lambda: four_slots.worlds(elastic)[-1:] == [1], "one worker")
+    assert gang.refresh().view.slots == 3
+    let_go(gang)
+    gang.wait(60)
+    wait_until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers again")
+    elastic.stop()
 
 
 def test_a_supervisor_that_is_killed_leaves_nothing_running(four_slots: Jobs, folder: Path) -> None:

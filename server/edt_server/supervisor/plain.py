@@ -40,7 +40,7 @@ from edt_server.supervisor.slot_ledger import SlotLedger
 # When one process fails, those that wait for it fail a moment later: whose fault it was shows when all have spoken.
 BLAME_PATIENCE = 1.0
 MOST_LOSSES = 10
-_TAKEN = "Its slots are needed elsewhere, or it is suspended."
+_TAKEN = "It was suspended, or one of its slots is gone."
 
 
 @dataclass(slots=True)
