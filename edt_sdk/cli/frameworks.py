@@ -15,7 +15,7 @@ def add(submit: argparse.ArgumentParser) -> None:
         default=Framework.EDT.value,
         metavar="F",
         help="edtPyTorch (default): the elastic engine; PyTorch: the script as it is; distPyTorch: the script once for "
-        "each slot, with RANK and WORLD_SIZE",
+        "each slot, with RANK and WORLD_SIZE; torchrun: a PyTorch Elastic script, with torchrun's options behind --",
     )
     submit.add_argument("--command", metavar="CMD", help="run this in a shell, in the folder, in place of the script")
     submit.add_argument(

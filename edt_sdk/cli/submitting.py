@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from edt_sdk.cli import frameworks
+from edt_sdk.cli import frameworks, torchrunning
 from edt_sdk.cli.session import Verbs, add_verb, client, job
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     submit = add_verb(verbs, common, "submit", run_submit, "Submit a training. Prints the job's id, alone, on stdout.")
     submit.usage = "edt submit SOURCE [options] [-- ARG …]"
-    submit.add_argument("source", metavar="SOURCE", help="a folder, a .py file or an .ipynb file")
+    submit.add_argument("source", metavar="SOURCE", nargs="?", help="a folder, a .py file or an .ipynb file")
     submit.add_argument("--main", metavar="FILE", help="main script, relative to the folder")
     submit.add_argument(
         "--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)"
@@ -60,8 +60,6 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run_submit(arguments: argparse.Namespace) -> int:
     """`edt submit`."""
     submitted = client(arguments).submit(
-        arguments.source,
-        main=arguments.main,
         name=arguments.name,
         max_workers=arguments.max_workers,
         min_workers=arguments.min_workers,
@@ -73,8 +71,8 @@ def run_submit(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         threads_per_slot=arguments.threads_per_slot,
         warm_start=arguments.warm_start,
-        args=arguments.args,
         env=dict(arguments.env),
+        **torchrunning.asked(arguments),
         **frameworks.chosen(arguments),
     )
     print(submitted.id, flush=True)
