@@ -64,6 +64,8 @@ class WmlaServer:
             found = requests.get(f"{self.dli}/execs/{exec_id}", auth=self.basic, verify=False).json()
             if found["state"] in states:
                 return dict(found)
+            if found["state"] in ("FINISHED", "KILLED", "ERROR"):
+                break
             time.sleep(0.05)
         log = requests.get(
             f"{self.dli}/execs/{exec_id}/log?logType=outerrlog",
@@ -71,7 +73,7 @@ class WmlaServer:
             headers={"Accept": "text/plain"},
             verify=False,
         )
-        pytest.fail(f"{exec_id} is {found['state']} after {limit:.0f} s, not {states}: {found}\n{log.text}")
+        pytest.fail(f"{exec_id} is {found['state']}, not {states}: {found}\n{log.text}")
 
 
 def modeldir(name: str, files: Mapping[str, bytes] | None = None, *, top: str | None = None) -> bytes:

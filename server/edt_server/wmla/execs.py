@@ -122,9 +122,16 @@ def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Ch
 
 
 def chosen(items: Sequence[T], wanted: Choice, value: Callable[[T, str], Any]) -> list[T]:
-    """Those items in the order and number asked for; `value(item, key)` is None for a key that items do not have."""
+    """Those items in the order and number asked for.
+
+    Args:
+        items: the newest first; among those that are equal the newest stays first, or last in a rising order.
+        wanted: which of them.
+        value: of an item and a key to sort by, None for a key that items do not have.
+    """
     found = list(items)
     if wanted.key:
+        found = found if wanted.descending else found[::-1]
         found.sort(key=lambda item: _comparable(value(item, wanted.key)), reverse=wanted.descending)
     end = None if wanted.limit is None else wanted.start + wanted.limit
     return found[wanted.start : end]

@@ -157,6 +157,10 @@ class TestAList:
         assert self.pick(start="1", length="10000") == ["a", "c"]
         assert self.pick(limit="0") == []
 
+    def test_of_equal_ones_the_newest_is_first_or_last(self):
+        assert self.pick(sort="-nothing") == ["b", "a", "c"]
+        assert self.pick(sort="nothing") == ["c", "a", "b"]
+
     def test_of_states_by_their_words(self):
         assert choice({"state": "FINISHED"}).states == (JobState.FINISHED,)
         assert choice({"state": "FINISHED,ERROR"}).states == (JobState.FINISHED, JobState.FAILED, JobState.ERROR)
