@@ -22,7 +22,7 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import reports, submission, suspension
-from edt_server.clock import Clock
+from edt_server.clock import Clock, next_tell
 from edt_server.commits import STORE_AWAY, Commits
 from edt_server.core import JobChanged
 from edt_server.device_claims import DeviceClaims
@@ -241,7 +241,7 @@ class Service(Reading):
         self._clock.look()
 
     async def _next_wake(self) -> float | None:
-        return await self._commits.read(lambda: self._ledger.core.next_wake(time.time()))
+        return await self._commits.read(next_tell, self._ledger, time.time())
 
     # --- verbs that change --------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_server import reports
-from edt_server.clock import Clock, pass_time
+from edt_server.clock import MOST_START, Clock, next_tell, pass_time
 from edt_server.core import SlotsChanged
 from edt_server.ledger import Ledger
 from edt_server.submission import Submission
@@ -47,6 +47,13 @@ class Play:
         numbered = control.Numbered(number=number, time=time.time() + self.late, report=report)
         self.do(lambda change: reports.take(change, job, numbered))
 
+    def trains(self, job: str) -> None:
+        self.report(
+            job,
+            control.GenerationFormed(training=0, number=1, workers=(0,), slots=(0,), pids=(1,), update=0),
+        )
+        assert self.state(job) is JobState.RUNNING
+
     def state(self, job: str) -> JobState:
         return self.ledger.row(job).state
 
@@ -70,6 +77,7 @@ def test_a_job_whose_turn_is_over_waits_and_comes_back(play):
     p.submit("a")
     p.submit("b")
     assert (p.state("a"), p.state("b")) == (JobState.LAUNCHING, JobState.PENDING)
+    p.trains("a")
     assert p.do(pass_time) == []
     assert p.outcome.jobs == (), "it is not time yet, and nothing is written"
 
@@ -82,11 +90,46 @@ def test_a_job_whose_turn_is_over_waits_and_comes_back(play):
     texts = [event.text for event in p.ledger.store.events(job="a")]
     assert any("another job's turn begins" in text for text in texts)
 
+    p.trains("b")
     p.late = 22.0
     p.do(pass_time)
     p.report("b", control.SlotReleased(slot=0, worker=0, exit_code=0))
     assert (p.state("a"), p.state("b")) == (JobState.LAUNCHING, JobState.PENDING)
     assert [slot.id for slot in p.outcome.allocations["a"].slots] == [0]
+
+
+def test_a_turn_shorter_than_the_start_lasts_until_the_job_trains(play):
+    p = play(quantum=1.0)
+    p.submit("a")
+    p.submit("b")
+    began = p.ledger.row("a").state_since
+    for p.late in (2.0, 30.0):
+        p.do(pass_time)
+        assert len(p.ledger.allocation("a").slots) == 1, "it has trained nothing yet"
+    asked = next_tell(p.ledger, began + 30.0)
+    assert asked == pytest.approx(began + 1.0 + MOST_START, abs=0.5)
+    p.trains("a")
+    assert next_tell(p.ledger, began + 30.0) == began + 30.0
+    p.do(pass_time)
+    assert p.ledger.allocation("a").slots == ()
+
+
+def test_a_job_that_never_trains_does_not_keep_the_others_waiting(play):
+    p = play(quantum=1.0)
+    p.submit("a")
+    p.submit("b")
+    p.late = MOST_START + 2.0
+    p.do(pass_time)
+    assert p.ledger.allocation("a").slots == ()
+
+
+def test_a_job_that_waited_as_long_as_it_may_hears_it_although_another_starts(play):
+    p = play(quantum=1.0)
+    p.submit("a")
+    p.submit("b", pending_timeout=5.0)
+    p.late = 6.0
+    assert p.do(pass_time) == ["b"]
+    assert p.state("b") is JobState.ERROR
 
 
 def test_a_job_that_waited_too_long_ends_with_an_error_that_says_why(play):
