@@ -280,7 +280,7 @@ class FabricModel:
         path = own.job.paths.payload(training)
         # A driver before this one, now dead, may have asked for this training: its workers go on with what it wrote.
         if not path.exists():
-            payload.write(path, payload.pack(self._training(options), [own.job.paths.code_dir(own.job.code_dir)]))
+            payload.write(path, payload.pack(self._training(options), own.folders_of_code()))
         own.trainings += 1
         own.link.send(
             TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=options.epochs)

@@ -1,8 +1,8 @@
 """Which modules travel inside a pickle instead of being imported again at the other end.
 
-Modules whose file lies under the submitted code (or the kernel's working directory) travel by value: the worker
-then needs no copy of the folder, and globals that the script set before `train()` arrive with them. Installed packages
-and this one never do, even where an environment lies inside that folder.
+Modules whose file lies under the submitted code (or the kernel's working directory, or a folder that the script itself
+put on `sys.path`) travel by value: the worker then needs no copy of the folder, and globals that the script set before
+`train()` arrive with them. Installed packages and this one never do, even where an environment lies inside that folder.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def main() -> int:
         return 2
     link = Link.connect(job.link)
     link.send(DriverHello(pid=os.getpid()))
-    own = session.Session(job, link)
+    own = session.Session(job, link, path=tuple(sys.path))
     session.begin(own)
     try:
         run_script(job)

@@ -6,7 +6,9 @@ driver runs as `__main__` and would otherwise exist twice.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from edt_sdk.schemas.context import JobContext
 from edt_sdk.training.link import Link
@@ -16,11 +18,26 @@ _current: Session | None = None
 
 @dataclass(slots=True)
 class Session:
-    """One driver. `trainings` counts the calls of `train()` so far."""
+    """One driver.
+
+    Attributes:
+        path: what `sys.path` held before the script began.
+        trainings: calls of `train()` so far.
+    """
 
     job: JobContext
     link: Link
+    path: tuple[str, ...] = ()
     trainings: int = 0
+
+    def folders_of_code(self) -> list[Path]:
+        """Where modules of the user's may lie that workers cannot import: the code folder, and what the script added.
+
+        WMLA's console, for one, put the module with a model's parameters beside its results.
+        """
+        added = (Path(entry).resolve() for entry in sys.path if entry and entry not in self.path)
+        # A path made of an empty argument and "/../" is the root of the file system, and means nothing.
+        return [self.job.paths.code_dir(self.job.code_dir), *(path for path in added if path != path.parent)]
 
 
 def begin(session: Session) -> None:

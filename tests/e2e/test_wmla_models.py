@@ -233,6 +233,17 @@ def test_a_folder_of_release_4(submit: Any, data: Path, tmp_path: Path) -> None:
     assert accuracy(exported, data, flat=True) == pytest.approx(tested[-1][0]["accuracy"])
 
 
+def test_a_model_that_cannot_be_exported_is_trained_all_the_same(jobs: Jobs) -> None:
+    job = jobs.submit("unexportable.py", max_workers=2)
+    job.wait(100)
+    assert "still 8 parameters" in job.logs(stream="stdout")
+    said = "".join(job.logs(worker=n, stream="stderr") for n in (0, 1))
+    assert said.count("No ONNX file was written: this model cannot be exported (") == 1
+    found = {path.name for path in (result(job) / "model" / "train").iterdir()}
+    assert "model_epoch_final.pth" in found
+    assert not any("onnx" in name for name in found)
+
+
 # --- models of the console, and scripts that train by themselves -----------------------------------------------------
 
 
@@ -243,10 +254,31 @@ def test_a_model_that_the_console_manages(submit: Any, data: Path, tmp_path: Pat
     final = torch.load(result(first) / "model/train/model_epoch_final.pth", weights_only=True)
     assert set(final) == {"1.weight", "1.bias"}
     assert json.loads((log_private(first)).read_text().splitlines()[0])["samples"] == 120
+    said = first.logs(stream="stdout").splitlines()
+    # The default logger: 10 batches of 30 in an epoch.
+    tags = [line.split(": tag ") for line in said if ": tag " in line]
+    numbers = [int(start.removeprefix("Iteration ")) for start, _ in tags if start.startswith("Iteration ")]
+    train = [number for number, (_, rest) in zip(numbers, tags, strict=True) if rest.startswith("train")]
+    assert train == 2 * [n for k in (*range(2, 11), 0) for n in (k, k)]
+    assert [rest.split(",")[0] for _, rest in tags].count("test_loss") == 2
+    assert all(re.fullmatch(r"\w+_(accuracy|loss), simple_value \d+\.\d{5}", rest) for _, rest in tags)
 
     shutil.rmtree(tmp_path / "console")
     weights = str(result(first) / "model" / "train")
-    second = submit("console", "elastic-main.py", "--weights", weights, files=files)
+    # What WMLA generated for a training lay beside its results, where no worker looks.
+    generated = tmp_path / "generated"
+    (generated / "train").mkdir(parents=True)
+    (generated / "pth_parameter_mgr.py").write_text(
+        f"import torch\nFOLDER = {str(data)!r}\n"
+        "def getTrainData(files):\n    return FOLDER\n"
+        "def getTestData(files):\n    return FOLDER\n"
+        "def getEpoch():\n    return 1\n"
+        "def getTrainBatchSize():\n    return 50\n"
+        "def getOptimizer(model):\n    return torch.optim.SGD(model.parameters(), lr=0.01)\n"
+    )
+    places = ("--weights", weights, "--train_dir", str(generated / "train"))
+    second = submit("console", "elastic-main.py", *places)
+    assert log_private(second).read_text().count('"kind":"train"') == 2  # 300 samples, 4 × 50 an update
     assert "Initial weight file is model_epoch_final.pth" in second.logs(stream="stdout")
     begun = [json.loads(line)["loss"] for line in log_private(second).read_text().splitlines()]
     before = [json.loads(line)["loss"] for line in log_private(first).read_text().splitlines()]

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from digits_idx import Digits
 from fabric_model import FabricModel
 
-train_data_dir = test_data_dir = "/nowhere"
+train_data_dir = "/nowhere"
 
 
 def getDatasets():
-    return Digits(train_data_dir, train=True), Digits(test_data_dir, train=False)
+    # One of them as main found it, the other one as a worker does.
+    return Digits(train_data_dir, train=True), Digits(pth_parameter_mgr.getTestData(False), train=False)
 
 
 def initial_weights(folder):
@@ -32,7 +33,6 @@ if __name__ == "__main__":
     import pth_parameter_mgr
 
     train_data_dir = pth_parameter_mgr.getTrainData(False)
-    test_data_dir = pth_parameter_mgr.getTestData(False)
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
     weights = initial_weights(args.weights.strip())
