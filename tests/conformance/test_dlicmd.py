@@ -22,8 +22,8 @@ ACTIVE = "NEW,SUBMITTED,PENDING_JOB_SCHEDULER,PENDING_CRD_SCHEDULER,LAUNCHING,RU
 NON_ACTIVE = "FINISHED,KILLED,ERROR"
 PYTORCH = (
     "--exec-start PyTorch --model-main pytorch_mnist.py --model-dir single --appName my-app "
-    "--cs-datastore-meta type=fs --workerDeviceNum 1 --workerMemory 4G --msd-env NAME=VALUE "
-    "--msd-image-name registry/image:1 --debug-level debug json -- --epochs 2 --no-cuda"
+    "--cs-datastore-meta type=fs --workerDeviceNum 1 json --workerMemory 4G --msd-env NAME=VALUE "
+    "--msd-image-name registry/image:1 --debug-level debug -- --epochs 2 --no-cuda"
 )
 
 

@@ -34,7 +34,7 @@ class LogonHandler(_AnsweredHere):
     @authorized("read", resource="edt:cluster")
     async def get(self) -> None:
         """A token for the following requests, in the answer and as a cookie."""
-        self.reply({"accessToken": self._open_session(), "username": self.user})
+        self.reply({"accessToken": self._open_session(), "username": self._name()})
 
 
 class LogoffHandler(_AnsweredHere):
