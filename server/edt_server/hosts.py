@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,15 +21,15 @@ from pathlib import Path
 import zmq.asyncio
 
 from edt_sdk.schemas import agent as wire
-from edt_sdk.schemas.agent import AgentAddress, AgentOrders
+from edt_sdk.schemas.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.errors import EdtError, Unprocessable
-from edt_server.agent.client import AgentConnection, AgentLost, read_address
+from edt_server.agent.client import AgentConnection, AgentLost, read_address, read_stranger
+from edt_server.detached import start_detached
 from edt_server.private_files import make_private_dir
-from edt_server.processes import is_alive, send_signal
+from edt_server.processes import ended, is_alive, send_signal
 from edt_server.settings import Settings
 from edt_server.slots import Host, find_gpus, usable_cores
-from edt_server.supervisor.environment import inherited
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +37,7 @@ PING_INTERVAL = 1.0
 # Stopped ones are ended by their guard much sooner.
 SILENT_PATIENCE = 15.0
 RESTART_PAUSE = 2.0
+STRANGER_PATIENCE = 5.0
 START_PATIENCE = 30.0
 _POLL = 0.02
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
@@ -176,6 +175,7 @@ class Hosts:
             await asyncio.sleep(RESTART_PAUSE)
 
     async def _find_or_start(self, name: str) -> AgentAddress:
+        await self._end_stranger(name)
         address = read_address(self.folder, name)
         if address is not None and is_alive(address.identity):
             return address
@@ -189,6 +189,30 @@ class Hosts:
             await asyncio.sleep(_POLL)
         raise AgentLost(f"its agent did not start; see {self.folder / f'{name}.log'}")
 
+    async def _end_stranger(self, name: str) -> None:
+        """End an agent of another version: with it everything below, as when a host is lost.
+
+        It cannot be told what to do, and nobody else can start anything on this host while it has it. Its jobs are not
+        lost: they go on from their checkpoints, here or elsewhere.
+        """
+        stranger = read_stranger(self.folder, name)
+        if stranger is None or not is_alive(stranger.identity):
+            return
+        log.warning(
+            "the agent of host %s is of another version (it speaks protocol %d, this server %d): it is replaced. "
+            "Jobs with processes on this host go on from their last checkpoints.",
+            name,
+            stranger.protocol,
+            AGENT_PROTOCOL,
+        )
+        send_signal(stranger.identity, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STRANGER_PATIENCE):
+                await ended(stranger.identity)
+        except TimeoutError:
+            send_signal(stranger.identity, signal.SIGKILL)
+            await ended(stranger.identity)
+
     def _start_agent(self, name: str) -> subprocess.Popen[bytes]:
         orders = AgentOrders(
             host=name,
@@ -197,20 +221,12 @@ class Hosts:
             interface=self._settings.worker_interface,
         )
         lock = self._settings.runtime_dir / f"host-{name}.lock"
-        said = os.open(self.folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "edt_server.agent", wire.encode(orders).decode(), str(lock)],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                cwd=self.folder,
-                env=inherited(os.environ),
-                close_fds=True,
-                start_new_session=True,
-            )
-        finally:
-            os.close(said)
+        process = start_detached(
+            "edt_server.agent",
+            [wire.encode(orders).decode(), str(lock)],
+            folder=self.folder,
+            log=self.folder / f"{name}.log",
+        )
         threading.Thread(target=process.wait, name=f"reap {process.pid}", daemon=True).start()
         return process
 
@@ -273,6 +289,7 @@ class Hosts:
 
     async def _retire(self, name: str) -> None:
         """An agent of an earlier configuration: it ends when nothing runs below it any more."""
+        await self._end_stranger(name)
         address = read_address(self.folder, name)
         if address is None or not is_alive(address.identity):
             (self.folder / f"{name}.json").unlink(missing_ok=True)

@@ -7,10 +7,8 @@ descriptors, so that the server's end, its Ctrl-C and its restart do not reach i
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -19,9 +17,9 @@ import zmq
 from edt_sdk.schemas.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.paths import JobPaths
+from edt_server.detached import start_detached
 from edt_server.private_files import make_private_dir, write_private
-from edt_server.processes import identify, open_pidfd
-from edt_server.supervisor.environment import inherited
+from edt_server.processes import ended, identify
 from edt_server.warm import Spare
 
 _children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
@@ -68,21 +66,9 @@ def write_orders(orders: Launch) -> JobPaths:
 
 
 def _start(paths: JobPaths) -> subprocess.Popen[bytes]:
-    log = os.open(paths.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        return subprocess.Popen(
-            # -P: what lies in the working directory must not be imported.
-            [sys.executable, "-P", "-m", "edt_server.supervisor", str(paths.launch_file)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=paths.job_dir,
-            env=inherited(os.environ),
-            close_fds=True,
-            start_new_session=True,
-        )
-    finally:
-        os.close(log)
+    return start_detached(
+        "edt_server.supervisor", [str(paths.launch_file)], folder=paths.job_dir, log=paths.supervisor_log
+    )
 
 
 def check_interpreter(interpreter: str, job_id: str) -> None:
@@ -98,15 +84,7 @@ def check_interpreter(interpreter: str, job_id: str) -> None:
 
 async def wait_gone(identity: ProcessIdentity) -> None:
     """Return when the process has ended, whoever started it; of one started here, no zombie is left then."""
-    with open_pidfd(identity) as descriptor:
-        if descriptor is not None:
-            loop = asyncio.get_running_loop()
-            ended = asyncio.Event()
-            loop.add_reader(descriptor, ended.set)
-            try:
-                await ended.wait()
-            finally:
-                loop.remove_reader(descriptor)
+    await ended(identity)
     child = _children.get(identity)
     if child is not None:
         child.wait()  # it has ended: this only waits for the reaping thread to say so

@@ -7,6 +7,7 @@ here starts or reaps a process.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -83,6 +84,19 @@ def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+async def ended(identity: ProcessIdentity) -> None:
+    """Return when the process has ended, whoever started it; at once where it is not visible from here."""
+    with open_pidfd(identity) as descriptor:
+        if descriptor is not None:
+            loop = asyncio.get_running_loop()
+            event = asyncio.Event()
+            loop.add_reader(descriptor, event.set)
+            try:
+                await event.wait()
+            finally:
+                loop.remove_reader(descriptor)
 
 
 def parent_of(pid: int) -> int:

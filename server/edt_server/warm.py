@@ -13,7 +13,6 @@ import logging
 import os
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +20,8 @@ import msgspec
 
 from edt_sdk.schemas.control import Launch
 from edt_sdk.schemas.zygote import Ready, decode_answer
-from edt_server.supervisor.environment import inherited, start_time_variables
+from edt_server.detached import start_detached
+from edt_server.supervisor.environment import start_time_variables
 
 log = logging.getLogger(__name__)
 
@@ -170,24 +170,19 @@ class Warm:
 def start_spare(kind: Kind, folder: Path) -> Spare:
     """Start a supervisor that waits, detached like one with a job; OSError when that is not possible."""
     ours, theirs = socket.socketpair()
-    said = os.open(folder / "warm.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edt_server.supervisor", "--wait", kind.interpreter, str(kind.threads)],
+        process = start_detached(
+            "edt_server.supervisor",
+            ["--wait", kind.interpreter, str(kind.threads)],
+            folder=folder,
+            log=folder / "warm.log",
             stdin=theirs.fileno(),
-            stdout=said,
-            stderr=said,
-            cwd=folder,
-            env=inherited(os.environ),
-            close_fds=True,
-            start_new_session=True,
         )
     except OSError:
         ours.close()
         raise
     finally:
         theirs.close()
-        os.close(said)
     log.info("spare supervisor started, pid=%d interpreter=%s threads=%d", process.pid, kind.interpreter, kind.threads)
     return Spare(kind, process, ours)
 

@@ -17,6 +17,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from edt_sdk.schemas import agent as wire
 from edt_sdk.schemas.agent import AGENT_PROTOCOL, AgentAddress
+from edt_sdk.schemas.control import ProcessIdentity
 
 _LOST = (
     zmq.EVENT_DISCONNECTED
@@ -83,6 +84,22 @@ class AgentConnection:
         self._socket.disable_monitor()
         self._monitor.close()
         self._socket.close()
+
+
+class Stranger(msgspec.Struct, frozen=True, kw_only=True):
+    """What every version of an agent writes in its address, whatever else that holds."""
+
+    protocol: int
+    identity: ProcessIdentity
+
+
+def read_stranger(hosts_dir: Path, host: str) -> Stranger | None:
+    """A host's agent that speaks another protocol than this process, None when there is none."""
+    try:
+        found = msgspec.json.decode((hosts_dir / f"{host}.json").read_bytes(), type=Stranger)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if found.protocol != AGENT_PROTOCOL else None
 
 
 def read_address(hosts_dir: Path, host: str) -> AgentAddress | None:

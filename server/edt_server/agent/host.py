@@ -30,10 +30,10 @@ from edt_sdk.schemas.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
 from edt_sdk.schemas.control import Launch
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.agent.guard import STOPPED_PATIENCE, state_of
+from edt_server.detached import start_detached
 from edt_server.gatekeeper import Gatekeeper
 from edt_server.private_files import make_private_dir, write_private
 from edt_server.processes import identify
-from edt_server.supervisor.environment import inherited
 from edt_server.supervisor.memory import forget_host
 from edt_server.supervisor.orphans import reap_orphans
 
@@ -223,20 +223,13 @@ class Agent:
         await asyncio.sleep(0)
 
     def _popen(self, paths: JobPaths, arguments: list[str], stdin: int) -> subprocess.Popen[bytes]:
-        said = os.open(paths.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "edt_server.agent", "below", str(os.getpid()), *arguments],
-                stdin=stdin,
-                stdout=said,
-                stderr=said,
-                cwd=paths.job_dir,
-                env=inherited(os.environ),
-                close_fds=True,
-                start_new_session=True,
-            )
-        finally:
-            os.close(said)
+        return start_detached(
+            "edt_server.agent",
+            ["below", str(os.getpid()), *arguments],
+            folder=paths.job_dir,
+            log=paths.supervisor_log,
+            stdin=stdin,
+        )
 
     def _reap(self) -> None:
         for pid, below in list(self._below.items()):

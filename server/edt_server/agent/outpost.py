@@ -22,12 +22,12 @@ import msgspec
 
 from edt_sdk.schemas import agent as wire
 from edt_sdk.schemas import pulse
-from edt_sdk.schemas.control import Launch, ProcessIdentity, Slot
+from edt_sdk.schemas.control import Launch, Slot
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.task import Task
 from edt_server.agent.host import MAX_LINE
-from edt_server.processes import open_pidfd, visible
+from edt_server.processes import ended, visible
 from edt_server.supervisor.children import Children
 from edt_server.supervisor.environment import Surroundings
 from edt_server.supervisor.forker import Forker
@@ -196,7 +196,7 @@ class Outpost:
 
     async def _supervisor_gone(self) -> None:
         if visible(self._supervisor):
-            await _end_of(self._supervisor)
+            await ended(self._supervisor)
             return
         while time.monotonic() - self._heard < LEASE:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
@@ -213,18 +213,6 @@ class Outpost:
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
-
-
-async def _end_of(identity: ProcessIdentity) -> None:
-    with open_pidfd(identity) as descriptor:
-        if descriptor is not None:
-            loop = asyncio.get_running_loop()
-            ended = asyncio.Event()
-            loop.add_reader(descriptor, ended.set)
-            try:
-                await ended.wait()
-            finally:
-                loop.remove_reader(descriptor)
 
 
 def main(argv: list[str]) -> int:

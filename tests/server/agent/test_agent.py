@@ -23,17 +23,9 @@ from edt_server.launcher import write_orders
 from edt_server.processes import identify, is_alive
 from edt_server.runtime import private_dir
 from edt_server.supervisor.memory import forget_host, host_mark, memory_folder
+from tests.server.agent.patience import LIMIT, until
 
 pytestmark = pytest.mark.asyncio
-LIMIT = 60
-
-
-async def until(condition):
-    """Wait for the first true value."""
-    async with asyncio.timeout(LIMIT):
-        while not (value := condition()):
-            await asyncio.sleep(0.02)
-    return value
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The server's side of hosts: agents are found again, replaced when they die, given up when they are not named."""
 
-import asyncio
+import json
+import logging
 import os
 import signal
 
@@ -11,17 +12,9 @@ from edt_server.hosts import HostLost, Hosts
 from edt_server.processes import is_alive
 from edt_server.runtime import private_dir
 from edt_server.settings import Settings
+from tests.server.agent.patience import until
 
 pytestmark = pytest.mark.asyncio
-LIMIT = 60
-
-
-async def until(condition):
-    """Wait for the first true value."""
-    async with asyncio.timeout(LIMIT):
-        while not (value := condition()):
-            await asyncio.sleep(0.02)
-    return value
 
 
 @pytest.fixture
@@ -87,3 +80,26 @@ async def test_what_is_asked_of_a_host_that_is_not_there_fails(hosts, tmp_path):
     with pytest.raises(HostLost):
         await kept.start_supervisor("a", "job-1", tmp_path / "launch.json")
     await kept.stop()
+
+
+async def test_an_agent_of_another_version_is_replaced_and_it_is_said(hosts, caplog):
+    first = hosts(a=1, b=1)
+    await first.start()
+    before = {name: read_address(first.folder, name).identity for name in "ab"}
+    await first.stop()
+    for name in "ab":
+        # As an earlier version may have written it: another number, other fields.
+        path = first.folder / f"{name}.json"
+        address = json.loads(path.read_bytes())
+        old = {"protocol": 0, "socket": "/run/agent", "identity": address["identity"]}
+        path.write_text(json.dumps(old))
+    second = hosts(a=1)
+    with caplog.at_level(logging.WARNING):
+        await second.start()
+    assert [host.name for host in second.there] == ["a"]
+    assert read_address(second.folder, "a").identity != before["a"]
+    assert not is_alive(before["a"])
+    assert "agent of host a is of another version (it speaks protocol 0, this server 1)" in caplog.text
+    assert "go on from their last checkpoints" in caplog.text
+    await until(lambda: not is_alive(before["b"]))  # not named any more: it could not be asked to retire
+    await second.stop()
