@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import signal
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,38 @@ def test_a_module_and_a_program(four_slots: Jobs, tmp_path: Path):
     )
     program.wait(120)
     assert "program 1 of 2" in program.logs(worker=1)
+
+
+def test_a_torchrun_of_the_jobs_own(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
+    """`torchrun --rdzv-backend=edt`: found by the entry point, led by the supervisor."""
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["entry-points"]
+    # As an installation of this tree would have it; the one here may be older than the entry point.
+    installed = tmp_path / "site" / "edt_handlers-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: edt-handlers\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text(
+        "[torchrun.handlers]\nedt = " + declared["torchrun.handlers"]["edt"] + "\n"
+    )
+    folder = tmp_path / "out"
+    folder.mkdir()
+    command = "torchrun --nnodes=1:2 --rdzv-backend=edt --monitor-interval=0.05 elastic_script.py"
+    job = four_slots.client.submit(
+        Path(__file__).parent / "jobs",
+        framework="torchrun",
+        command=[*command.split(), str(folder), str(ENDLESS)],
+        max_workers=1,
+        env={"PYTHONPATH": str(tmp_path / "site")},
+        progress=False,
+    )
+    script = Script.__new__(Script)
+    script.jobs, script.folder, script.job = four_slots, folder, job
+    ends.append(script)
+    script.trains_on(1)
+    job.update(max_workers=2)
+    script.trains_on(2, after=script.now())
+    script.finish()
+    assert job.status is JobState.FINISHED
+    assert script.restart_counts() == {"0"}
 
 
 def test_the_server_may_be_restarted(tmp_path: Path):
