@@ -1,20 +1,21 @@
 """Which way the gradients of an update are added up, and in which memory they lie meanwhile.
 
 Members that can all see each other's memory read it (`shared_exchange.py`); others, and GPUs, send (`exchange.py`).
-They find out at the first update of each group. Knows nothing of models or steps.
+They find out when they `meet`, which may be long before they need it, or at the first update of a group. Knows nothing
+of models or steps.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from edt_sdk.training.exchange import Exchange, Scratch
 from edt_sdk.training.group import Group
 from edt_sdk.training.layout import Flat, Layout
-from edt_sdk.training.shared_exchange import Neighbours, SharedExchange, meet
+from edt_sdk.training.shared_exchange import Neighbour, Neighbours, Result, SharedExchange, meet
 from edt_sdk.training.vectors import Vectors
-from edt_sdk.training.window import open_window
+from edt_sdk.training.window import Address, open_window
 
 
 class Exchanges:
@@ -32,10 +33,32 @@ class Exchanges:
         self._own = Vectors(layout, self._window)
         # A vector that is being sent when a member dies cannot be used again.
         self._sent = Vectors(layout, None)
-        self._result: Flat | None = None
+        self._result = None if self._window is None else Result(layout, self._window)
         self._met: tuple[Group, Neighbours | None] | None = None
+        self._ahead: tuple[Group, Neighbours | None] | None = None
+        self._known: Mapping[Address, Neighbour] = {}
         self._scratch = Scratch()
         self._world = 0
+
+    def meet(self, group: Group) -> None:
+        """Find out ahead of a group's first update, while another group's are still under way. From one other thread.
+
+        All members of the group must do so, or none.
+
+        Raises:
+            RuntimeError: a member is gone.
+        """
+        if group.world > 1 and self._layout.on_cpu:
+            self._ahead = group, self._look_at(group)
+
+    def expect(self, vectors: int, world: int) -> None:
+        """So many vectors will be needed by one of `world` members: let the system provide their memory.
+
+        For a process that trains meanwhile, in another thread.
+        """
+        if world > 1 and self._result is not None:
+            self._result.touch(world)
+        self._own.expect(vectors)
 
     def vectors(self, group: Group | None) -> Vectors:
         """Where to take the vectors of an update in this group from; None where the group is not known yet.
@@ -74,14 +97,17 @@ class Exchanges:
 
     def _neighbours(self, group: Group) -> Neighbours | None:
         if group.world == 1 or not self._layout.on_cpu:
-            self._met = None
+            self._met, self._known = None, {}
             return None
         if self._met is None or self._met[0] is not group:
-            self._met = None  # lets go of the memory of former members
-            if self._result is None:
-                self._result = self._own.take()
-            self._met = group, meet(group, self._layout, self._window, self._result)
+            ahead, self._ahead = self._ahead, None
+            self._met = ahead if ahead is not None and ahead[0] is group else (group, self._look_at(group))
+            # Lets go of the memory of former members.
+            self._known = {} if self._met[1] is None else self._met[1].known
         return self._met[1]
+
+    def _look_at(self, group: Group) -> Neighbours | None:
+        return meet(group, self._layout, self._window, self._result, self._known)
 
 
 def common_power_of_two(counts: Sequence[int]) -> int:

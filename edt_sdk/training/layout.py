@@ -203,6 +203,28 @@ class Layout:
             ][::-1]
         return found
 
+    def slices(self, memory: Tensor, world: int) -> tuple[Tensor, ...]:
+        """Room for one rank's slices of a whole vector: one for each of `spans(world, nbytes)`, without gaps.
+
+        Args:
+            memory: uint8 of at least `slices_nbytes(world)`, on the host.
+            world: number of ranks.
+        """
+        found, start = [], 0
+        for section, span in self.spans(world, self.nbytes):
+            dtype = self._kinds[section][0]
+            nbytes = (span.stop - span.start) // world * dtype.itemsize
+            found.append(memory[start : start + nbytes].view(dtype))
+            start += nbytes
+        return tuple(found)
+
+    def slices_nbytes(self, world: int) -> int:
+        """Bytes of one rank's slices; the fewer ranks, the more."""
+        return sum(
+            (span.stop - span.start) // world * self._kinds[section][0].itemsize
+            for section, span in self.spans(world, self.nbytes)
+        )
+
     def pieces_of_entries(self, world: int, limit: int) -> tuple[list[list[int]], list[int]]:
         """The pieces (numbers in `spans`) that each entry touches, and how many entries touch each piece."""
         spans = self.spans(world, limit)

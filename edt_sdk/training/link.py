@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -31,9 +32,13 @@ class Link:
 
     Args:
         connection: a connected stream socket; this object owns it.
+
+    Attributes:
+        announced: called with each generation heard, in the reader's thread, so it must not wait; None for nobody.
     """
 
     def __init__(self, connection: socket.socket) -> None:
+        self.announced: Callable[[wire.Generation], None] | None = None
         self._connection = connection
         self._send_lock = threading.Lock()
         self._heard = threading.Condition()
@@ -132,6 +137,8 @@ class Link:
             else:
                 self._inbox.append(message)
             self._heard.notify_all()
+        if self.announced is not None and isinstance(message, wire.Generation):
+            self.announced(message)
 
     def _lost(self, why: str) -> None:
         with self._heard:

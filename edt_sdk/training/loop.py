@@ -11,13 +11,14 @@ What a step does is `steps.py`'s, and all that it changes `standing.py`'s. See d
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from torch import nn
 from torch.optim import Optimizer
 
 from edt_sdk.schemas.link import Broken, Generation, Joined, Left, Trained
-from edt_sdk.training import lines, onnx_export, payload, state
+from edt_sdk.training import lines, onnx_export, payload, state, transfer
 from edt_sdk.training.group import Group
 from edt_sdk.training.heartbeat import Heartbeat
 from edt_sdk.training.link import SUPERVISOR_GONE
@@ -28,6 +29,7 @@ from edt_sdk.training.payload import Training
 from edt_sdk.training.schedule import Final
 from edt_sdk.training.standing import beginning
 from edt_sdk.training.steps import Steps
+from edt_sdk.training.upcoming import Upcoming
 from edt_sdk.training.update import UpdateEngine
 from edt_sdk.training.warm_start import load_weights
 
@@ -59,10 +61,12 @@ class Loop:
     ) -> None:
         self._training = training
         self._data = data
+        self._engine = engine
         self._place = place
         self._outside = outside
         self._heartbeat = heartbeat
         self._shards = len(training.options.shards)
+        self._upcoming = Upcoming(place.worker, self._membership, engine.meet, engine.expect)
         self._steps = Steps(training, seed, data, engine, place.worker, outside, heartbeat)
         self._standing = self._steps.standing
         self._member: Membership | None = None
@@ -82,10 +86,14 @@ class Loop:
         Raises:
             Exception: what the user's code raised.
         """
-        self._outside.link.become_member()
+        link = self._outside.link
+        link.become_member()
+        link.announced = self._upcoming.announce
         generation: Generation | None = first
         while generation is not None:
             generation = self._live(generation)
+        link.announced = None
+        self._upcoming.drop()
         self._drop_groups()
         self._outside.recorder.close()
         self._outside.keeper.close()
@@ -142,7 +150,7 @@ class Loop:
 
         self._heartbeat.waiting()
         waiting()
-        self._member = Membership(generation, self._place, self._shards, waiting)
+        self._member = self._upcoming.take(generation, waiting)
         self._member.group.watch = self._heartbeat
         former, self._former = self._former, None
         self._move_state()
@@ -155,6 +163,9 @@ class Loop:
             self._outside.loggers.begin()
         if former is not None:
             former.close()
+
+    def _membership(self, generation: Generation, waiting: Callable[[], None]) -> Membership:
+        return Membership(generation, self._place, self._shards, waiting)
 
     def _switch(self, number: int) -> Generation | None:
         """Behind the step just done all know of generation `number`; None when this worker is not part of it."""
@@ -261,15 +272,16 @@ class Loop:
         if source is not None:
             # From the first byte on: a part of a state is none.
             self._dirty = not self._has_state
+            model, device = self._standing.model, self._place.device
             self._restore(
-                state.receive(now.group, source, self._standing.model, self._place.device, staged=self._has_state)
+                transfer.take(now.group, source, model, device, staged=self._has_state, space=self._engine.space())
             )
             return
         if who.nobody:
             self._begin()
         takers = who.gives.get(now.rank, ())
         if takers:
-            state.send(now.group, takers, self._standing.capture())
+            transfer.give(now.group, takers, self._standing.capture())
 
     def _begin(self) -> None:
         """Nobody has a state: the newest checkpoint's, else the payload's."""

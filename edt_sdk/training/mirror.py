@@ -3,7 +3,7 @@
 A slot is marked invalid before its first byte changes and valid after its last, and the other one is left alone
 meanwhile: whenever the writer is killed, one whole state is there once there was one. What a killed process has stored
 is stored, so no checksum is needed; the machine itself going down takes the files with it. The bytes are those of
-`state.send`, written straight into the mapping. `Pace` says how often that may be done.
+`transfer.send`, written straight into the mapping. `Pace` says how often that may be done.
 
 A slot may *owe* an epoch's files: it holds the state right behind that epoch, and is not written over before somebody
 has settled it, the writer of those files or, should that one be killed, the next.
@@ -24,13 +24,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from edt_sdk.training import state as states
+from edt_sdk.training import transfer
 from edt_sdk.training.state import State
 
 log = logging.getLogger(__name__)
 
 SHARE = 0.02
-_MAGIC = b"edtmem-2"
+_MAGIC = b"edtmem-3"
 _INVALID, _VALID = 0, 1
 # magic, valid, training, position, updates, bytes behind the header, epoch owed (from 1; 0 for none)
 _HEADER = struct.Struct("<8sQQQQQQ")
@@ -158,7 +158,7 @@ class Mirror:
         mapping = self._mapping(path, _DATA + size_of(state))
         mapping.invalidate()
         peer = _Writer(mapping)
-        states.send(peer, (0,), state)
+        transfer.send(peer, (0,), state)
         mapping.seal(self._training, position, updates, peer.length, epoch)
         return True
 
@@ -175,7 +175,7 @@ class Mirror:
         """The state of a slot, on the CPU in memory of its own; OSError when it cannot be read."""
         with slot.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
             reader = _Reader(memory)
-            state = states.receive(reader, 0, nn.Module(), torch.device("cpu"), staged=True)
+            state = transfer.receive(reader, 0, nn.Module(), torch.device("cpu"), staged=True)
             del reader
             return state
 
@@ -221,7 +221,7 @@ class Mirror:
 
 
 def size_of(state: State) -> int:
-    """An upper bound of the bytes that `state.send` writes."""
+    """An upper bound of the bytes that `transfer.send` writes."""
     tensors = (*state.own.values(), *state.tensors)
     names = sum(len(name) * 4 for name in state.own)
     # Of each tensor, its memory and its part of the pickled list.

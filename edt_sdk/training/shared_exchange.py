@@ -13,7 +13,7 @@ read then is never committed: that would take another meeting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import iadd
 
@@ -25,13 +25,68 @@ from edt_sdk.training.group import Group
 from edt_sdk.training.layout import Flat, Layout
 from edt_sdk.training.moves import Move
 from edt_sdk.training.tree import Node, finish
-from edt_sdk.training.window import Address, View, Window
+from edt_sdk.training.window import Address, View, Window, touch
 
 CHUNK = 128 << 10
 """Bytes of a slice that are added up at once; with the summands' they should fit the cache of a core."""
 
 # Words of the notice board: 0 is the window's token.
 _RESULT, _SUMS = 1, 2
+
+
+class Result:
+    """Where one member's finished slices lie: memory of its window, one slice behind the other.
+
+    Args:
+        layout: of the vectors.
+        window: this member's.
+    """
+
+    def __init__(self, layout: Layout, window: Window) -> None:
+        self._layout = layout
+        # Of two ranks each has the largest slices; memory that is never written costs nothing.
+        self.start, self._memory = window.allocate(layout.slices_nbytes(2))
+
+    def slices(self, world: int) -> tuple[Tensor, ...]:
+        """Its slices when there are `world` ranks, in the order of the layout's spans."""
+        return self._layout.slices(self._memory, world)
+
+    def touch(self, world: int) -> None:
+        """Let the system provide what `world` ranks need. From any thread."""
+        touch(self._memory[: self._layout.slices_nbytes(world)])
+
+
+class Neighbour:
+    """One member's window, and what has been looked at in it.
+
+    Args:
+        view: of the window.
+        layout: of everybody's vectors.
+    """
+
+    def __init__(self, view: View, layout: Layout) -> None:
+        self._view = view
+        self._layout = layout
+        self._vectors: dict[int, tuple[Tensor, ...]] = {}
+        self._results: dict[int, Tensor] = {}
+
+    def sums(self, count: int) -> list[tuple[Tensor, ...]]:
+        """The sections of its sums, as it announced them."""
+        return [self._vector(int(start)) for start in self._view.board[_SUMS : _SUMS + count]]
+
+    def slices(self, world: int) -> tuple[Tensor, ...]:
+        """Its finished slices, where it announced them."""
+        start = int(self._view.board[_RESULT])
+        if start not in self._results:
+            self._results[start] = self._view.memory(start, self._layout.slices_nbytes(2))
+        return self._layout.slices(self._results[start], world)
+
+    def _vector(self, start: int) -> tuple[Tensor, ...]:
+        found = self._vectors.get(start)
+        if found is None:
+            memory = self._view.memory(start, self._layout.nbytes)
+            found = self._vectors[start] = self._layout.sections(memory)
+        return found
 
 
 class Neighbours:
@@ -41,44 +96,53 @@ class Neighbours:
         group: the members.
         layout: of everybody's vectors.
         window: this member's.
-        views: of all members' windows, by rank.
-        result: a vector of this member's window, of which its finished slices will be read.
+        members: of the group, by rank, with the addresses of their windows.
+        result: takes this member's finished slices.
+
+    Attributes:
+        known: the members by address; who is in the next group too need not be looked at anew.
     """
 
-    def __init__(self, group: Group, layout: Layout, window: Window, views: Sequence[View], result: Flat) -> None:
+    def __init__(
+        self, group: Group, layout: Layout, window: Window, members: Mapping[Address, Neighbour], result: Result
+    ) -> None:
         self.group = group
-        self.result = result
+        self.known = members
         self.spans = layout.spans(group.world, layout.nbytes)
-        self._layout = layout
+        self.result = result.slices(group.world)
+        self._start = result.start
         self._board = window.board
-        self._views = views
-        self._seen: dict[tuple[int, int], tuple[Tensor, ...]] = {}
+        self._members = tuple(members.values())
 
     def announce(self, sums: Sequence[Flat]) -> None:
         """Write on the notice board where this member's sums and finished slices are."""
-        for word, vector in zip(range(_RESULT, _SUMS + len(sums)), (self.result, *sums), strict=True):
+        self._board[_RESULT] = self._start
+        for word, vector in enumerate(sums, _SUMS):
             if vector.start is None:
                 raise ValueError("a vector outside the window cannot be read by others")
             self._board[word] = vector.start
 
     def sums(self, rank: int, count: int) -> list[tuple[Tensor, ...]]:
         """The sections of a member's sums, as it announced them."""
-        return [self._vector(rank, int(start)) for start in self._views[rank].board[_SUMS : _SUMS + count]]
+        return self._members[rank].sums(count)
 
     def results(self, rank: int) -> tuple[Tensor, ...]:
-        """The sections of the vector that holds a member's finished slices."""
-        return self._vector(rank, int(self._views[rank].board[_RESULT]))
-
-    def _vector(self, rank: int, start: int) -> tuple[Tensor, ...]:
-        found = self._seen.get((rank, start))
-        if found is None:
-            memory = self._views[rank].memory(start, self._layout.nbytes)
-            found = self._seen[rank, start] = self._layout.sections(memory)
-        return found
+        """A member's finished slices, one for each of the spans."""
+        return self._members[rank].slices(self.group.world)
 
 
-def meet(group: Group, layout: Layout, window: Window | None, result: Flat) -> Neighbours | None:
+def meet(
+    group: Group, layout: Layout, window: Window | None, result: Result | None, known: Mapping[Address, Neighbour]
+) -> Neighbours | None:
     """Look at each other's windows; None, for all, when somebody cannot see somebody. Every member must call it.
+
+    Args:
+        group: the members.
+        layout: of everybody's vectors.
+        layout: of everybody's vectors.
+        window: this member's; None for none.
+        result: in it.
+        known: members of the group before.
 
     Raises:
         RuntimeError: a member is gone.
@@ -89,17 +153,18 @@ def meet(group: Group, layout: Layout, window: Window | None, result: Flat) -> N
         ours = torch.tensor([address.pid, address.descriptor, address.token])
     addresses = ours.new_empty(3 * group.world)
     group.all_gather(addresses, ours).wait()
-    views = []
+    members: dict[Address, Neighbour] = {}
     for pid, descriptor, token in addresses.view(-1, 3).tolist():
+        address = Address(pid, descriptor, token)
         try:
-            views.append(View(Address(pid, descriptor, token)))
+            members[address] = known.get(address) or Neighbour(View(address), layout)
         except OSError:  # on another host, of another user, or gone: that will be seen at the next transfer
             break
     all_seen = torch.empty(group.world, dtype=torch.uint8)
-    group.all_gather(all_seen, torch.tensor([len(views) == group.world], dtype=torch.uint8)).wait()
-    if window is None or not bool(all_seen.all()):
+    group.all_gather(all_seen, torch.tensor([len(members) == group.world], dtype=torch.uint8)).wait()
+    if window is None or result is None or not bool(all_seen.all()):
         return None
-    return Neighbours(group, layout, window, views, result)
+    return Neighbours(group, layout, window, members, result)
 
 
 class SharedExchange:
@@ -153,19 +218,17 @@ class SharedExchange:
         group.barrier()
         for rank in range(group.world):
             theirs = self._neighbours.results(rank)
-            for section, span in self._neighbours.spans:
-                part = _slice_of(span, rank, group.world)
-                self.total.sections[section][part].copy_(theirs[section][part])
+            for (section, span), values in zip(self._neighbours.spans, theirs, strict=True):
+                self.total.sections[section][_slice_of(span, rank, group.world)].copy_(values)
         return self.total
 
     def _add_up(self) -> None:
         """Our slices of everybody's sums, into the vector that the others will look at."""
         neighbours, group = self._neighbours, self._neighbours.group
-        result = neighbours.result
         nodes, vectors = self._summands()
-        for section, span in neighbours.spans:
+        for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
             ours = _slice_of(span, group.rank, group.world)
-            scratch = _Scratch(result.sections[section])
+            scratch = _Scratch(result)
             for start in range(ours.start, ours.stop, scratch.length):
                 chunk = slice(start, min(start + scratch.length, ours.stop))
                 scratch.rewind(chunk.stop - chunk.start)
@@ -178,7 +241,7 @@ class SharedExchange:
                     some = finish(parts, len(self._counts))
                     assert some is not None, "a step has at least one sample"
                     total = some
-                torch.div(total.value, self._divisor, out=result.sections[section][chunk])
+                torch.div(total.value, self._divisor, out=result[chunk.start - ours.start : chunk.stop - ours.start])
 
     def _summands(self) -> tuple[list[tuple[Node, bool]], list[tuple[Tensor, ...]]]:
         """The subtrees of all ranks with whether they have samples, and the vectors of those that have."""

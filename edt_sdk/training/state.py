@@ -1,16 +1,15 @@
-"""Everything a joiner needs to be a member: captured from a survivor, sent without storage, restored bit for bit.
+"""Everything a joiner needs to be a member: captured from a survivor, restored bit for bit.
 
-Parameters and buffers go straight into the joiner's own memory. The optimizer's state is taken raw, by the index
-of its parameter: `load_state_dict` would cast it to the parameter's type. Random states are not part of it, they follow
-from seed and step. Never decides who sends to whom or when; see `loop.py`.
+The optimizer's state is taken raw, by the index of its parameter: `load_state_dict` would cast it to the parameter's
+type. Random states are not part of it, they follow from seed and step. How it gets from one member to another is
+`transfer.py`'s.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,37 +18,9 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import nested
 from edt_sdk.training.twins import freeze, thaw
 
-# One transfer: small enough that reading from one socket and writing to another overlap.
-_CHUNK = 8 << 20
-# Tensors up to this size travel within the head: each transfer costs a round trip.
-_SMALL = 1 << 15
 _SCALARS = (bool, int, float, str, type(None))
 Flags = tuple[list[bool], list[bool]]
 _OPTIMIZERS_OWN = frozenset({"state", "param_groups", "defaults"})
-
-
-class _Handle(Protocol):
-    def wait(self) -> object: ...
-
-
-class Peers(Protocol):
-    """The part of a `Group` that is needed here."""
-
-    def send(self, tensor: Tensor, dst: int) -> _Handle:
-        """Give one member a tensor."""
-
-    def recv(self, tensor: Tensor, src: int) -> _Handle:
-        """Take one from a member."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """How a tensor lies in memory: `stride` is dense, in any order of dimensions."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    cpu: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +60,7 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
     }
     tensors: list[Tensor] = []
     frozen = freeze(rest, model, optimizer, tensors)
-    return State(dict(_own_tensors(model)), frozen, tensors)
+    return State(dict(own_tensors(model)), frozen, tensors)
 
 
 def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
@@ -119,57 +90,6 @@ def _beside(parameter: Tensor, value: Any) -> Any:
     return nested.convert(value, lambda t: t.to(parameter.device) if t.shape == parameter.shape else t)
 
 
-def send(peers: Peers, takers: Sequence[int], state: State) -> None:
-    """Give a captured state to some members at once; they must be receiving."""
-    own = {name: _dense(tensor) for name, tensor in state.own.items()}
-    tensors = [*own.values(), *(_dense(tensor) for tensor in state.tensors)]
-    small = [tensor for tensor in tensors if tensor.nbytes <= _SMALL]
-    specs = [_spec(tensor) for tensor in tensors]
-    content = b"".join(_memory(tensor).cpu().numpy().tobytes() for tensor in small)
-    head = pickle.dumps((list(own), specs, state.rest, content))
-    parts = [torch.tensor([len(head)]).view(torch.uint8), torch.frombuffer(bytearray(head), dtype=torch.uint8)]
-    for tensor in tensors:
-        if tensor.nbytes > _SMALL:
-            parts += torch.split(_memory(tensor), _CHUNK)
-    for handle in [peers.send(part, taker) for part in parts for taker in takers]:
-        handle.wait()
-
-
-def receive(peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool) -> State:
-    """The state that member `src` sends.
-
-    Args:
-        peers: the group.
-        src: a rank.
-        model: the module that the state is for.
-        device: where tensors that are not on the CPU there belong here.
-        staged: everything arrives in new memory, and the model stays as it is until `restore`. Else parameters and
-            buffers arrive in the model's own memory where they fit, and it is of no use if this fails halfway.
-    """
-    length = torch.zeros(8, dtype=torch.uint8)
-    peers.recv(length, src).wait()
-    head = torch.empty(int(length.view(torch.int64)), dtype=torch.uint8)
-    peers.recv(head, src).wait()
-    names, specs, rest, content = pickle.loads(head.numpy().tobytes())
-    there = {} if staged else dict(_own_tensors(model))
-    small = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else None
-    tensors, handles, start = [], [], 0
-    for number, spec in enumerate(specs):
-        own = there.get(names[number]) if number < len(names) else None
-        fits = own is not None and _is_dense(own) and _spec(own) == spec
-        tensor = own if own is not None and fits else _allocate(spec, device)
-        tensors.append(tensor)
-        memory = _memory(tensor)
-        if len(memory) > _SMALL:
-            handles += [peers.recv(part, src) for part in torch.split(memory, _CHUNK)]
-        elif len(memory) and small is not None:
-            memory.copy_(small[start : start + len(memory)])
-            start += len(memory)
-    for handle in handles:
-        handle.wait()
-    return State(dict(zip(names, tensors, strict=False)), rest, tensors[len(names) :])
-
-
 def group_scalars(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     """Everything in the parameter groups but the parameters: learning rates and the like."""
     return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
@@ -186,7 +106,7 @@ def put_group_scalars(optimizer: torch.optim.Optimizer, scalars: list[dict[str, 
 @torch.no_grad()
 def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Set parameters and buffers by name; one that lies in the model's memory already is left alone."""
-    there = dict(_own_tensors(model))
+    there = dict(own_tensors(model))
     for name, tensor in tensors.items():
         own = there.get(name)
         if own is not None and _alike(own, tensor):
@@ -220,17 +140,18 @@ def put_flags(model: nn.Module, values: Flags) -> None:
 
 def own_copies(model: nn.Module) -> dict[str, Tensor]:
     """Copies of all parameters and buffers by name."""
-    return {name: tensor.clone() for name, tensor in _own_tensors(model)}
+    return {name: tensor.clone() for name, tensor in own_tensors(model)}
 
 
 def differing(model: nn.Module, before: dict[str, Tensor]) -> dict[str, Tensor]:
     """Parameters and buffers whose bits are not those of `before`."""
     return {
-        name: tensor for name, tensor in _own_tensors(model) if name not in before or not _equal(tensor, before[name])
+        name: tensor for name, tensor in own_tensors(model) if name not in before or not _equal(tensor, before[name])
     }
 
 
-def _own_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def own_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers by name, sharing the model's memory."""
     for name, parameter in model.named_parameters():
         yield name, parameter.detach()
     for name, buffer in model.named_buffers():
@@ -241,22 +162,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _spec(tensor: Tensor) -> Spec:
-    return Spec(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device.type == "cpu")
-
-
-def _allocate(spec: Spec, device: torch.device) -> Tensor:
-    where = torch.device("cpu") if spec.cpu else device
-    return torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype, device=where)
-
-
-def _dense(tensor: Tensor) -> Tensor:
-    """The tensor, or a copy, without gaps and overlaps in memory: channels-last stays channels-last."""
-    value = tensor.detach().resolve_conj().resolve_neg()
-    return value if _is_dense(value) else value.contiguous()
-
-
-def _is_dense(tensor: Tensor) -> bool:
+def is_dense(tensor: Tensor) -> bool:
+    """Whether it fills its memory without gaps and overlaps, in any order of dimensions."""
     expected = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
         if stride != expected:
@@ -265,7 +172,7 @@ def _is_dense(tensor: Tensor) -> bool:
     return True
 
 
-def _memory(tensor: Tensor) -> Tensor:
+def memory_of(tensor: Tensor) -> Tensor:
     """A dense tensor's memory as bytes: uint8 [numel × itemsize], no copy."""
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
@@ -276,4 +183,4 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 def _equal(one: Tensor, other: Tensor) -> bool:
     """Equal in shape, type and every bit; NaN equals itself, 0.0 differs from −0.0."""
-    return _alike(one, other) and torch.equal(_memory(one.contiguous()), _memory(other.contiguous()))
+    return _alike(one, other) and torch.equal(memory_of(one.contiguous()), memory_of(other.contiguous()))

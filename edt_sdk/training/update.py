@@ -51,6 +51,7 @@ from edt_sdk.training.shard import (
     plain,
 )
 from edt_sdk.training.shared_exchange import SharedExchange
+from edt_sdk.training.space import space_for_state
 from edt_sdk.training.told import Told
 from edt_sdk.training.vectors import Vectors
 
@@ -179,6 +180,7 @@ class UpdateEngine:
         self._guard = LossGuard(stop=nan_loss == "stop")
         self._exchanges = Exchanges(self._layout, fast=self._fast)
         self._computed: _Computed | None = None
+        self._space: list[Tensor] = []
 
     def compute(self, step: TrainStep, block: range, loader: Loader, group: Group | None = None) -> None:
         """Forward and backward of the shards in `block`, gradients added up; model and random states stay as they were.
@@ -230,6 +232,32 @@ class UpdateEngine:
         """
         self.compute(TrainStep(0, 0, 0), range(1), loader)
         self._forget()
+        # Once more as it will be: gradients are taken one by one now, beside the state that comes with a membership.
+        self._space = space_for_state(self._optimizer)
+        self.compute(TrainStep(0, 0, 0), range(1), loader)
+        self._forget()
+
+    def space(self) -> list[Tensor]:
+        """Memory of the rehearsal for the optimizer's state; it is the caller's from now on."""
+        space, self._space = self._space, []
+        return space
+
+    def expect(self, rank: int, world: int) -> None:
+        """Have memory ready for the updates of such a member. From another thread than the one that computes."""
+        filled = (True,) * self._shards
+        block = blocks(self._shards, world)[rank]
+        plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
+        self._exchanges.expect(max(1, plan.vectors), world)
+
+    def meet(self, group: Group) -> None:
+        """Look at the other members' memory ahead of the first update with them; all of them must, or none.
+
+        From another thread than the one that computes.
+
+        Raises:
+            RuntimeError: a member is gone.
+        """
+        self._exchanges.meet(group)
 
     def commit(self, group: Group, *, pending: int) -> Committed:
         """Exchange, combine, step the optimizer; the computed update becomes part of the model on every rank.

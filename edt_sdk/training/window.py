@@ -12,6 +12,7 @@ import logging
 import mmap
 import os
 import secrets
+import threading
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 log = logging.getLogger(__name__)
 
 _WORD = torch.int64
+# Touched at once: while the system does that, this process can map nothing.
+_PIECE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Window:
         self._file = -1
         self._file = os.memfd_create("edt-window", os.MFD_CLOEXEC)
         self._length = 0
+        self._growing = threading.Lock()
         _, page = self.allocate(mmap.PAGESIZE)
         self.board = page.view(_WORD)
         self.address = Address(os.getpid(), self._file, secrets.randbits(62))
@@ -64,11 +68,12 @@ class Window:
     def allocate(self, nbytes: int) -> tuple[int, Tensor]:
         """New memory: where it begins in the window, and uint8 [nbytes] of zeros on a page boundary.
 
-        It stays in the window as long as this object lives, whoever drops the tensor.
+        It stays in the window as long as this object lives, whoever drops the tensor. From any thread.
         """
-        start = self._length
-        self._length += -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        os.ftruncate(self._file, self._length)
+        with self._growing:
+            start = self._length
+            self._length += -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+            os.ftruncate(self._file, self._length)
         return start, _mapped(self._file, start, nbytes)
 
     def __del__(self) -> None:
@@ -99,6 +104,15 @@ class View:
     def __del__(self) -> None:
         if self._file >= 0:
             os.close(self._file)
+
+
+def touch(memory: Tensor) -> None:
+    """Let the system provide the pages of uint8 [nbytes] now; what is in them stays, whoever uses it meanwhile.
+
+    It has to find and clear each of them, which takes longer than filling it. Other threads of Python go on.
+    """
+    for start in range(0, len(memory), _PIECE):
+        memory[start : start + _PIECE : mmap.PAGESIZE].sum()
 
 
 def _mapped(file: int, start: int, nbytes: int) -> Tensor:

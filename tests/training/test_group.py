@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from edt_sdk.training import state
+from edt_sdk.training import state, transfer
 from edt_sdk.training.group import Group, connect_store, open_store
 from edt_sdk.training.lost import is_lost_peer
 
@@ -241,11 +241,11 @@ def gives_a_part(rank, port):
                 sent.append(group.send(tensor, dst))
                 return sent[-1]
 
-        state.send(Dying(), [1], captured)
+        transfer.send(Dying(), [1], captured)
     before = model.weight.detach().clone()
     lost = False
     try:
-        state.receive(group, 0, model, CPU, staged=True)
+        transfer.receive(group, 0, model, CPU, staged=True)
     except RuntimeError as error:
         lost = is_lost_peer(error)
     return lost, torch.equal(model.weight, before)

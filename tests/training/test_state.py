@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training import state
+from edt_sdk.training import state, transfer
 from edt_sdk.training.twins import freeze, thaw
 
 DEVICE = torch.device("cpu")
@@ -115,9 +115,9 @@ def test_a_joiner_gets_every_bit_and_continues_alike(name: str, staged: bool) ->
 
     channel = Channel()
     captured = state.capture(survivor, optimizer, {"position": 17})
-    sender = threading.Thread(target=state.send, args=(channel, [1], captured))
+    sender = threading.Thread(target=transfer.send, args=(channel, [1], captured))
     sender.start()
-    extra = state.restore(state.receive(channel, 0, joiner, DEVICE, staged=staged), joiner, joiners)
+    extra = state.restore(transfer.receive(channel, 0, joiner, DEVICE, staged=staged), joiner, joiners)
     sender.join(20)
 
     assert extra == {"position": 17}
@@ -132,8 +132,8 @@ def test_nothing_is_shared_between_sender_and_receiver() -> None:
     survivor, optimizer = trained(OPTIMIZERS["adam"])
     joiner, joiners = trained(OPTIMIZERS["adam"])
     channel = Channel()
-    state.send(channel, [1], state.capture(survivor, optimizer, None))
-    state.restore(state.receive(channel, 0, joiner, DEVICE, staged=False), joiner, joiners)
+    transfer.send(channel, [1], state.capture(survivor, optimizer, None))
+    state.restore(transfer.receive(channel, 0, joiner, DEVICE, staged=False), joiner, joiners)
     before = bits(joiner, joiners)
     steps(survivor, optimizer, 1)
     assert bits(joiner, joiners) == before
@@ -158,9 +158,9 @@ def test_a_staged_state_that_is_torn_leaves_everything_as_it_was() -> None:
     before = bits(other, others)
     for staged in (True, False):
         channel = Torn()
-        state.send(channel, [1], state.capture(survivor, optimizer, None))
+        transfer.send(channel, [1], state.capture(survivor, optimizer, None))
         with pytest.raises(RuntimeError, match="gone"):
-            state.receive(channel, 0, other, DEVICE, staged=staged)
+            transfer.receive(channel, 0, other, DEVICE, staged=staged)
         assert (bits(other, others) == before) == staged
 
 
@@ -170,9 +170,9 @@ def test_large_tensors_go_in_pieces_to_several_at_once() -> None:
     twin = nn.Linear(2000, 1500)
     twins = torch.optim.SGD(twin.parameters(), lr=0.1)
     channel = Channel()
-    state.send(channel, [1, 2], state.capture(model, optimizer, None))
+    transfer.send(channel, [1, 2], state.capture(model, optimizer, None))
     assert channel.queues[1].qsize() == channel.queues[2].qsize() == 4
-    state.restore(state.receive(channel, 0, twin, DEVICE, staged=False), twin, twins)
+    state.restore(transfer.receive(channel, 0, twin, DEVICE, staged=False), twin, twins)
     assert bits(model, optimizer) == bits(twin, twins)
 
 
