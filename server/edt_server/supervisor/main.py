@@ -125,9 +125,9 @@ class Supervisor:
         self._machine = machine_of(orders, history)
         self._watchdog = Watchdog(orders.hang_timeout)
         announce(paths.job_dir / PRESENCE)
-        self._predecessors = Predecessors(
-            self._runtime_dir / "alive.lock", max(orders.hang_timeout, PREDECESSOR_PATIENCE)
-        )
+        # What a plain job's processes still do counts for nothing.
+        patience = 0.0 if isinstance(self._machine, Plain) else max(orders.hang_timeout, PREDECESSOR_PATIENCE)
+        self._predecessors = Predecessors(self._runtime_dir / "alive.lock", patience)
         forker = Forker(
             orders.interpreter,
             zygote_environment_of(orders),
