@@ -40,6 +40,10 @@ class Measuring:
             self._looks.add(task)
             task.add_done_callback(self._looks.discard)
 
+    def moved(self, job: str, now: float) -> None:
+        """Its slots change."""
+        self._speeds.moved(job, now)
+
     def forget(self, job: str) -> None:
         """The job has ended."""
         self._speeds.forget(job)

@@ -234,6 +234,7 @@ class Service(Reading):
                 self._on_state(row, before)
         for job, allocation in outcome.allocations.items():
             self._supervision.allocate(job, allocation)
+            self._measuring.moved(job, time.time())
         for job in outcome.launches:
             self._supervision.begin(job)
         for job in {*outcome.jobs, *outcome.allocations}:

@@ -30,6 +30,11 @@ class Speeds:
         self._next[job] = now + PERIOD
         return True
 
+    def moved(self, job: str, now: float) -> None:
+        """Its slots change: its new size is looked at as soon as there can be enough to go by."""
+        if job in self._next:
+            self._next[job] = min(self._next[job], now + _SECONDS)
+
     def too_early(self, job: str, now: float) -> None:
         """There was too little to go by: look again as soon as there can be enough."""
         self._next[job] = now + _SECONDS

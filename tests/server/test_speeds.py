@@ -67,3 +67,18 @@ def test_each_job_is_looked_at_once_a_period():
     assert not speeds.due("a", 100.0 + PERIOD / 2)
     assert speeds.due("b", 101.0)
     assert speeds.due("a", 100.0 + PERIOD)
+
+
+def test_a_new_size_and_one_that_was_too_short_are_looked_at_soon():
+    speeds = Speeds()
+    assert speeds.due("a", 100.0)
+    speeds.too_early("a", 100.0)
+    assert not speeds.due("a", 105.0)
+    assert speeds.due("a", 110.0)
+    speeds.moved("a", 115.0)
+    assert not speeds.due("a", 124.0)
+    assert speeds.due("a", 125.0)
+    speeds.moved("b", 125.0)
+    assert speeds.due("b", 125.0), "nothing is known of it yet"
+    speeds.moved("a", 125.0 + PERIOD - 1.0)
+    assert speeds.due("a", 125.0 + PERIOD), "not later than it would have been"

@@ -1,0 +1,82 @@
+"""The plan and a job's place in it change while it runs: it follows at once, and ends with the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from edt_sdk import ChangedMeanwhile, Job
+from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
+from edt_sdk.testing import LocalServer
+from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.hosts import hosts_of, wait_for_hosts
+
+PLAN = Plan(
+    resource_groups=(ResourceGroup(name="left", hosts=("a",)), ResourceGroup(name="right", hosts=("b",))),
+    instance_groups=(
+        InstanceGroup(name="day", resource_group="left"),
+        InstanceGroup(name="night", resource_group="right"),
+    ),
+)
+LONG = ("--epochs", "60", "--samples", "60")
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """A server with two hosts of two slots, each a resource group of its own."""
+    traits = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 2, "b": 2}}
+    with LocalServer(tmp_path_factory.mktemp("halves"), traits=traits) as server:
+        jobs = Jobs(server)
+        jobs.client.set_plan(PLAN)
+        yield jobs
+
+
+@pytest.fixture(scope="module")
+def undisturbed(halves: Jobs) -> str:
+    """The final hash of the long training on one worker."""
+    alone = halves.submit("cnn.py", *LONG, max_workers=1, instance_group="day").wait(300)
+    return halves.final_hash(alone)
+
+
+def held(job: Job) -> int:
+    return job.refresh().view.slots
+
+
+def test_a_job_moves_to_a_queue_over_other_hosts_and_ends_with_the_same_bits(
+    halves: Jobs, undisturbed: str, tmp_path: Path
+) -> None:
+    job = halves.submit("cnn.py", *LONG, "--gates", str(tmp_path), instance_group="day")
+    wait_for_hosts(job, "a")
+    wait_until(lambda: len(halves.commits(job)) > 5, "updates on the first host")
+    assert job.update(instance_group="night").view.instance_group == "night"
+    wait_for_hosts(job, "b")
+    before = len(halves.commits(job))
+    wait_until(lambda: len(halves.commits(job)) > before, "updates on the other host")
+    job.wait(300)
+    commits = [commit["update"] for commit in halves.commits(job)]
+    assert commits == list(range(len(commits)))
+    assert halves.final_hash(job) == undisturbed
+    assert "instance group is now night (was day)" in repr(job.story())
+
+
+def test_the_plan_changes_while_a_job_runs(halves: Jobs, undisturbed: str, tmp_path: Path) -> None:
+    client = halves.client
+    job = halves.submit("cnn.py", *LONG, "--gates", str(tmp_path), instance_group="day")
+    wait_for_hosts(job, "a")
+    wait_until(lambda: held(job) == 2, "both slots of the left host")
+    read = client.plan()
+    everything = (ResourceGroup(name="left", hosts=("a", "b")), ResourceGroup(name="right", hosts=("c",)))
+    wider = client.set_plan(msgspec.structs.replace(read, resource_groups=everything))
+    wait_for_hosts(job, "a", "b")
+    wait_until(lambda: held(job) == 4, "the slots of the right host too")
+    with pytest.raises(ChangedMeanwhile):
+        client.set_plan(msgspec.structs.replace(read, instance_groups=PLAN.instance_groups[:1]))
+    assert client.plan() == wider
+    client.set_plan(msgspec.structs.replace(wider, resource_groups=PLAN.resource_groups))
+    wait_until(lambda: hosts_of(job) == {"a"}, "the right host given back")
+    job.wait(300)
+    assert max(halves.worlds(job)) >= 3
+    assert halves.final_hash(job) == undisturbed
