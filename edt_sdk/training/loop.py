@@ -20,17 +20,14 @@ from torch.optim import Optimizer
 from edt_sdk.schemas.link import Broken, Generation, Joined, Left, Trained
 from edt_sdk.training import lines, onnx_export, payload, state, transfer
 from edt_sdk.training.group import Group
-from edt_sdk.training.heartbeat import Heartbeat
 from edt_sdk.training.link import SUPERVISOR_GONE
 from edt_sdk.training.lost import PeerLost, Superseded, is_lost_peer
-from edt_sdk.training.membership import NO_STATE, Membership, Place, handover, is_member
-from edt_sdk.training.outside import Data, Outside
-from edt_sdk.training.payload import Training
+from edt_sdk.training.membership import NO_STATE, Membership, handover, is_member
+from edt_sdk.training.outside import Given
 from edt_sdk.training.schedule import Final
 from edt_sdk.training.standing import beginning
 from edt_sdk.training.steps import Steps
 from edt_sdk.training.upcoming import Upcoming
-from edt_sdk.training.update import UpdateEngine
 from edt_sdk.training.warm_start import load_weights
 
 log = logging.getLogger(__name__)
@@ -40,34 +37,19 @@ class Loop:
     """One worker's part in one training.
 
     Args:
-        training: from the payload; its model and optimizer are those of the engine.
-        seed: the job's.
-        data: what is trained on.
-        engine: computes and commits.
-        place: of this worker.
-        outside: what it reads from and writes to.
-        heartbeat: around the loader of `data`.
+        given: what it is made of.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        seed: int,
-        data: Data,
-        engine: UpdateEngine,
-        place: Place,
-        outside: Outside,
-        heartbeat: Heartbeat,
-    ) -> None:
-        self._training = training
-        self._data = data
-        self._engine = engine
-        self._place = place
-        self._outside = outside
-        self._heartbeat = heartbeat
-        self._shards = len(training.options.shards)
-        self._upcoming = Upcoming(place.worker, self._membership, engine.meet, engine.expect)
-        self._steps = Steps(training, seed, data, engine, place.worker, outside, heartbeat)
+    def __init__(self, given: Given) -> None:
+        self._training = given.training
+        self._data = given.data
+        self._engine = given.engine
+        self._place = given.place
+        self._outside = given.outside
+        self._heartbeat = given.heartbeat
+        self._shards = len(given.training.options.shards)
+        self._upcoming = Upcoming(given.place.worker, self._membership, given.engine.meet, given.engine.expect)
+        self._steps = Steps(given)
         self._standing = self._steps.standing
         self._member: Membership | None = None
         self._former: Membership | None = None  # kept until the next group is built

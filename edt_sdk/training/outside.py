@@ -1,16 +1,20 @@
-"""What a training is given: its data, and the files and connections that lie outside it. Decides nothing."""
+"""What a training is given: its parts, its data, and the files and connections that lie outside it. Decides nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from edt_sdk.training.heartbeat import Heartbeat
 from edt_sdk.training.link import Link
 from edt_sdk.training.loader import ShardLoader
 from edt_sdk.training.logging_hooks import WorkerLoggers
+from edt_sdk.training.membership import Place
 from edt_sdk.training.order import Order, TestOrder
+from edt_sdk.training.payload import Training
 from edt_sdk.training.recorder import Recorder
 from edt_sdk.training.rolling import Keeper
+from edt_sdk.training.update import UpdateEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +45,26 @@ class Outside:
     payload: Path
     warm_start: Path | None
     export: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """All that one worker's part in one training is made of.
+
+    Attributes:
+        training: from the payload; its model and optimizer are those of the engine.
+        seed: the job's.
+        data: what is trained on.
+        engine: computes and commits.
+        place: of this worker.
+        outside: what it reads from and writes to.
+        heartbeat: around the loader of `data`.
+    """
+
+    training: Training
+    seed: int
+    data: Data
+    engine: UpdateEngine
+    place: Place
+    outside: Outside
+    heartbeat: Heartbeat

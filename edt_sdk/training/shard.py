@@ -8,10 +8,7 @@ mean; the same for floating-point buffers. The step is `loss_function(model(x), 
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,21 +18,15 @@ from torch import Tensor, nn
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.accuracy import count_correct, eva
 from edt_sdk.training.buffers import Buffers
+from edt_sdk.training.gradients import Arrivals, Contribution, Gradients, give
 from edt_sdk.training.header import Bits
-from edt_sdk.training.layout import Flat, Layout, real
+from edt_sdk.training.layout import Layout, real
 from edt_sdk.training.loader import Batch
+from edt_sdk.training.model_facade import ModelFacade
 from edt_sdk.training.nested import to_device
 from edt_sdk.training.order import Indices
 from edt_sdk.training.seeds import set_states
-
-log = logging.getLogger(__name__)
-
-# Elements of a gradient up to which a call costs more than a pass over cold memory.
-_SMALL = 1 << 14
-
-LossFunction = Callable[[Any, Any], Tensor]
-Metric = Callable[[Any, Any], Any]
-StepFunction = Callable[..., tuple[Any, Any]]
+from edt_sdk.training.user_functions import LossFunction, Metric, StepFunction, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,56 +51,6 @@ class Outcome:
     present: tuple[bool, ...] = ()
     changed: Bits | None = None
     others: tuple[Tensor, ...] = ()
-
-
-@dataclass(slots=True)
-class Contribution:
-    """Where a shard's gradients and buffers go.
-
-    Attributes:
-        vector: takes them.
-        weight: what they are multiplied with.
-        add: add to what the vector holds instead of overwriting it.
-        settled: called with the number of each entry of the layout, when its value in the vector is final; that is
-            during the backward pass where possible.
-    """
-
-    vector: Flat
-    weight: float
-    add: bool = False
-    settled: Callable[[int], None] | None = None
-
-
-class ModelFacade:
-    """The model as WMLA's custom steps see it: call it, read any attribute, ask for optimizer and loss function."""
-
-    def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer, loss_function: LossFunction) -> None:
-        object.__setattr__(self, "_module", module)
-        object.__setattr__(self, "_optimizer", optimizer)
-        object.__setattr__(self, "_loss_function", loss_function)
-        object.__setattr__(self, "_outputs", None)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The forward pass."""
-        outputs = self._module(*args, **kwargs)
-        object.__setattr__(self, "_outputs", outputs)
-        return outputs
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._module, name, value)
-
-    def get_optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer; it is stepped by the engine, never by the custom step."""
-        optimizer: torch.optim.Optimizer = self._optimizer
-        return optimizer
-
-    def get_loss_function(self) -> LossFunction:
-        """The loss function given to FabricModel."""
-        loss_function: LossFunction = self._loss_function
-        return loss_function
 
 
 class ShardRunner:
@@ -147,8 +88,7 @@ class ShardRunner:
         # On CUDA, recurrent layers move their weights about in a forward pass, which is harmless.
         moving = {id(p) for m in model.modules() if isinstance(m, nn.RNNBase) for p in m.parameters()}
         self._watched = [p for p in self._parameters if id(p) not in moving]
-        self._densified: set[int] = set()
-        self.single_arrivals: bool | None = None  # whether a backward pass finishes each gradient once; None: unknown
+        self._gradients = Gradients(layout)
 
     def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> Outcome:
         """Forward and backward; what comes out goes into the contribution's vector."""
@@ -156,7 +96,7 @@ class ShardRunner:
         self.clear_gradients()
         versions = self._versions()
         set_states(seed)
-        arrivals = _Arrivals(self, contribution)
+        arrivals = Arrivals(self._gradients, contribution)
         if self._fn_step_train:
             outputs, labels, correct, loss = self._custom(batch)
         else:
@@ -203,7 +143,7 @@ class ShardRunner:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _default(self, batch: Batch, arrivals: _Arrivals) -> tuple[Any, Any, Any, Tensor]:
+    def _default(self, batch: Batch, arrivals: Arrivals) -> tuple[Any, Any, Any, Tensor]:
         outputs, labels, loss = self._forward(batch)
         with arrivals.watched(self._layout.parameters):
             loss.backward()  # type: ignore[no-untyped-call]
@@ -242,28 +182,12 @@ class ShardRunner:
         labels = data[1] if isinstance(data, (tuple, list)) and len(data) > 1 else None
         return self._facade.__dict__["_outputs"], labels, correct, loss
 
-    def take(self, numbers: Sequence[int], contribution: Contribution) -> None:
-        """The gradients of these parameters go into the vector; one that is not there counts as zero."""
-        views, gradients = [], []
-        for number in numbers:
-            view, gradient = contribution.vector.views[number], self._layout.parameters[number].grad
-            if gradient is None:
-                # Adding zero is not the same as leaving it: it turns −0.0 into 0.0, wherever the other summand is.
-                view.add_(0.0) if contribution.add else view.zero_()
-                continue
-            if gradient.layout is not torch.strided:
-                self._say_densified(number)
-                gradient = gradient.to_dense()
-            views.append(view)
-            gradients.append(real(gradient))
-        _give(views, gradients, contribution)
-
     @torch.no_grad()
     def _add_buffers(self, contribution: Contribution) -> None:
         floats = range(len(self._layout.floats))
         first = len(self._layout.parameters)
         values = [real(value) for value in self._buffers.values(floats)]
-        _give(contribution.vector.views[first:], values, contribution)
+        give(contribution.vector.views[first:], values, contribution)
         if contribution.settled is not None:
             for number in floats:
                 contribution.settled(first + number)
@@ -283,125 +207,3 @@ class ShardRunner:
 
     def _versions(self) -> int:
         return sum(parameter._version for parameter in self._watched)
-
-    def _say_densified(self, number: int) -> None:
-        if number not in self._densified:
-            self._densified.add(number)
-            log.warning(
-                "The gradient of %s is sparse; it is made dense, so that it can be added in a fixed order.",
-                self._layout.names[number],
-            )
-
-
-class _Arrivals:
-    """Which gradients of one shard have come.
-
-    Each is taken, and its memory given back, when the backward pass has finished it: it is still in the caches then,
-    and the next gradient finds memory that needs no clearing by the system. Small ones are taken together at the end,
-    unless somebody waits for them: a call each would cost more. Some models finish one several times
-    (re-entrant checkpoints): the first shard of a process only looks whether that is so, and then all are left to the
-    end.
-    """
-
-    def __init__(self, runner: ShardRunner, contribution: Contribution) -> None:
-        self._runner = runner
-        self._contribution = contribution
-        self._count = len(runner._layout.parameters)
-        self._taken: set[int] = set()
-        self._present: set[int] = set()
-
-    @contextmanager
-    def watched(self, parameters: Sequence[Tensor]) -> Iterator[None]:
-        """Look on during a backward pass."""
-        runner = self._runner
-        trial = runner.single_arrivals is None
-        if runner.single_arrivals is False:
-            yield
-            return
-        seen: list[int] = []
-        arrived = seen.append if trial else self._arrived
-        least = 0 if trial or self._contribution.settled is not None else _SMALL
-        handles = [
-            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                lambda _, number=number: arrived(number)
-            )
-            for number, parameter in enumerate(parameters)
-            if parameter.requires_grad and parameter.numel() > least
-        ]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-        if trial:
-            runner.single_arrivals = len(seen) == len(set(seen))
-
-    def rest(self) -> tuple[bool, ...]:
-        """Take what has not been taken; which parameters have a gradient."""
-        missing = [number for number in range(self._count) if number not in self._taken]
-        parameters = self._runner._layout.parameters
-        present = tuple(number in self._taken or parameters[number].grad is not None for number in range(self._count))
-        with torch.no_grad():
-            self._runner.take(missing, self._contribution)
-        if self._contribution.settled is not None:
-            for number in missing:
-                self._contribution.settled(number)
-        return present
-
-    def _arrived(self, number: int) -> None:
-        if number in self._taken:
-            raise Unprocessable(
-                f"The gradient of {self._runner._layout.names[number]} was finished twice in one backward pass.",
-                hint="Use torch.utils.checkpoint with use_reentrant=False.",
-                field="model",
-            )
-        self._taken.add(number)
-        self._runner.take((number,), self._contribution)  # a backward pass has switched gradients off
-        self._runner._layout.parameters[number].grad = None
-        if self._contribution.settled is not None:
-            self._contribution.settled(number)
-
-
-def _give(views: Sequence[Tensor], values: list[Tensor], contribution: Contribution) -> None:
-    """Into the views, times the weight; computed in the views' kind of number."""
-    if not values:
-        return
-    if len(values) == 1 and contribution.weight == 1:
-        views[0].add_(values[0]) if contribution.add else views[0].copy_(values[0])
-        return
-    if contribution.weight != 1:
-        values = [
-            torch.mul(value.to(view.dtype), contribution.weight) if contribution.add else value
-            for view, value in zip(views, values, strict=True)
-        ]
-        if not contribution.add:
-            for view, value in zip(views, values, strict=True):
-                torch.mul(value.to(view.dtype), contribution.weight, out=view)
-            return
-    if contribution.add:
-        torch._foreach_add_(list(views), values)
-    else:
-        torch._foreach_copy_(list(views), values)
-
-
-def metric_names(metrics: Sequence[Metric]) -> tuple[str, ...]:
-    """A name for each metric: its `__name__`, else its class; a number behind the second of the same name."""
-    names: list[str] = []
-    for metric in metrics:
-        name = str(getattr(metric, "__name__", type(metric).__name__))
-        taken = names.count(name) + sum(other.startswith(f"{name}_") for other in names)
-        names.append(f"{name}_{taken + 1}" if name in names else name)
-    return tuple(names)
-
-
-def plain(value: Any) -> float:
-    """A tensor of one element, or a number, as a Python float."""
-    return float(value.detach() if isinstance(value, Tensor) else value)
-
-
-def number_or_none(value: Any) -> float | None:
-    """A count of correct samples as a plain number; None for None and NaN."""
-    if value is None:
-        return None
-    number = plain(value)
-    return None if math.isnan(number) else number

@@ -13,31 +13,24 @@ from collections.abc import Iterator
 from edt_sdk.training import custom_test, lines
 from edt_sdk.training.agenda import Agenda
 from edt_sdk.training.header import ShardStats
-from edt_sdk.training.heartbeat import Heartbeat
 from edt_sdk.training.lines import LastUpdate
 from edt_sdk.training.membership import Membership
+from edt_sdk.training.model_facade import ModelFacade
 from edt_sdk.training.order import TestStep, TrainStep
-from edt_sdk.training.outside import Data, Outside
+from edt_sdk.training.outside import Data, Given
 from edt_sdk.training.payload import Training
 from edt_sdk.training.progress import ProgressReporter
 from edt_sdk.training.schedule import EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
-from edt_sdk.training.shard import ModelFacade
 from edt_sdk.training.standing import Standing
 from edt_sdk.training.totals import Totals, accuracy
-from edt_sdk.training.update import Committed, UpdateEngine
+from edt_sdk.training.update import Committed
 
 
 class Steps:
     """Does the steps of one training in one worker.
 
     Args:
-        training: from the payload; its model and optimizer are those of the engine.
-        seed: the job's.
-        data: what is trained on.
-        engine: computes and commits.
-        worker: the number of this one within the job.
-        outside: what it reads from and writes to.
-        heartbeat: around the loader of `data`.
+        given: what the training is made of.
 
     Attributes:
         standing: where the training is.
@@ -45,27 +38,19 @@ class Steps:
         progress: told by rank 0.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        seed: int,
-        data: Data,
-        engine: UpdateEngine,
-        worker: int,
-        outside: Outside,
-        heartbeat: Heartbeat,
-    ) -> None:
+    def __init__(self, given: Given) -> None:
+        training, data = given.training, given.data
         self._training = training
-        self._seed = seed
-        self._engine = engine
-        self._worker = worker
-        self._outside = outside
-        self._heartbeat = heartbeat
+        self._seed = given.seed
+        self._engine = given.engine
+        self._worker = given.place.worker
+        self._outside = given.outside
+        self._heartbeat = given.heartbeat
         self._shards = len(training.options.shards)
         self._schedule = schedule_of(training, data)
-        self.standing = Standing(training, self._schedule, seed)
+        self.standing = Standing(training, self._schedule, given.seed)
         self.agenda = Agenda(data.order, data.test_order, alone=training.fn_test is not None)
-        self.progress = ProgressReporter(outside.link, worker, outside.number)
+        self.progress = ProgressReporter(given.outside.link, self._worker, given.outside.number)
 
     def do(self, step: Step, now: Membership) -> int:
         """Do the next step with the members of `now`.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,8 +28,9 @@ from edt_sdk.training.blocks import blocks
 from edt_sdk.training.buffers import Buffers
 from edt_sdk.training.exchange import Exchange
 from edt_sdk.training.exchanges import Exchanges, common_power_of_two
+from edt_sdk.training.gradients import Contribution
 from edt_sdk.training.group import Group
-from edt_sdk.training.header import Bits, Header, Report, ShardStats, Summary
+from edt_sdk.training.header import Header, ShardStats, Summary
 from edt_sdk.training.layout import Flat, Layout
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.moves import Plan
@@ -38,21 +38,13 @@ from edt_sdk.training.not_a_number import LossGuard
 from edt_sdk.training.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.others import Others
 from edt_sdk.training.remarks import remarks
+from edt_sdk.training.reports import Reports
 from edt_sdk.training.seeds import derive, preserved, set_states
-from edt_sdk.training.shard import (
-    Contribution,
-    LossFunction,
-    Metric,
-    Outcome,
-    ShardRunner,
-    StepFunction,
-    metric_names,
-    number_or_none,
-    plain,
-)
+from edt_sdk.training.shard import Outcome, ShardRunner
 from edt_sdk.training.shared_exchange import SharedExchange
 from edt_sdk.training.space import space_for_state
 from edt_sdk.training.told import Told
+from edt_sdk.training.user_functions import LossFunction, Metric, StepFunction, metric_names
 from edt_sdk.training.vectors import Vectors
 
 log = logging.getLogger(__name__)
@@ -141,8 +133,7 @@ class UpdateEngine:
         self._test_order = test_order
         self._seed = seed
         self._clip = clip_grad_norm
-        self._worker = worker
-        self._metrics = metric_names(metrics)
+        names = metric_names(metrics)
         self._shards = order.number_of_shards
         _check_step(optimizer)
         if isinstance(loss_function, nn.Module):
@@ -169,13 +160,14 @@ class UpdateEngine:
         )
         self._others = Others(self._layout)
         self._train_header = Header(
-            self._metrics,
+            names,
             parameters=len(self._layout.parameters),
             floats=len(self._layout.floats),
             others=len(self._layout.others),
             small=self._others.small_bytes,
         )
-        self._test_header = Header(self._metrics)
+        self._test_header = Header(names)
+        self._reports = Reports(self._layout, self._others, worker, names)
         self._fast = mode == "fast"
         self._guard = LossGuard(stop=nan_loss == "stop")
         self._exchanges = Exchanges(self._layout, fast=self._fast)
@@ -282,7 +274,7 @@ class UpdateEngine:
             exchange.start_all()
         elif computed.group is not group:
             raise ValueError("commit with another group than compute")
-        told = Told(group, self._train_header, self._train_report(computed.outcomes, pending), counts)
+        told = Told(group, self._train_header, self._reports.of_update(computed.outcomes, pending), counts)
         # Everybody's records are here, so everybody's vectors are final.
         summary = told.summary()
         combined = exchange.finish()
@@ -310,7 +302,7 @@ class UpdateEngine:
             for key in self._test_order.keys(step, block):
                 seed = derive(self._seed, "test-shard", step.index, key.shard)
                 outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed))
-        summary = Told(group, self._test_header, self._test_report(outcomes, pending), counts).summary()
+        summary = Told(group, self._test_header, self._reports.of_test(outcomes, pending), counts).summary()
         return Committed(summary.shards, summary.pending)
 
     @contextmanager
@@ -325,41 +317,6 @@ class UpdateEngine:
     def _check_block(self, block: range, group: Group) -> None:
         if block != blocks(self._shards, group.world)[group.rank]:
             raise ValueError(f"{block} is not the block of rank {group.rank} of {group.world}")
-
-    def _train_report(self, outcomes: Sequence[Outcome], pending: int) -> Report:
-        floats, others = len(self._layout.floats), len(self._layout.others)
-        present = np.zeros(len(self._layout.parameters), dtype=np.bool_)
-        changed = np.zeros(floats + others, dtype=np.bool_)
-        of_shard_0 = np.zeros(others, dtype=np.bool_)
-        small = b""
-        for outcome in outcomes:
-            bits = _bits_of(outcome)
-            present |= np.array(outcome.present, dtype=np.bool_)
-            changed |= bits
-            if outcome.shard == 0:
-                of_shard_0 = bits[floats:]
-                small = self._others.pack(outcome.others)
-        stats = self._stats(outcomes)
-        return Report(pending, self._worker, os.getpid(), stats, present, changed[:floats], of_shard_0, small)
-
-    def _test_report(self, outcomes: Sequence[Outcome], pending: int) -> Report:
-        none = np.zeros(0, dtype=np.bool_)
-        return Report(pending, self._worker, os.getpid(), self._stats(outcomes), none, none, none, b"")
-
-    def _stats(self, outcomes: Sequence[Outcome]) -> tuple[ShardStats, ...]:
-        return tuple(
-            ShardStats(
-                shard=outcome.shard,
-                samples=outcome.samples,
-                loss=plain(outcome.loss),
-                correct=number_or_none(outcome.correct),
-                metrics=dict(zip(self._metrics, outcome.metrics, strict=True)),
-                indices=outcome.indices,
-                worker=self._worker,
-                pid=os.getpid(),
-            )
-            for outcome in outcomes
-        )
 
     def _apply(self, step: TrainStep, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
         """Everything has arrived: from here on nothing waits for anybody."""
@@ -390,12 +347,6 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-
-
-def _bits_of(outcome: Outcome) -> Bits:
-    if outcome.changed is None:
-        raise ValueError(f"shard {outcome.shard} was not trained")
-    return outcome.changed
 
 
 def _like(view: Tensor, tensor: Tensor | None) -> Tensor:

@@ -34,7 +34,7 @@ from edt_sdk.training.logging_hooks import WorkerLoggers
 from edt_sdk.training.loop import Loop
 from edt_sdk.training.membership import Place
 from edt_sdk.training.order import Order, TestOrder
-from edt_sdk.training.outside import Data, Outside
+from edt_sdk.training.outside import Data, Given, Outside
 from edt_sdk.training.payload import Training
 from edt_sdk.training.recorder import Recorder
 from edt_sdk.training.rolling import Keeper
@@ -88,15 +88,10 @@ def work(worker: _Worker) -> int:
     training = payload.read(Path(begin.payload))
     with prepare(job, training, begin.training) as data:
         engine = make_engine(training, data, job, device, own.worker)
-        loop = Loop(
-            training,
-            job.seed,
-            data,
-            engine,
-            Place(worker=own.worker, store=store, device=device, interface=own.interface),
-            outside(job, training, begin, link, own.worker),
-            Heartbeat(pulse, data.loader),
-        )
+        place = Place(worker=own.worker, store=store, device=device, interface=own.interface)
+        around = outside(job, training, begin, link, own.worker)
+        heartbeat = Heartbeat(pulse, data.loader)
+        loop = Loop(Given(training, job.seed, data, engine, place, around, heartbeat))
         if begin.rehearse:
             rehearse(engine, data)
         link.send(WorkerReady(worker=own.worker, training=begin.training))

@@ -11,10 +11,12 @@ from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.buffers import Buffers
+from edt_sdk.training.gradients import Contribution
 from edt_sdk.training.layout import Layout
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.nested import to_device
-from edt_sdk.training.shard import Contribution, ShardRunner, metric_names
+from edt_sdk.training.shard import ShardRunner
+from edt_sdk.training.user_functions import metric_names
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,173 @@
+"""The gradients of one shard on their way into a flat vector: each as soon as the backward pass has finished it.
+
+A contribution is gradient times number of samples; what a shard does not have counts as zero. Knows nothing of forward
+passes; never communicates.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.layout import Flat, Layout, real
+
+log = logging.getLogger(__name__)
+
+# Elements of a gradient up to which a call costs more than a pass over cold memory.
+_SMALL = 1 << 14
+
+
+@dataclass(slots=True)
+class Contribution:
+    """Where a shard's gradients and buffers go.
+
+    Attributes:
+        vector: takes them.
+        weight: what they are multiplied with.
+        add: add to what the vector holds instead of overwriting it.
+        settled: called with the number of each entry of the layout, when its value in the vector is final; that is
+            during the backward pass where possible.
+    """
+
+    vector: Flat
+    weight: float
+    add: bool = False
+    settled: Callable[[int], None] | None = None
+
+
+class Gradients:
+    """Those of one model's parameters.
+
+    Args:
+        layout: of the vectors.
+
+    Attributes:
+        layout: the same.
+        single_arrivals: whether a backward pass finishes each gradient once; None until the first has shown it.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.single_arrivals: bool | None = None
+        self._densified: set[int] = set()
+
+    def take(self, numbers: Sequence[int], contribution: Contribution) -> None:
+        """The gradients of these parameters go into the vector; one that is not there counts as zero."""
+        views, gradients = [], []
+        for number in numbers:
+            view, gradient = contribution.vector.views[number], self.layout.parameters[number].grad
+            if gradient is None:
+                # Adding zero is not the same as leaving it: it turns −0.0 into 0.0, wherever the other summand is.
+                view.add_(0.0) if contribution.add else view.zero_()
+                continue
+            if gradient.layout is not torch.strided:
+                self._say_densified(number)
+                gradient = gradient.to_dense()
+            views.append(view)
+            gradients.append(real(gradient))
+        give(views, gradients, contribution)
+
+    def _say_densified(self, number: int) -> None:
+        if number not in self._densified:
+            self._densified.add(number)
+            log.warning(
+                "The gradient of %s is sparse; it is made dense, so that it can be added in a fixed order.",
+                self.layout.names[number],
+            )
+
+
+class Arrivals:
+    """Which gradients of one shard have come.
+
+    Each is taken, and its memory given back, when the backward pass has finished it: it is still in the caches then,
+    and the next gradient finds memory that needs no clearing by the system. Small ones are taken together at the end,
+    unless somebody waits for them: a call each would cost more. Some models finish one several times
+    (re-entrant checkpoints): the first shard of a process only looks whether that is so, and then all are left to the
+    end.
+    """
+
+    def __init__(self, gradients: Gradients, contribution: Contribution) -> None:
+        self._gradients = gradients
+        self._contribution = contribution
+        self._count = len(gradients.layout.parameters)
+        self._taken: set[int] = set()
+        self._present: set[int] = set()
+
+    @contextmanager
+    def watched(self, parameters: Sequence[Tensor]) -> Iterator[None]:
+        """Look on during a backward pass."""
+        gradients = self._gradients
+        trial = gradients.single_arrivals is None
+        if gradients.single_arrivals is False:
+            yield
+            return
+        seen: list[int] = []
+        arrived = seen.append if trial else self._arrived
+        least = 0 if trial or self._contribution.settled is not None else _SMALL
+        handles = [
+            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                lambda _, number=number: arrived(number)
+            )
+            for number, parameter in enumerate(parameters)
+            if parameter.requires_grad and parameter.numel() > least
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+        if trial:
+            gradients.single_arrivals = len(seen) == len(set(seen))
+
+    def rest(self) -> tuple[bool, ...]:
+        """Take what has not been taken; which parameters have a gradient."""
+        missing = [number for number in range(self._count) if number not in self._taken]
+        parameters = self._gradients.layout.parameters
+        present = tuple(number in self._taken or parameters[number].grad is not None for number in range(self._count))
+        with torch.no_grad():
+            self._gradients.take(missing, self._contribution)
+        if self._contribution.settled is not None:
+            for number in missing:
+                self._contribution.settled(number)
+        return present
+
+    def _arrived(self, number: int) -> None:
+        if number in self._taken:
+            raise Unprocessable(
+                f"The gradient of {self._gradients.layout.names[number]} was finished twice in one backward pass.",
+                hint="Use torch.utils.checkpoint with use_reentrant=False.",
+                field="model",
+            )
+        self._taken.add(number)
+        self._gradients.take((number,), self._contribution)  # a backward pass has switched gradients off
+        self._gradients.layout.parameters[number].grad = None
+        if self._contribution.settled is not None:
+            self._contribution.settled(number)
+
+
+def give(views: Sequence[Tensor], values: list[Tensor], contribution: Contribution) -> None:
+    """Into the views, times the weight; computed in the views' kind of number."""
+    if not values:
+        return
+    if len(values) == 1 and contribution.weight == 1:
+        views[0].add_(values[0]) if contribution.add else views[0].copy_(values[0])
+        return
+    if contribution.weight != 1:
+        values = [
+            torch.mul(value.to(view.dtype), contribution.weight) if contribution.add else value
+            for view, value in zip(views, values, strict=True)
+        ]
+        if not contribution.add:
+            for view, value in zip(views, values, strict=True):
+                torch.mul(value.to(view.dtype), contribution.weight, out=view)
+            return
+    if contribution.add:
+        torch._foreach_add_(list(views), values)
+    else:
+        torch._foreach_copy_(list(views), values)
