@@ -2,8 +2,11 @@
 
 Ten departments of ten teams each over the slots; teams own some and share the rest. A full re-plan is what one slot
 more or less costs. Events are a random mix of jobs that arrive, leave, and change priority or maximum; the time is that
-of `put` or `remove` and `settle`, one event at a time. Before anything is printed the targets that were kept up to date
-are compared with those worked out from nothing.
+of `put` or `remove` and `settle`, one event at a time. Where there are more jobs than slots most of them wait for a
+turn. They are played in several rounds, of which the least disturbed counts: others may work on the machine. Before
+anything is printed the targets that were kept up to date are compared with those worked out from nothing.
+
+Then the reasons of all jobs of a core in which most of them wait, as a list of jobs asks for them.
 """
 
 from __future__ import annotations
@@ -23,11 +26,14 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import finish, table  # noqa: E402
 from benchmarks.summary import Check  # noqa: E402
+from edt_sdk.schemas.control import Slot  # noqa: E402
 from edt_sdk.schemas.plan import InstanceGroup, Plan  # noqa: E402
+from edt_server.core import Core, JobArrived, JobDemand, SlotsChanged  # noqa: E402
 from edt_server.core.rule import Claim, Rule  # noqa: E402
 
-SIZES = ((100, 64), (1_000, 10_000), (10_000, 20_000), (10_000, 100_000))
+SIZES = ((100, 64), (1_000, 64), (10_000, 64), (1_000, 10_000), (10_000, 20_000), (10_000, 100_000))
 WEIGHTS = (1000, 2000, 5000, 5000, 5000, 10000)
+ROUNDS = 5
 MOST = (4, 8, 16, 64, 1_000, 1_000)
 
 
@@ -74,8 +80,6 @@ def arrival(rng: random.Random, number: int, teams: list[str]) -> Claim:
 
 
 def measure(jobs: int, slots: int, events: int) -> Figures:
-    if jobs > slots:
-        events //= 20  # each is a plan from nothing, as somebody waits for a turn
     rng = random.Random(7)
     groups, teams = plan(slots)
     claims = {f"j{n}": arrival(rng, n, teams) for n in range(jobs)}
@@ -105,8 +109,9 @@ def measure(jobs: int, slots: int, events: int) -> Figures:
     rule.set_slots(slots)
     rule.settle()
     play(rule, claims, teams, max(200, events // 10))  # until every team has been looked at once
-    times, resized = play(rule, claims, teams, events)
+    rounds = [play(rule, claims, teams, events) for _ in range(ROUNDS)]
     check(rule, groups, slots, claims)
+    times, resized = min(rounds, key=lambda each: sum(each[0]))
     times.sort()
     return Figures(
         jobs=jobs,
@@ -170,6 +175,23 @@ def check(rule: Rule, groups: list[InstanceGroup], slots: int, claims: dict[str,
         raise SystemExit(f"{len(wrong)} targets are not what a re-plan gives, {wrong[0]} among them")
 
 
+def reasons(jobs: int) -> float:
+    """Seconds to say of every one of so many jobs on 64 slots why it has less than it asks for."""
+    core = Core()
+    core.apply(SlotsChanged(tuple(Slot(id=number, host="h") for number in range(64))), 0.0)
+    for number in range(jobs):
+        core.apply(JobArrived(f"j{number}", 5000, 8, "default"), float(number))
+    best = float("inf")
+    for number in range(ROUNDS):
+        core.apply(JobDemand("j0", 2 + number % 2), float(jobs + number))  # what was known before does not help
+        began = time.thread_time()
+        found = [core.reason(job) for job in core.jobs]
+        best = min(best, time.thread_time() - began)
+        if sum(each is not None for each in found) < jobs - 64:
+            raise SystemExit("a job waits and nobody knows why")
+    return best
+
+
 def checks(all_figures: list[Figures]) -> list[Check]:
     found = []
     for each in all_figures:
@@ -177,7 +199,7 @@ def checks(all_figures: list[Figures]) -> list[Check]:
         if each.jobs < 10_000:
             continue
         found += [
-            Check(f"{size}: full re-plan, ms", each.replan * 1e3, 10 if each.slots == 20_000 else 20, "at most"),
+            Check(f"{size}: full re-plan, ms", each.replan * 1e3, 20 if each.slots == 100_000 else 10, "at most"),
             Check(f"{size}: event p99, µs", each.p99 * 1e6, 200, "at most"),
             Check(f"{size}: events a second", each.events_per_second, 30_000, "at least"),
             Check(f"{size}: memory, MB", each.memory / 1e6, 100, "at most"),
@@ -206,11 +228,14 @@ def main() -> int:
             ]
         )
     print(table(rows))
+    listed = {jobs: reasons(jobs) for jobs in (1_000, 10_000)}
+    for jobs, seconds in listed.items():
+        print(f"\n  the reasons of {jobs} jobs on 64 slots: {seconds * 1e3:.0f} ms, {seconds / jobs * 1e6:.0f} µs each")
     sizes = [
         {name: getattr(each, name) for name in each.__slots__}  # times in seconds, memory in bytes
         for each in figures
     ]
-    return finish("scheduler", {"sizes": sizes, "events": events}, checks(figures))
+    return finish("scheduler", {"sizes": sizes, "events": events, "reasons": listed}, checks(figures))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import msgspec
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_sdk.schemas.job import check_max_workers, check_priority, check_units
-from edt_sdk.schemas.plan import InstanceGroup, Plan
+from edt_sdk.schemas.plan import Plan
 from edt_server.core.events import (
     CoreEvent,
     JobArrived,
@@ -32,17 +32,17 @@ from edt_server.core.events import (
     SpeedMeasured,
     TimePassed,
 )
-from edt_server.core.instructions import GiveUp, Instruction, Revoke
+from edt_server.core.instructions import Instruction, Revoke
 from edt_server.core.job import Job, arrived
-from edt_server.core.patience import NEVER, Patience
 from edt_server.core.pool import Pool
-from edt_server.core.state import FIELDS, CoreState
-from edt_server.core.turns import Party, Turner, Turns
+from edt_server.core.state import FIELDS
+from edt_server.core.timing import TimedCore
+from edt_server.core.turns import Party, Turns
 
 Lost = list[tuple[Job, int]]
 
 
-class Core(CoreState):
+class Core(TimedCore):
     """The slots of all resource groups, divided among the jobs.
 
     Args:
@@ -54,8 +54,6 @@ class Core(CoreState):
 
     def __init__(self, plan: Plan | None = None) -> None:
         super().__init__()
-        self._patience = Patience(self._deadline)
-        self._touched: dict[str, Job] = {}  # by the event under way
         self._left: list[Party] = []  # by jobs, in the event under way
         self._use((plan or Plan()).check())
 
@@ -291,49 +289,6 @@ class Core(CoreState):
         if party.jobs and job.held and group is not None and not group.preemption:
             pool.turns.over(party, group)  # it has no other end: else who waits would wait for the whole queue
             pool.rule.line_up(party.group, party.user, party.turn)
-
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    def next_wake(self, now: float) -> float | None:
-        """When TimePassed is to be applied next, in seconds, never before `now`; None when nothing waits for time."""
-        wake = min(self._patience.next(), *(pool.turns.next_end() for pool in self._pools.values()))
-        return None if wake == NEVER else max(wake, now)
-
-    def _pass_time(self, now: float) -> list[Instruction]:
-        given_up: list[Instruction] = []
-        while (over := self._patience.over(now)) is not None:
-            deadline, name = over
-            job = self._jobs[name]
-            job.given_up = True
-            given_up.append(GiveUp(name, deadline - job.patient_since))
-        for pool in self._pools.values():
-            for turner in pool.turns.end(now, self._group_of_turner, self._contested):
-                if isinstance(turner, Party):
-                    pool.rule.line_up(turner.group, turner.user, turner.turn)
-                    running = (self._jobs[name] for name in turner.jobs if self._jobs[name].target)
-                    self._touched.update((job.name, job) for job in running)  # for those who stay its next turn begins
-                else:
-                    self._put(self._jobs[turner.name])
-        return given_up
-
-    def _group_of_turner(self, turner: Turner) -> InstanceGroup:
-        return self._leaves[turner.group] if isinstance(turner, Party) else self._group(self._jobs[turner.name])
-
-    def _contested(self, turner: Turner) -> bool:
-        if isinstance(turner, Party):
-            pool, user = self._pools[self._leaves[turner.group].resource_group], turner.user
-            return pool.rule.contested(turner.group, user)
-        job = self._jobs[turner.name]
-        return self._pools[job.pool].rule.contested(self._group(job).name, job.owner)
-
-    def _deadline(self, name: str) -> float:
-        job = self._jobs.get(name)
-        if job is None or job.served or job.given_up or job.suspended:
-            return NEVER
-        patience = job.pending_timeout
-        if patience is None:
-            patience = self._group(job).pending_timeout
-        return NEVER if patience is None else job.patient_since + patience
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
