@@ -153,7 +153,7 @@ def _sizes(history: Sequence[Event]) -> list[tuple[float, int]]:
 
 def _begun(history: Sequence[Event]) -> int:
     """The update with which the training under way began here: not 0 after a resume from a checkpoint."""
-    return next((event.data.get("update", 0) for event in _training(history) if event.kind == kinds.GENERATION), 0)
+    return next((event.data.get("update") or 0 for event in _training(history) if event.kind == kinds.GENERATION), 0)
 
 
 def _measured(history: Iterable[Event]) -> Speed | None:

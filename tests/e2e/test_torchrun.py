@@ -19,6 +19,7 @@ from edt_sdk.schemas.errors import JobFailed
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.hosts import hosts_of
 
 ENDLESS = 1_000_000
 
@@ -265,6 +266,38 @@ def test_a_torchrun_of_the_jobs_own(four_slots: Jobs, tmp_path: Path, ends: list
     script.finish()
     assert job.status is JobState.FINISHED
     assert script.restart_counts() == {"0"}
+
+
+def test_a_supervisor_that_is_killed_is_replaced(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
+    script = Script(four_slots, tmp_path / "out", "--nnodes=1:2")
+    ends.append(script)
+    script.trains_on(2)
+    before = script.pids()
+    os.kill(psutil.Process(script.job.workers()[0]["pid"]).ppid(), signal.SIGKILL)
+    wait_until(lambda: set(script.pids()) - set(before), "its next processes")
+    script.trains_on(2, after=script.lines("start")[-1]["time"])
+    assert not set(before) & set(script.pids())
+    # They heard of it in time to write what they had, and two sets of them never ran at once.
+    assert {line["pid"] for line in script.lines("sigterm")} >= set(before)
+    ended = max(line["time"] for line in script.lines("step") if line["pid"] in before)
+    began = min(line["time"] for line in script.lines("start") if line["pid"] not in before)
+    assert began > ended
+    script.finish()
+    assert script.restart_counts() == {"0"}
+
+
+def test_a_unit_is_on_one_host(tmp_path: Path):
+    traits = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 2, "b": 2}}
+    with LocalServer(tmp_path / "server", traits=traits) as server:
+        script = Script(Jobs(server), tmp_path / "out", "--nnodes=1:2 --nproc-per-node=2")
+        script.trains_on(4)
+        assert hosts_of(script.job) == {"a", "b"}
+        by_agent: dict[int, set[str]] = {}
+        for worker in script.job.workers():
+            by_agent.setdefault(worker["worker"] // 2, set()).add(worker["host"])
+        assert sorted(map(sorted, by_agent.values())) == [["a"], ["b"]]
+        script.finish()
+        assert script.restart_counts() == {"0"}
 
 
 def test_the_server_may_be_restarted(tmp_path: Path):
