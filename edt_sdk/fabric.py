@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from edt_sdk.schemas.context import worker_context
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.schemas.paths import JobPaths
-from edt_sdk.training import call, checkpoint, onnx_export, payload, session
+from edt_sdk.training import call, checkpoint, model_zip, onnx_export, payload, session
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes
 from edt_sdk.training.payload import Training, TrainOptions
@@ -251,13 +252,14 @@ class FabricModel:
         Raises:
             Conflict: nothing was trained from here.
         """
-        if self.job is None:
-            raise Conflict(
-                "There is nothing to download: train() has not been called, or was called inside a job.",
-                hint="Inside a job the weights are in the model after train(), and below SAVED_MODEL_DIR.",
-            )
-        saved = self.job.download(out_dir or "/tmp", "model")
-        path = saved.replace(saved.with_name(f"{self.job.id}.zip"))
+        folder, own = Path(out_dir or "/tmp"), session.current()
+        if own is not None and own.trainings:
+            path = model_zip.write(own.job.paths, folder)
+        elif self.job is not None:
+            saved = self.job.download(folder, "model")
+            path = saved.replace(saved.with_name(f"{self.job.id}.zip"))
+        else:
+            raise Conflict("There is nothing to download: train() has not been called.", hint="Train the model first.")
         print(f"Save model:  {path}")
         return str(path)
 

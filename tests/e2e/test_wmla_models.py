@@ -221,6 +221,11 @@ def test_a_folder_of_release_4(submit: Any, data: Path, tmp_path: Path) -> None:
     assert len([entry for entry in own if entry[0] == "test"]) == 3 * 4
     assert max(entry[2] for entry in steps) <= 36
 
+    own_zip = result(job) / "saved" / f"{job.id}.zip"
+    assert f"Save model:  {own_zip}" in job.logs(stream="stdout")
+    with zipfile.ZipFile(own_zip) as archive, zipfile.ZipFile(job.download(tmp_path / "same", "model")) as other:
+        assert sorted(archive.namelist()) == sorted(other.namelist())
+
     # The result as it is downloaded.
     saved = job.download(tmp_path / "down", "model")
     with zipfile.ZipFile(saved) as archive:
@@ -327,9 +332,10 @@ CELLS = (
         return Digits(data_dir, train=True), Digits(data_dir, train=False)
     """,
     """
+    torch.manual_seed(1)
     model = Net()
     optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
-    BATCH_SIZE_PER_DEVICE, MAX_NUM_ENGINES, NUM_EPOCHS = 32, WORKERS, 3
+    BATCH_SIZE_PER_DEVICE, MAX_NUM_ENGINES, NUM_EPOCHS = 16, WORKERS, 6
     edt_m = FabricModel(model, getDatasets, F.nll_loss, optimizer)
     edt_m.train(NUM_EPOCHS, BATCH_SIZE_PER_DEVICE, MAX_NUM_ENGINES)
     """,

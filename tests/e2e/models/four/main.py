@@ -69,6 +69,8 @@ def main():
         save_to_onnx=True,
     )
     fabric.train(3, 25, effective_batch_size=100)
+    # Notebooks do that; this may have been one.
+    fabric.download(os.path.join(os.environ["RESULT_DIR"], "saved"))
 
 
 if __name__ == "__main__":
