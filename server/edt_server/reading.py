@@ -90,12 +90,24 @@ class Reading:
         ended.sort(key=lambda view: (view.created, view.id), reverse=True)
         return [view if access.may(user, view.owner) else views.public_view(view) for view in ended]
 
-    async def described(self, user: str, *, states: Iterable[JobState] | None = None) -> list[tuple[JobRow, JobView]]:
-        """The user's jobs in these states (None for all), newest first, each as it was submitted and as it is now."""
+    async def described(
+        self, user: str, *, states: Iterable[JobState] | None = None, limit: int | None = None
+    ) -> list[tuple[JobRow, JobView]]:
+        """The user's jobs in these states (None for all), each as it was submitted and as it is now.
+
+        The newest first, at most `limit`.
+        """
         wanted = None if states is None else list(states)
-        rows = await asyncio.to_thread(lambda: self._ledger.store.jobs(owner=user, states=wanted))
-        shown = await self._commits.read(lambda: [self._show(row) for row in rows])
-        return list(zip(rows, shown, strict=True))
+
+        def read() -> tuple[list[JobRow], dict[str, JobView]]:
+            rows = self._ledger.store.jobs(owner=user, states=wanted, limit=limit)
+            return rows, {row.id: self._show(row) for row in rows if row.state.final}
+
+        rows, shown = await asyncio.to_thread(read)
+        living = [row for row in rows if row.id not in shown]
+        if living:
+            shown |= await self._commits.read(lambda: {row.id: self._show(row) for row in living})
+        return [(row, shown[row.id]) for row in rows]
 
     async def events(self, user: str, job: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """The job's events with a number above `after`, oldest first."""

@@ -11,15 +11,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ibm_wmla.wmla_api_edi_v2 import ElasticDistributedInferenceV2
 from ibm_wmla.wmla_api_v1 import DeepLearningImpactV1
 
 DLI = "/platform/rest/deeplearning/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"
 
-SDK = "ibm-wmla"
+SDK, SDK_INFERENCE = "ibm-wmla", "ibm-wmla (inference)"
 DLICMD = "dlicmd"
 NOTEBOOKS_1 = "notebooks 1.2.x"
 NOTEBOOKS_2 = "notebooks 2.x"
+
+SERVICES = {SDK: DeepLearningImpactV1, SDK_INFERENCE: ElasticDistributedInferenceV2}
 
 WAYS = ("Basic", "X-Auth-Token", "Bearer", "cookie")
 
@@ -155,6 +158,7 @@ CALLS: tuple[Call, ...] = (
 class SdkCall:
     """One method of IBM's SDK: its name, and the request that it makes."""
 
+    client: str
     method: str
     verb: str
     path: str
@@ -162,8 +166,9 @@ class SdkCall:
 
 def sdk_calls() -> Iterator[SdkCall]:
     """All of them, read from the SDK's own source."""
-    for name, method in inspect.getmembers(DeepLearningImpactV1, inspect.isfunction):
-        source = inspect.getsource(method)
-        url, verb = re.search(r"url = '([^']+)'", source), re.search(r"method='(\w+)'", source)
-        if url and verb:
-            yield SdkCall(name, verb[1], url[1])
+    for client, service in SERVICES.items():
+        for name, method in inspect.getmembers(service, inspect.isfunction):
+            source = inspect.getsource(method)
+            url, verb = re.search(r"url = '([^']+)'", source), re.search(r"method='(\w+)'", source)
+            if url and verb:
+                yield SdkCall(client, name, verb[1], url[1])

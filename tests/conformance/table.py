@@ -14,7 +14,7 @@ from tornado.web import RequestHandler
 
 from edt_jupyter.wmla.routes import FAMILIES, ROUTES, handlers, pattern
 from edt_jupyter.wmla.unavailable import UnknownHandler
-from tests.conformance.calls import CALLS, SDK, WAYS, sdk_calls
+from tests.conformance.calls import CALLS, WAYS, sdk_calls
 
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 DONE, LATER, MISSING = "works", "501", "missing"
@@ -56,7 +56,7 @@ def rows() -> list[Row]:
     """All rows, those that work first, in the order of the server's routes."""
     found: dict[tuple[str, str], Row] = {(path, verb): Row(path, verb) for path, verb in routes()}
     callers = [(call.client, call.verb, call.path) for call in CALLS]
-    callers += [(SDK, call.verb, call.path) for call in sdk_calls()]
+    callers += [(call.client, call.verb, call.path) for call in sdk_calls()]
     for client, verb, path in callers:
         template, what = answers(path, verb)
         found.setdefault((template, verb), Row(template, verb, what)).clients[client] = None

@@ -11,7 +11,7 @@ import requests
 from ibm_cloud_sdk_core import ApiException
 
 from tests.conformance import table
-from tests.conformance.calls import CALLS, WAYS, Call, sdk_calls
+from tests.conformance.calls import CALLS, SERVICES, WAYS, Call, sdk_calls
 from tests.conformance.conftest import WmlaServer, modeldir
 from tests.conformance.test_sdk import sdk
 
@@ -126,11 +126,11 @@ def test_a_slash_at_the_end_changes_nothing(world: World):
 
 
 def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
-    client = sdk(world.server)
+    clients = {name: sdk(world.server, service=service) for name, service in SERVICES.items()}
     values = {"exec_id": world.finished["id"], "sig_name": "wmla-sig", "args": EDT}
     wrong = []
     for call in sdk_calls():
-        method = getattr(client, call.method)
+        method = getattr(clients[call.client], call.method)
         arguments = {
             name: values.get(name) or _some(parameter.annotation)
             for name, parameter in inspect.signature(method).parameters.items()

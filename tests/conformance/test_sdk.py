@@ -8,7 +8,7 @@ import time
 import zipfile
 
 import pytest
-from ibm_cloud_sdk_core import ApiException
+from ibm_cloud_sdk_core import ApiException, BaseService
 from ibm_cloud_sdk_core.authenticators import BasicAuthenticator, BearerTokenAuthenticator
 from ibm_wmla.wmla_api_v1 import DeepLearningImpactV1
 
@@ -22,11 +22,11 @@ ARGS = (
 )
 
 
-def sdk(server: WmlaServer, *, bearer: bool = False) -> DeepLearningImpactV1:
+def sdk(server: WmlaServer, *, bearer: bool = False, service: type[BaseService] = DeepLearningImpactV1) -> BaseService:
     authenticator = (
         BearerTokenAuthenticator(server.logon()) if bearer else BasicAuthenticator(server.user, server.password)
     )
-    client = DeepLearningImpactV1(authenticator=authenticator)
+    client = service(authenticator=authenticator)
     client.set_service_url(server.url)
     client.set_disable_ssl_verification(True)
     return client

@@ -8,7 +8,6 @@ know: 401 for credentials that are missing or wrong, 400 where the native interf
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from jupyter_core.utils import ensure_async
@@ -20,9 +19,8 @@ from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
 from edt_jupyter.wmla.doorkeeper import doorkeeper
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
-from edt_sdk.schemas.job import JobState
 from edt_server.wmla import ids, log_files
-from edt_server.wmla.execs import Described
+from edt_server.wmla.execs import Choice, Described
 
 TOKEN, USER = "token", "user"
 _TEXT = "text/plain; charset=utf-8"
@@ -175,9 +173,12 @@ class WmlaHandler(EdtHandler):
                 return Described(row.spec, await self.service.job(user, job), self.service.paths(row))
         raise NotFound(f"There is no exec {identifier}.", hint="GET /execs lists those there are.") from wrong
 
-    async def all_described(self, states: Sequence[JobState] | None = None) -> list[Described]:
-        """All jobs of whoever asks in these states, newest first."""
-        found = await self.service.described(self.user, states=states)
+    async def all_described(self, wanted: Choice | None = None) -> list[Described]:
+        """All jobs of whoever asks, or those that the choice may take, newest first."""
+        wanted = wanted or Choice()
+        # In the order that the store has they need not be read beyond the last one.
+        last = None if wanted.key or wanted.limit is None else wanted.start + wanted.limit
+        found = await self.service.described(self.user, states=wanted.states, limit=last)
         return [Described(row.spec, view, self.service.paths(row)) for row, view in found]
 
     async def launcher_log(self, job: str, last_lines: int | None) -> str:

@@ -12,7 +12,7 @@ from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import NotFound
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.applications import conductor_application
-from edt_server.wmla.execs import choice, chosen
+from edt_server.wmla.execs import Choice, choice, chosen
 from edt_server.wmla.states import CONDUCTOR
 
 _OCTETS = "application/octet-stream"
@@ -34,7 +34,7 @@ class InstanceApplicationsHandler(WmlaHandler):
         user, now = self.user, time.time()
         found = [
             conductor_application(job, await self.service.workers(user, job.view.id), now)
-            for job in await self.all_described(wanted.states)
+            for job in await self.all_described(Choice(wanted.states))
             if job.view.instance_group == group
         ]
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from edt_sdk.schemas.errors import InvalidRequest
 
 COOKIE = "edt-wmla"
-# Scripts send none of these; a browser at least one of them with every request to another site, and with every POST.
+# Scripts send none of these; a browser at least one of them with every request that may change something.
 _BROWSERS = ("Origin", "Referer", "Sec-Fetch-Site")
 
 

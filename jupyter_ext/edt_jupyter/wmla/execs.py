@@ -76,7 +76,7 @@ class ExecsHandler(ReceivingHandler[Parts], _RemovingHandler):
     async def get(self) -> None:
         """All of mine, the newest first, or in the order and number asked for."""
         wanted = choice(self.query)
-        found = [exec_object(job, server=self.base_address) for job in await self.all_described(wanted.states)]
+        found = [exec_object(job, server=self.base_address) for job in await self.all_described(wanted)]
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
 
     @authenticated

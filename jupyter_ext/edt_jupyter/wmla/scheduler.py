@@ -40,7 +40,7 @@ class ApplicationsHandler(WmlaHandler):
     async def _candidates(self, query: dict[str, str], wanted: Choice) -> list[Described]:
         identifier = query.get("applicationid") or query.get("driverid")
         if not identifier:
-            return await self.all_described(wanted.states)
+            return await self.all_described(Choice(wanted.states))  # others are left out later, by name
         try:
             job = await self.described(identifier)
         except NotFound:
@@ -99,7 +99,7 @@ class EngineApplicationsHandler(WmlaHandler):
     async def get(self) -> None:
         """All of mine, as dlicmd lists them."""
         wanted = choice(self.query, SCHEDULER)
-        found = [engine_view(self, job) for job in await self.all_described(wanted.states)]
+        found = [engine_view(self, job) for job in await self.all_described(wanted)]
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
 
 
