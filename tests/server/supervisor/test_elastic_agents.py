@@ -110,6 +110,18 @@ def test_nobody_joins_a_script_that_comes_to_its_end():
     assert world.finished is not None
 
 
+def test_one_that_is_ready_too_late_waits_in_vain():
+    world = running(2)
+    world.allocate(slots(0, 1, 2))
+    world.done(0)
+    world.settle()
+    assert 2 in world.agents
+    assert len(world.rounds) == 1
+    world.done(1)
+    world.settle()
+    assert world.finished is not None
+
+
 def test_a_crash_costs_a_restart_and_all_begin_again():
     world = running(2, max_restarts=1)
     world.crash(0)
