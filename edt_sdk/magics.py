@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
+from edt_sdk.cli.torchrunning import asked
 from edt_sdk.completion import JobNames, completer
 from edt_sdk.magic_options import job_argument, line_cell_magic, line_magic, magics, option, parse, parsed, words
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
@@ -71,7 +72,7 @@ class EdtMagics(Magics):
     @option("--quiet", action="store_true", help="do not list what is packed")
     @line_cell_magic
     def edt_submit(self, line: str, cell: str | None = None) -> Job:
-        """Submit a training and return its Job; what follows `--` goes to the script."""
+        """Submit a training and return its Job; what follows `--` goes to the script, or is said to torchrun."""
         own, rest = _cut(line)
         options = parse(self.edt_submit, own)
         if (options.source is None) == (cell is None):
@@ -84,10 +85,11 @@ class EdtMagics(Magics):
         if wrong := [key for key, sign, _ in pairs if not (key and sign)]:
             raise UsageError(f"--env takes KEY=VALUE, not {wrong[0]!r}.")
         warm_start = None if options.warm_start is None else self._named(options.warm_start)
+        if cell is not None:
+            options.source = [cell]
+        options.args = words(rest)
         job = self._run(
             lambda client: client.submit(
-                options.source if cell is None else [cell],
-                main=options.main,
                 name=options.name,
                 max_workers=options.max_workers,
                 min_workers=options.min_workers,
@@ -102,7 +104,7 @@ class EdtMagics(Magics):
                 framework=options.framework,
                 command=options.command or (),
                 data_path=options.data_path,
-                args=words(rest),
+                **asked(options),
                 env={key: value for key, _, value in pairs},
                 progress=not options.quiet,
             )
