@@ -3,6 +3,11 @@
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is no property of it.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
 

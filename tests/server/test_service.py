@@ -97,8 +97,14 @@ async def driver_pid(service, job):
     """The driver's process, once it runs the main script."""
     said = service.paths(await service.mine("ann", job)).streams_dir / "driver.stdout"
     await until(lambda: said.exists() and said.read_bytes(), "the driver's first words")
-    events = await service.events("ann", job)
-    return next(event.data["pid"] for event in events if event.kind == "driver_started")
+    pids = []
+
+    async def told():
+        pids.extend(event.data["pid"] for event in await service.events("ann", job) if event.kind == "driver_started")
+        return pids
+
+    await until(told, "the driver's start in the list of events")
+    return pids[0]
 
 
 async def state_of(service, job):

@@ -13,7 +13,6 @@ import pytest_asyncio
 from edt_server.supervisor.children import Children, Program
 from edt_server.supervisor.environment import zygote_environment
 from edt_server.supervisor.forker import Forker
-from edt_server.supervisor.orphans import orphans
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PR_SET_CHILD_SUBREAPER = 36
@@ -248,7 +247,7 @@ os.read(read, 1)
 """
 
 
-async def test_orphans_are_reaped_but_neither_zygote_nor_heir_nor_what_is_being_forked(family, forker):
+async def test_orphans_are_reaped_but_neither_zygote_nor_heir_nor_what_is_being_forked(family, forker, orphans):
     await family.start(1, "import time; time.sleep(600)")
     family.ask(2, "import sys; sys.exit(4)")
     family.children.reap_orphans()

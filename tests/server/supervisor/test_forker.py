@@ -26,6 +26,7 @@ class House:
 
     def __init__(self, tmp_path, *, needed=lambda: True):
         self.tmp_path = tmp_path
+        self.others = orphans(())  # children of this process from other tests, such as a database
         self.forker = Forker(sys.executable, zygote_environment(os.environ, 1), tmp_path, needed=needed)
         self.pids = []
         self.failed = []
@@ -48,6 +49,10 @@ class House:
         assert os.waitstatus_to_exitcode(status[1]) == 0, (self.tmp_path / "err").read_text()
         assert (self.tmp_path / "out").read_text() == f"{os.getpid()}\n"
 
+    def orphans(self, known=()):
+        """Children of this process that came since, without those known."""
+        return orphans({*self.others, *known})
+
     async def settled(self):
         """Zygote and heir, once both are there."""
         await until(lambda: self.forker.heir is not None and not self.forker.forking)
@@ -62,7 +67,7 @@ async def keeping(tmp_path, **options):
     finally:
         house.forker.stop()
         # What was being forked ends at its gate.
-        await until(lambda: not reap_orphans((), kill=False))
+        await until(lambda: not reap_orphans(house.others, kill=False))
 
 
 @pytest_asyncio.fixture
@@ -101,8 +106,8 @@ async def test_the_heir_is_a_zygote_that_waits_and_no_orphan(house):
     sockets = [os.readlink(f"/proc/{heir}/fd/{number}") for number in os.listdir(f"/proc/{heir}/fd")]
     assert sum(name.startswith("socket:") for name in sockets) == 1
     assert house.forker.pids == {zygote, heir}
-    assert set(orphans(())) == {zygote, heir}
-    assert orphans(house.forker.pids) == []
+    assert set(house.orphans()) == {zygote, heir}
+    assert house.orphans(house.forker.pids) == []
 
 
 async def test_when_the_zygote_is_killed_its_heir_forks_and_nothing_is_imported_anew(house, caplog):
@@ -118,7 +123,7 @@ async def test_when_the_zygote_is_killed_its_heir_forks_and_nothing_is_imported_
     await house.settled()
     assert len(seen) == 3
     assert imports(caplog) == 1
-    assert orphans(house.forker.pids) == [], "the dead are reaped"
+    assert house.orphans(house.forker.pids) == [], "the dead are reaped"
 
 
 async def test_an_heir_that_is_killed_is_replaced_by_the_same_zygote(house, caplog):
