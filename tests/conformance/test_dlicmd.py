@@ -144,6 +144,17 @@ def test_a_plain_script_from_start_to_result(dlicmd: Dlicmd):
     assert dlicmd.command("GET", f"/scheduler/engine/applications/{exec_id}").json() == []
 
 
+def test_a_command_without_any_file(dlicmd: Dlicmd):
+    """It sends no body then, or the data source as a plain form."""
+    args = "--exec-start PyTorch --user-cmd -- echo a  b; ls -A | wc -l"
+    for form in (None, {"data": json.dumps({"dataSource": [{"type": "fs", "location": {"paths": "mnist"}}]})}):
+        answer = dlicmd.command("POST", f"/execs/?args={args}", files=[], data=form)
+        assert answer.ok, answer.text
+        dlicmd.server.wait(answer.json()["id"], "FINISHED")
+        log = dlicmd.command("GET", f"/execs/{answer.json()['id']}/log?logType=outlog", "text/plain").text
+        assert log.split() == ["a", "b", "0"]
+
+
 def test_jobs_that_run_in_their_place_of_the_plan_until_all_are_stopped(dlicmd: Dlicmd):
     script = (MODELS / "single" / "pytorch_mnist.py").read_bytes()
     args = "--exec-start PyTorch --model-main pytorch_mnist.py --ig wmla-sig --sleep 600"

@@ -63,7 +63,7 @@ class ExecsHandler(ReceivingHandler[Parts], _RemovingHandler):
             pack,
             parts,
             self.sink.folder,
-            main=arguments.main,
+            main="" if arguments.command else arguments.main,
             model_dir=arguments.model_dir,
             max_files=settings.max_package_files,
             max_bytes=settings.max_package_bytes,

@@ -2,7 +2,8 @@
 
 A part is a form field when it has no file name and its name is one of `FIELDS`; every other part is a file, also one
 without a file name, or with a name of its own. Files go to a folder of their own while they arrive; fields are held,
-and bounded. Parsing is python-multipart's. Whoever makes it closes it; then the folder is gone.
+and bounded. Without any file, clients send a plain form, or nothing at all. Parsing is python-multipart's. Whoever
+makes it closes it; then the folder is gone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import parse_qs
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -22,6 +24,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_server.wmla.archive import Part
 
 FIELDS = ("data", "args", "sigName")
+_FORM = b"application/x-www-form-urlencoded"
 _MAX_FIELDS = 1 << 20
 _MAX_FILES = 1000
 _HINT = "Send multipart/form-data with the model's tar, or its script, in a part 'file'."
@@ -39,14 +42,16 @@ class Parts:
         folder: of the files; whatever else is put there is removed with them.
 
     Raises:
-        InvalidRequest: the content type is not multipart/form-data with a boundary.
+        InvalidRequest: the content type is neither multipart/form-data with a boundary nor a form's, nor missing.
     """
 
     def __init__(self, uploads: Path, content_type: str, cap: int) -> None:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary")
-        if kind != b"multipart/form-data" or not boundary:
-            raise InvalidRequest(f"The body is {content_type or 'of no type'}.", hint=_HINT)
+        self._plain = bytearray() if kind in (b"", _FORM) else None
+        self._untyped = not kind
+        if self._plain is None and (kind != b"multipart/form-data" or not boundary):
+            raise InvalidRequest(f"The body is {content_type}.", hint=_HINT)
         self._cap, self._size = cap, 0
         self._files: list[Part] = []
         self._fields: dict[str, bytearray] = {}
@@ -66,7 +71,7 @@ class Parts:
             "on_end": self._end,
         }
         try:
-            self._parser = MultipartParser(boundary, callbacks)
+            self._parser = MultipartParser(boundary or b"-", callbacks)
         except FormParserError as error:
             raise InvalidRequest(f"The body cannot be read: {error}.", hint=_HINT) from None
         self.folder = Path(tempfile.mkdtemp(prefix="upload-", dir=uploads))
@@ -78,6 +83,11 @@ class Parts:
             InvalidRequest: they are not what was announced.
             TooLarge: the files are over the cap.
         """
+        if self._plain is not None:
+            self._plain += data
+            if len(self._plain) > _MAX_FIELDS:
+                raise InvalidRequest(f"A form without files is at most {_MAX_FIELDS} bytes.", hint=_HINT)
+            return
         try:
             self._parser.write(data)
         except FormParserError as error:
@@ -85,12 +95,19 @@ class Parts:
 
     def finish(self) -> tuple[list[Part], dict[str, str]]:
         """The files in their order, and the fields; InvalidRequest when the body was cut off."""
+        if self._plain is not None:
+            return [], self._plain_form(bytes(self._plain))
         if not self._complete:
             raise InvalidRequest("The body ends before its end.", hint=_HINT)
         try:
             return list(self._files), {name: value.decode() for name, value in self._fields.items()}
         except UnicodeDecodeError:
             raise InvalidRequest("A form field is not UTF-8.", hint=_HINT) from None
+
+    def _plain_form(self, body: bytes) -> dict[str, str]:
+        if self._untyped and body:
+            raise InvalidRequest("The body is of no type.", hint=_HINT)
+        return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
 
     def close(self) -> None:
         """Remove the files. May be called twice."""

@@ -54,7 +54,7 @@ def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_
     """Make one package of the parts.
 
     Args:
-        parts: at least one.
+        parts: at least one, but where there is no script (`main` is "") and a command runs in an empty folder.
         folder: for a file that has to be made; the caller removes it.
         main: the script's base name, "" for none; a single file without a name of its own gets it.
         model_dir: the folder the request names, "" for none.
@@ -64,7 +64,7 @@ def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_
     Raises:
         PackageError: no file at all, two archives, or an archive that cannot be read.
     """
-    if not parts:
+    if not parts and main:
         raise PackageError(
             "The request brings no file.", hint="Send the model's folder as a tar in a part 'file', or its script."
         )

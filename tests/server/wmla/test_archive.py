@@ -94,6 +94,13 @@ def test_files_beside_an_archive_lie_beside_its_code(packed, mode):
     assert found == ("model", {**FILES, "model/env.yaml": b"name: x", "model/big": b"z" * 100_000})
 
 
+def test_a_command_needs_no_file(packed, tmp_path):
+    made = pack([], tmp_path, main="", model_dir="", max_files=10, max_bytes=10)
+    assert made.code_dir == ""
+    with tarfile.open(made.path) as tar:
+        assert tar.getmembers() == []
+
+
 def test_a_gzipped_data_file_is_a_file(packed):
     content = gzip.compress(b"1,2,3")
     assert packed(("train.py", b"main"), ("data.csv.gz", content))[1]["data.csv.gz"] == content
