@@ -106,6 +106,12 @@ def test_a_snapshot_and_a_replay_know_it(play):
     assert len(again.holding("gang")) == 3
 
 
+# Queues of every policy beside each other.
+QUEUES = Plan(
+    instance_groups=tuple(
+        InstanceGroup(name=policy, policy=policy, quantum=5.0) for policy in ("fairshare", "fifo", "priority")
+    )
+)
 STEP = st.tuples(
     st.sampled_from(("rigid", "elastic", "gone", "suspend", "resume", "wait", "priority", "leave")),
     st.integers(0, 7),
@@ -116,7 +122,7 @@ STEP = st.tuples(
 @settings(deadline=None)
 @given(st.lists(STEP, max_size=40))
 def test_nobody_ever_takes_a_slot_from_one_that_runs(steps: list[tuple[str, int, int]]) -> None:
-    core, now = Core(QUICK), 0.0
+    core, now = Core(QUEUES), 0.0
     core.apply(SlotsChanged(tuple(Slot(id=number, host="h") for number in range(6))), now)
     gangs: dict[str, int] = {}
     for number, (kind, which, size) in enumerate(steps):
@@ -125,12 +131,13 @@ def test_nobody_ever_takes_a_slot_from_one_that_runs(steps: list[tuple[str, int,
         job = there[which % len(there)] if there else ""
         running = {name for name, need in gangs.items() if name in core.jobs and len(core.holding(name)) == need}
         events: list[object] = []
+        group = ("fairshare", "fifo", "priority")[which % 3]
         match kind:
             case "rigid":
                 gangs[f"j{number}"] = size
-                events = [JobArrived(f"j{number}", 5000, size, "default", min_workers=size, rigid=True)]
+                events = [JobArrived(f"j{number}", 5000, size, group, min_workers=size, rigid=True)]
             case "elastic":
-                events = [JobArrived(f"j{number}", 5000, 6, "default"), JobDemand(f"j{number}", 6)]
+                events = [JobArrived(f"j{number}", 5000, 6, group), JobDemand(f"j{number}", 6)]
             case "wait":
                 now += 20.0
                 events = [TimePassed()]
