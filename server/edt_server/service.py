@@ -8,7 +8,6 @@ service leaves every job as it is.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -20,13 +19,13 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
-from edt_sdk.schemas.paths import JobPaths
 from edt_server import reports, submission, suspension
 from edt_server.clock import Clock, next_tell
-from edt_server.commits import STORE_AWAY, Commits
+from edt_server.commits import Commits
 from edt_server.core import JobChanged
 from edt_server.device_claims import DeviceClaims
 from edt_server.device_watch import watch_devices
+from edt_server.doubts import Doubts
 from edt_server.hosts import Hosts
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
@@ -79,7 +78,7 @@ class Service(Reading):
         self._store = store
         self._hosts = Hosts(settings, self.sharing.set_hosts) if settings.local_hosts else None
         self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
-        self._doubts: set[asyncio.Task[None]] = set()
+        self._doubts = Doubts(self._commits)
         self._living: set[str] = set()
         self._clock = Clock(self.change, self._next_wake)
         self._paces = Paces()
@@ -143,9 +142,7 @@ class Service(Reading):
         self.hub.close()
         await self._clock.stop()
         await self._measuring.stop()
-        for task in self._doubts:
-            task.cancel()
-        await asyncio.gather(*self._doubts, return_exceptions=True)
+        await self._doubts.stop()
         await self._commits.stop_healing()
         if self._watching is not None:
             self._watching.cancel()
@@ -270,22 +267,12 @@ class Service(Reading):
             await self.change(accepted.enter)
         except (StoreError, asyncio.CancelledError):
             # It may have been committed all the same: its files stay until that is known.
-            task = asyncio.create_task(self._remove_unless_entered(accepted.paths), name=f"edt doubt {accepted.job}")
-            self._doubts.add(task)
-            task.add_done_callback(self._doubts.discard)
+            self._doubts.about(accepted.paths, self._ledger.store)
             raise
         except BaseException:
             await asyncio.to_thread(submission.remove, accepted.paths)
             raise
         return await self.job(user, accepted.job)
-
-    async def _remove_unless_entered(self, paths: JobPaths) -> None:
-        while True:
-            with contextlib.suppress(StoreError):
-                if await self._commits.read(self._ledger.store.job, paths.job_id) is None:
-                    await asyncio.to_thread(submission.remove, paths)
-                return
-            await asyncio.sleep(STORE_AWAY)
 
     async def update(self, user: str, job: str, patch: JobPatch) -> JobView:
         """Change a living job's priority, maximum of workers or queue.

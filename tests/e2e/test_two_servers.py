@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import requests
 
-from edt_sdk import Client, Job
+from edt_sdk import ChangedMeanwhile, Client, Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from tests.chaos import processes
@@ -98,6 +99,19 @@ def test_every_verb_is_answered_by_the_follower(pair: Pair, tmp_path: Path) -> N
     short.delete()
     assert short.id not in {each.id for each in direct.jobs()}
     assert client.stop_all() == []
+
+
+def test_the_version_of_the_plan_passes_through_the_follower(pair: Pair) -> None:
+    client, direct = pair.follower.client(), pair.leader.client()
+    read = client.plan()
+    assert read.version == direct.plan().version != ""
+    direct.update_instance_group("default", own=1)
+    with pytest.raises(ChangedMeanwhile):
+        client.set_plan(read)
+    now = client.plan()
+    assert now.instance_groups[0].own == 1
+    groups = (msgspec.structs.replace(now.instance_groups[0], own=2),)
+    assert client.set_plan(msgspec.structs.replace(now, instance_groups=groups)).version == direct.plan().version
 
 
 def test_what_the_follower_refuses_and_what_the_leader_refuses(pair: Pair) -> None:
