@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -33,12 +34,14 @@ class Contribution:
         add: add to what the vector holds instead of overwriting it.
         settled: called with the number of each entry of the layout, when its value in the vector is final; that is
             during the backward pass where possible.
+        practice: nobody will use what the vector holds.
     """
 
     vector: Flat
     weight: float
     add: bool = False
     settled: Callable[[int], None] | None = None
+    practice: bool = False
 
 
 class Gradients:
@@ -108,7 +111,11 @@ class Arrivals:
             yield
             return
         seen: list[int] = []
-        arrived = seen.append if trial else self._arrived
+        arrived: Callable[[int], None] = self._arrived
+        if trial and self._contribution.practice:
+            arrived = partial(self._seen, seen)
+        elif trial:
+            arrived = seen.append
         least = 0 if trial or self._contribution.settled is not None else _SMALL
         handles = [
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
@@ -137,6 +144,11 @@ class Arrivals:
                 self._contribution.settled(number)
         return present
 
+    def _seen(self, seen: list[int], number: int) -> None:
+        """In a shard for practice a gradient is taken whether or not there will be more of it."""
+        seen.append(number)
+        self._take(number)
+
     def _arrived(self, number: int) -> None:
         if number in self._taken:
             raise Unprocessable(
@@ -144,11 +156,14 @@ class Arrivals:
                 hint="Use torch.utils.checkpoint with use_reentrant=False.",
                 field="model",
             )
+        self._take(number)
+        if self._contribution.settled is not None:
+            self._contribution.settled(number)
+
+    def _take(self, number: int) -> None:
         self._taken.add(number)
         self._gradients.take((number,), self._contribution)  # a backward pass has switched gradients off
         self._gradients.layout.parameters[number].grad = None
-        if self._contribution.settled is not None:
-            self._contribution.settled(number)
 
 
 def give(views: Sequence[Tensor], values: list[Tensor], contribution: Contribution) -> None:

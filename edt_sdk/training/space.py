@@ -7,23 +7,31 @@ step over a parameter of its own. Only torch's own kinds are asked: what another
 from __future__ import annotations
 
 import inspect
+import mmap
 
 import torch
 from torch import Tensor
 
+from edt_sdk.training.state import is_dense, memory_of
+
 
 def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """As many tensors as the state of all parameters will have, in their shapes, written to once: for `transfer.take`.
+    """As many tensors as the state of all parameters will have, in their shapes, with whatever is in them.
 
-    None for parameters on a GPU, whose allocator has no need of it.
+    They are for `transfer.take`. Each page of them has been written to, so that the system has provided it. None for
+    parameters on a GPU, whose allocator has no need of it.
     """
-    return [
-        torch.zeros_like(parameter, memory_format=torch.preserve_format)
+    space = [
+        torch.empty_like(parameter, memory_format=torch.preserve_format)
         for _ in range(tensors_a_parameter(optimizer))
         for group in optimizer.param_groups
         for parameter in group["params"]
         if parameter.requires_grad and parameter.device.type == "cpu"
     ]
+    for tensor in space:
+        if is_dense(tensor):
+            memory_of(tensor.detach())[:: mmap.PAGESIZE].zero_()
+    return space
 
 
 def tensors_a_parameter(optimizer: torch.optim.Optimizer) -> int:

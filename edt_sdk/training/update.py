@@ -174,12 +174,21 @@ class UpdateEngine:
         self._computed: _Computed | None = None
         self._space: list[Tensor] = []
 
-    def compute(self, step: TrainStep, block: range, loader: Loader, group: Group | None = None) -> None:
+    def compute(
+        self, step: TrainStep, block: range, loader: Loader, group: Group | None = None, *, practice: bool = False
+    ) -> None:
         """Forward and backward of the shards in `block`, gradients added up; model and random states stay as they were.
 
         With the group that `commit` will get, gradients leave while the backward pass of the last shard is under way.
         A second call forgets the first, whatever of it is under way: that is how an update whose commit failed is
         redone, in another group.
+
+        Args:
+            step: which update.
+            block: this rank's shards.
+            loader: gives their batches.
+            group: the members, if they are known.
+            practice: it will be forgotten, not committed.
 
         Raises:
             RuntimeError: a member is gone.
@@ -204,7 +213,8 @@ class UpdateEngine:
         with preserved(), self._same_buffers():
             keys = {key.shard: key for key in self._order.keys(step, block)}
             for move in plan.moves:
-                contribution = Contribution(vectors[move.into], counts[move.shard] / unit, move.add)
+                weight = counts[move.shard] / unit
+                contribution = Contribution(vectors[move.into], weight, move.add, practice=practice)
                 if move is plan.moves[-1] and computed.exchange is not None:
                     contribution.settled = computed.exchange.follow(move)
                 seed = derive(self._seed, "train-shard", step.update, move.shard)
@@ -222,11 +232,9 @@ class UpdateEngine:
 
         Kernels are chosen and memory is laid out; model, buffers and random states stay as they were.
         """
-        self.compute(TrainStep(0, 0, 0), range(1), loader)
-        self._forget()
-        # Once more as it will be: gradients are taken one by one now, beside the state that comes with a membership.
+        # First, so that memory is laid out as it will be: gradients come and go beside the optimizer's state.
         self._space = space_for_state(self._optimizer)
-        self.compute(TrainStep(0, 0, 0), range(1), loader)
+        self.compute(TrainStep(0, 0, 0), range(1), loader, practice=True)
         self._forget()
 
     def space(self) -> list[Tensor]:

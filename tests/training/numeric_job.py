@@ -195,11 +195,13 @@ def essence(log):
     ]
 
 
-def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, **options):
+def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, rehearse=False, **options):
     order = order or Order(4, (2, 2), 2, 0, 1)
     engine = UpdateEngine(model, optimizer, loss, order=order, seed=0, device=CPU, **options)
     group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
     loader = ShardLoader(dataset or [(torch.ones(3) * i, torch.ones(1)) for i in range(4)])
+    if rehearse:
+        engine.rehearse(loader)
     for number in range(order.total_updates):
         engine.compute(order.step(number), range(2), loader, group)
         committed = engine.commit(group, pending=0)

@@ -53,7 +53,8 @@ def test_a_gradient_that_somebody_keeps_is_not_overwritten():
     assert len({gradient.data_ptr() for gradient, _ in Keeping.kept}) == 3
 
 
-def test_a_gradient_that_is_finished_several_times_is_waited_for():
+@pytest.mark.parametrize("rehearse", [False, True])
+def test_a_gradient_that_is_finished_several_times_is_waited_for(rehearse):
     """Re-entrant checkpoints run backward within backward: a shared weight gets its gradient in parts."""
 
     class Shared(nn.Module):
@@ -74,7 +75,8 @@ def test_a_gradient_that_is_finished_several_times_is_waited_for():
     plain, special = Shared(checkpoints=False), Shared(checkpoints=True)
     special.load_state_dict(plain.state_dict())
     for model in (plain, special):
-        one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data, order=Order(4, (2, 2), 2, 0, 3))
+        order = Order(4, (2, 2), 2, 0, 3)
+        one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data, order=order, rehearse=rehearse)
     for ours, theirs in zip(special.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
 
