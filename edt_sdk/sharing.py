@@ -15,25 +15,10 @@ import msgspec
 
 from edt_sdk.connection import Connection
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, ResourceGroup
+from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, PlanAsRead, ResourceGroup
 
 INSTANCE_GROUPS = "instance-groups"
 RESOURCE_GROUPS = "resource-groups"
-
-
-class PlanAsRead(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True, eq=False):
-    """A plan with the version it was read in. Equal to a plan of the same groups, whatever its version.
-
-    Attributes:
-        version: what the server calls this plan, "" when it does not say.
-    """
-
-    version: str = ""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Plan):
-            return NotImplemented
-        return (self.resource_groups, self.instance_groups) == (other.resource_groups, other.instance_groups)
 
 
 class Sharing:
@@ -60,8 +45,7 @@ class Sharing:
         """
         made_from, body = "", plan
         if isinstance(plan, PlanAsRead):
-            made_from = plan.version
-            body = Plan(resource_groups=plan.resource_groups, instance_groups=plan.instance_groups)
+            made_from, body = plan.version, plan.plan
         elif isinstance(plan, Mapping):
             made_from = str(plan.get("version", ""))
             body = {name: value for name, value in plan.items() if name != "version"}

@@ -8,6 +8,8 @@ import sys
 from edt_sdk.cli.session import Verbs, add_verb, client, job, print_json, table
 from edt_sdk.schemas.errors import InvalidRequest
 
+_WHAT_IF = "Tell who would hold how many slots, and when the job would end, with other settings. Nothing is changed."
+
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
@@ -19,12 +21,12 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
     get.add_argument("-o", "--output", choices=("text", "json"), default="text")
     update = add_verb(verbs, common, "update", run_update, "Change a job while it lives.", job="the job")
-    what_if = add_verb(verbs, common, "what-if", run_what_if, "Tell who would hold how many slots.", job="the job")
+    what_if = add_verb(verbs, common, "what-if", run_what_if, _WHAT_IF, job="the job")
     what_if.add_argument("-o", "--output", choices=("text", "json"), default="text")
     for verb in (update, what_if):
-        verb.add_argument("--priority", type=int, metavar="P")
-        verb.add_argument("--max-workers", type=int, metavar="N")
-        verb.add_argument("--instance-group", metavar="G")
+        verb.add_argument("--priority", type=int, metavar="P", help="weight under fair share")
+        verb.add_argument("--max-workers", type=int, metavar="N", help="most slots it may hold")
+        verb.add_argument("--instance-group", metavar="G", help="the queue it moves to")
     stop = add_verb(verbs, common, "stop", run_stop, "End jobs; logs and checkpoints stay.")
     stop.add_argument("ids", metavar="ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="all of mine")

@@ -28,7 +28,8 @@ def run_timeline(arguments: argparse.Namespace) -> int:
     asked = server.job(arguments.id) if arguments.id else server
     found = asked.timeline(since=arguments.since, until=arguments.until)
     if arguments.output == "json":
-        print_json({"capacity": found.capacity, "rows": found.rows, "names": found.names})
+        told = {"capacity": found.capacity, "rows": found.rows, "names": found.names}
+        print_json({**told, "total": found.total, "thinned": found.thinned})
     else:
         print(found.table(settled_only=arguments.settled))
         if found.thinned:

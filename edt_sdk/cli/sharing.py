@@ -151,7 +151,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
         print_json(client(arguments).plan())
         return 0
     from edt_sdk.schemas.job import parse_change
-    from edt_sdk.sharing import PlanAsRead
+    from edt_sdk.schemas.plan import PlanAsRead
 
     try:
         if arguments.set == "-":

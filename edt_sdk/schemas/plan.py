@@ -183,6 +183,26 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 seen[host] = group.name
 
 
+class PlanAsRead(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True, eq=False):
+    """A plan with the version it was read in. Equal to a plan of the same groups, whatever its version.
+
+    Attributes:
+        version: what the server calls this plan, "" when it does not say.
+    """
+
+    version: str = ""
+
+    @property
+    def plan(self) -> Plan:
+        """The same without its version."""
+        return Plan(resource_groups=self.resource_groups, instance_groups=self.instance_groups)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return (self.resource_groups, self.instance_groups) == (other.resource_groups, other.instance_groups)
+
+
 def parse_plan(data: bytes | str) -> Plan:
     """A checked Plan from JSON.
 

@@ -17,7 +17,7 @@ import msgspec
 
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
-from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_server.simulator.engine import Run, Settings, simulate
 from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness
 from edt_server.simulator.picture import allocation, draw
@@ -177,7 +177,7 @@ def _slots(text: str) -> tuple[Slot, ...]:
 
 def _plan(path: Path) -> Plan:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan).check()
+        return msgspec.json.decode(path.read_bytes(), type=PlanAsRead).plan.check()
     except OSError as wrong:
         raise InvalidRequest(f"{path} cannot be read: {wrong.strerror}.") from None
     except msgspec.DecodeError as wrong:

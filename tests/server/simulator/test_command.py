@@ -75,7 +75,8 @@ def test_a_plan_with_two_queues(root, tmp_path, monkeypatch, capsys):
         "name,time,num_replicas,duration,instance_group\na,0,8,100,research\nb,0,8,100,production\n"
     )
     queues = [{"name": "research"}, {"name": "production", "share": 3}]
-    (tmp_path / "plan.json").write_text(json.dumps({"instance_groups": queues}))
+    as_printed = {"instance_groups": queues, "version": "what `edt plan` prints"}
+    (tmp_path / "plan.json").write_text(json.dumps(as_printed))
     words = [tmp_path / "w.csv", "--plan", tmp_path / "plan.json", "--slots", 8, "--json", tmp_path / "out.json"]
     assert main([*map(str, words)]) == 0
     a, b = json.loads((tmp_path / "out.json").read_text())["runs"]["plan"]["jobs"]
