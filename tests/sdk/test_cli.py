@@ -208,7 +208,7 @@ def test_update_delete_and_the_readers(edt, peer, view, tmp_path):
             "settled": True,
         }
     ]
-    timeline = {"capacity": 4, "rows": rows, "names": {"edt-1": "digits"}}
+    timeline = {"capacity": 4, "rows": rows, "names": {"edt-1": "digits"}, "total": 1, "thinned": False}
     peer.on("GET", "jobs/edt-1/timeline", timeline)
     peer.on("GET", "timeline", timeline)
     assert "A···" in edt("timeline").stdout
