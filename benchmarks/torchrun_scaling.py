@@ -9,7 +9,8 @@ its own defaults (1 → 2 → 1, more than half a minute a change).
 Ours: a job of framework torchrun on a real server, its `max_workers` changed; the request is the scheduler's grant or
 revocation in the event list. torchrun: an agent a worker; growing starts agents, shrinking sends SIGTERM to them. Stall
 and delay are from the script's commit log (`changes.py` has the formula): the stall contains the script's own start and
-the load of its checkpoint. Its first commit at the new size ends it although it repeats an update.
+the load of its checkpoint; what of a change is ours, the time until all processes of the new size were started, is told
+too. Its first commit at the new size ends the stall although it repeats an update.
 
 Ours must stay within a second in the median, up and down. Takes about
 five minutes (`--quick`: one, without the defaults; `--only-ours`). Prints a table, writes
@@ -34,6 +35,7 @@ from benchmarks.report import ROOT, finish, table
 from benchmarks.rescale import SMALL, torchrun, walk
 from benchmarks.summary import Check, duration, summarize
 from benchmarks.torchrun_agents import BEST, DEFAULTS, MEMORY
+from edt_sdk.schemas import events
 from edt_sdk.testing import LocalServer
 
 PATH = (1, 3, 2, 1)
@@ -41,6 +43,7 @@ SHORT_PATH = (1, 2, 1)
 TARGET = 1.0
 OURS = "ours"
 Measured = dict[str, list[Change]]
+Started = dict[bool, list[float]]
 
 
 class OurTorchrunJob(OurJob):
@@ -64,8 +67,8 @@ class OurTorchrunJob(OurJob):
         self._wanted = PATH[0]
 
 
-def ours(on: LocalServer, folder: Path, cycles: int) -> list[Change]:
-    """One job of ours, `cycles` times along `PATH`."""
+def ours(on: LocalServer, folder: Path, cycles: int, started: Started) -> list[Change]:
+    """One job of ours, `cycles` times along `PATH`; `started`: from each request until all processes were started."""
     folder.mkdir(parents=True)
     with (
         tempfile.TemporaryDirectory(prefix="edt-benchmark-", dir=MEMORY) as memory,
@@ -73,18 +76,21 @@ def ours(on: LocalServer, folder: Path, cycles: int) -> list[Change]:
     ):
         asked = walk(job, PATH, cycles, SMALL.hold)
         granted = job.granted([request.time for request in asked])
+        formed = [event.time for event in job.job.story() if event.kind == events.GENERATION]
+    for when, one in zip(granted, asked, strict=True):
+        started[one.grows].append(min(time for time in formed if time > when) - when)
     requests = [Request(when, one.before, one.after) for when, one in zip(granted, asked, strict=True)]
     return changes(job.log.read(), requests)
 
 
-def measure(options: argparse.Namespace) -> Measured:
+def measure(options: argparse.Namespace, started: Started) -> Measured:
     """All rounds."""
     measured: Measured = defaultdict(list)
     folder = ROOT / "torchrun_scaling"
     shutil.rmtree(folder, ignore_errors=True)
     with server(folder / "server", warm=True) as on:
         for number in range(options.rounds):
-            measured[OURS] += ours(on, folder / f"ours-{number}", options.repeat)
+            measured[OURS] += ours(on, folder / f"ours-{number}", options.repeat, started)
             if options.torchrun:
                 measured[BEST.name] += torchrun(folder / f"best-{number}", BEST, SMALL, PATH)
             if options.defaults and number == 0:
@@ -128,10 +134,16 @@ def main() -> int:
         options.rounds, options.repeat = 1, 1
     options.torchrun = not options.only_ours
     options.defaults = options.torchrun and not options.quick
-    measured = measure(options)
+    started: Started = {True: [], False: []}
+    measured = measure(options, started)
     print(table(rows(measured)))
+    for grows, direction in ((True, "up"), (False, "down")):
+        told = summarize(started[grows])
+        if told is not None:
+            print(f"  ours, {direction}: from the request until all processes were started {told.text()}")
     results = {side: [asdict(change) for change in those] for side, those in measured.items()}
-    return finish("torchrun_scaling", {"changes": results}, checks(measured))
+    shown = {"up": started[True], "down": started[False]}
+    return finish("torchrun_scaling", {"changes": results, "started": shown}, checks(measured))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ that ends. What is no Python script is executed in the forked process.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -104,6 +106,7 @@ def open_nursery() -> Nursery | None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != agent:
         os._exit(1)
+    _leave_out_at_exit()
     try:
         birth = zygote.serve(theirs)
     except OSError:
@@ -158,6 +161,15 @@ class ForkedProcess:
     def _see_end(self) -> None:
         _readable(self._descriptor, None)
         self.ended = time.monotonic()
+
+
+def _leave_out_at_exit() -> None:
+    """Forget what this process's imports have left for the exit: none of it is a script's, and it takes its time."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None and hasattr(dynamo, "dump_compile_times"):
+        atexit.unregister(dynamo.dump_compile_times)  # a line of the debug log
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
 
 
 def _readable(descriptor: int, timeout: float | None) -> bool:
