@@ -209,6 +209,19 @@ def test_suspended_it_begins_again_at_the_beginning(four_slots: Jobs, folder: Pa
     assert "begin again from the beginning" in told(job, "run_stopped")[0]
 
 
+def test_stopped_and_resumed_it_begins_again_too(four_slots: Jobs, folder: Path) -> None:
+    job = submit(four_slots, folder, WAITS, framework="PyTorch")
+    wait_until(lambda: starts(job), "the script")
+    job.stop()
+    with pytest.raises(JobFailed, match="Stopped by"):
+        job.wait(60)
+    job.resume()
+    wait_until(lambda: len(starts(job)) == 2, "the script again")
+    let_go(job)
+    job.wait(60)
+    assert "from the beginning" in told(job, "run_started")[1]
+
+
 def test_it_waits_until_it_can_have_all_its_slots(four_slots: Jobs, folder: Path) -> None:
     first = submit(four_slots, folder, WAITS, framework="PyTorch", max_workers=2, name="first")
     wait_until(lambda: starts(first), "the first job")
