@@ -18,12 +18,15 @@ from edt_server.core.tree import Node, Tree
 
 def least(claim: Claim) -> int:
     """Slots it needs or may keep, whichever is more, of those it asks for."""
-    return min(max(claim.floor, claim.keep), claim.cap)
+    needed = claim.floor if claim.floor > claim.keep else claim.keep
+    return needed if needed < claim.cap else claim.cap
 
 
 def useful(claim: Claim, aware: bool) -> int:
     """Its cap; where speed counts, not more than the size beyond which it was measured to get slower."""
-    most = speedup(claim.speeds).most if aware else None
+    if not aware:
+        return claim.cap
+    most = speedup(claim.speeds).most
     if most is None:
         return claim.cap
     return min(claim.cap, max(least(claim), most // claim.unit * claim.unit))

@@ -70,13 +70,21 @@ class Division:
     def put(self, name: str, claim: Claim) -> None:
         """A claim is there, or is another one now."""
         old = self._items.get(name)
-        item = _Item(name, claim, old.held if old is not None else 0)
-        self._items[name] = item
-        if old is not None and old.order != item.order:
-            del self._by_order[old.order]
-        self._by_order[item.order] = item
-        self._fit(item)
-        self._push(item)
+        if old is None or old.order != claim.order or old.weight != claim.weight:
+            item = _Item(name, claim, old.held if old is not None else 0)
+            self._items[name] = item
+            if old is not None and old.order != item.order:
+                del self._by_order[old.order]
+            self._by_order[item.order] = item
+            self._fit(item)
+            self._push(item)
+            return
+        floor = claim.floor if claim.floor < claim.cap else claim.cap
+        if claim.speedup is old.speedup and claim.owned == old.owned and floor == old.floor and claim.cap == old.cap:
+            return
+        old.speedup, old.owned, old.floor, old.cap = claim.speedup, claim.owned, floor, claim.cap
+        self._fit(old)
+        self._push(old)
 
     def bound(self, name: str, floor: int, cap: int, owned: int) -> None:
         """The claim of that name has another floor ≤ cap now, or owns another number. Cheap where nothing follows."""
@@ -136,7 +144,11 @@ class Division:
 
     def _fit(self, item: _Item) -> None:
         """Bring what it holds between floor and cap."""
-        held = min(max(item.held, item.floor), item.cap)
+        held = item.held
+        if held < item.floor:
+            held = item.floor
+        if held > item.cap:
+            held = item.cap
         if held != item.held:
             self._before.setdefault(item.name, item.held)
             self._held += held - item.held

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from edt_server.core.admission import least, strict_floor, useful
 from edt_server.core.claim import Claim
@@ -93,7 +93,7 @@ class Upkeep:
 
     def divide(self) -> dict[str, int]:
         """The targets that are others now, those of removed jobs left out."""
-        visit: dict[int, set[str]] = {}
+        visit: dict[int, dict[str, None]] = {}
         for leaf, jobs in self._leaves.values():
             if leaf.division is not None:
                 _exchange_in(leaf, leaf.division, jobs)
@@ -128,20 +128,26 @@ def _exchange_in(leaf: Node, division: Division, jobs: Iterable[str]) -> None:
             division.remove(job)
 
 
-def _need_above(leaf: Node, visit: dict[int, set[str]]) -> None:
+def _need_above(leaf: Node, visit: dict[int, dict[str, None]]) -> None:
     """Tell every division between the leaf and the root what its child on the way needs now."""
     node = leaf
     while node.parent is not None:
         parent = node.parent
-        visit.setdefault(id(parent), set()).add(node.name)
+        below = visit.get(id(parent))
+        if below is None:
+            visit[id(parent)] = {node.name: None}
+        else:
+            below[node.name] = None
         if parent.division is not None:
             parent.division.bound(node.name, node.base, node.most, node.reserve)
         node = parent
 
 
-def _settle(node: Node, visit: Mapping[int, set[str]], targets: Mapping[str, int], moved: dict[str, int]) -> None:
+def _settle(
+    node: Node, visit: Mapping[int, Collection[str]], targets: Mapping[str, int], moved: dict[str, int]
+) -> None:
     if not node.children:
-        node.used = min(node.budget, node.demand)
+        node.used = node.budget if node.budget < node.demand else node.demand
         if node.division is None:
             claims = node.claims.values()
             node.division = Division([(c.job, weighted(c, node), targets.get(c.job, 0)) for c in claims])
@@ -150,7 +156,10 @@ def _settle(node: Node, visit: Mapping[int, set[str]], targets: Mapping[str, int
     if node.division is None:
         node.division = Division([(name, child.weighted(), child.budget) for name, child in node.children.items()])
     budgets = node.division.settle(node.budget)
+    below = visit.get(id(node), ())
     for name, budget in budgets.items():
         node.children[name].budget = budget
-    for name in visit.get(id(node), set()).union(budgets):
+        if name not in below:
+            _settle(node.children[name], visit, targets, moved)
+    for name in below:
         _settle(node.children[name], visit, targets, moved)

@@ -224,6 +224,23 @@ class TestStrictQueues:
         play.play(100 * QUANTUM)
         assert play.ran["a1"] == pytest.approx(play.ran["b1"], abs=QUANTUM)
 
+    def test_an_owner_in_its_slot_takes_no_turns_and_newcomers_wait_no_longer_for_it(self):
+        plan = Plan(
+            instance_groups=(
+                InstanceGroup(name="default", quantum=QUANTUM),
+                InstanceGroup(name="owner", own=1, quantum=QUANTUM),
+            )
+        )
+        play = Clockwork(2, plan)
+        play.arrive("mine", group="owner", min_workers=1)
+        for job in "abcd":
+            play.arrive(job)
+        play.play(200 * QUANTUM)  # in which the owner has four times what the others have
+        play.arrive("late")
+        play.play(play.now + 20 * QUANTUM)
+        assert play.waited["late"] <= 6 * QUANTUM
+        assert play.ran["mine"] == pytest.approx(220 * QUANTUM)
+
     def test_turns_go_on_when_the_plan_changes_or_the_core_is_restored(self):
         play = Clockwork(1, strict("x", "y"))
         play.arrive("x1", group="x")
