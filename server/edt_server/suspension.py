@@ -105,9 +105,9 @@ def resume(
 
 def _queue(change: Change, row: JobRow, wanted: str | None) -> str:
     """The queue that the job goes on in, one that has room for it."""
-    name = row.instance_group if wanted is None else wanted
+    name = row.instance_group if wanted is None else change.core.plan.group(wanted).name
     leaves = [group.name for group in change.core.plan.leaves()]
-    if wanted is None and name not in leaves:
+    if name and name not in leaves:  # a row without one is in the first
         raise Unprocessable(
             f"The instance group {name!r} that job {row.id} was in is not there any more.",
             hint=f"Resume it in another, such as instance_group={leaves[0]!r}, or at a shell: "
