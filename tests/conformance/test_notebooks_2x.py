@@ -16,6 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequ
 ARGS = "--exec-start edtPyTorch --model-main train.py --model-dir mnist-edt --numWorker 2 --epochs 2 "
 
 
+@pytest.mark.parametrize("server", ["https"], indirect=True)  # their consoles speak nothing else
 def test_a_training_watched_by_its_state(server: WmlaServer):
     answer = requests.get(
         f"{server.url}/auth/v1/logon",
