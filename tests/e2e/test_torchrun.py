@@ -191,7 +191,7 @@ def test_a_crash_too_many_fails_the_job_with_its_last_lines(four_slots: Jobs, tm
     assert "edt_sdk" not in message, "the traceback is the script's"
 
 
-def test_stop_leaves_nobody(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
+def test_stop_leaves_nobody_and_may_be_taken_back(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
     script = Script(four_slots, tmp_path / "out", "--nnodes=1:2")
     ends.append(script)
     script.trains_on(2)
@@ -200,6 +200,11 @@ def test_stop_leaves_nobody(four_slots: Jobs, tmp_path: Path, ends: list[Script]
     wait_until(lambda: script.job.refresh().state is JobState.KILLED, "its end")
     assert not any(psutil.pid_exists(pid) for pid in pids)
     assert len(script.lines("sigterm")) == 2
+    # It may come back, and goes on from its own checkpoint.
+    reached = max(line["step"] for line in script.lines("step"))
+    script.job.resume()
+    assert abs(script.trains_on(2, after=script.now())["step"] - reached) <= 2
+    script.finish()
 
 
 def test_suspend_and_resume(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
