@@ -242,16 +242,5 @@ class Finish:
 
 
 Instruction = (
-    StartDriver
-    | StartWorker
-    | StartTask
-    | End
-    | Kill
-    | Gather
-    | LookAgain
-    | Tell
-    | Send
-    | Publish
-    | Note
-    | Finish
+    StartDriver | StartWorker | StartTask | End | Kill | Gather | LookAgain | Tell | Send | Publish | Note | Finish
 )
