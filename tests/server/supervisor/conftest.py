@@ -7,10 +7,15 @@ import pytest
 from edt_server.supervisor import orphans as module
 
 
+@pytest.fixture(scope="module", autouse=True)
+def strangers():
+    """Children of this process that other modules' tests have started, such as a database."""
+    return frozenset(module.orphans(()))
+
+
 @pytest.fixture(autouse=True)
-def orphans(monkeypatch):
-    """`orphans` without what this process had started before, such as a database: that is nobody's to reap or kill."""
+def orphans(monkeypatch, strangers):
+    """`orphans` without the strangers, which are nobody's to reap or kill."""
     real = module.orphans
-    others = frozenset(real(()))
-    monkeypatch.setattr(module, "orphans", lambda known: real({*others, *known}))
+    monkeypatch.setattr(module, "orphans", lambda known: real({*strangers, *known}))
     return module.orphans
