@@ -59,7 +59,7 @@ def test_the_folder_comes_from_log_dir_then_job_state_dir(job, tmp_path, monkeyp
 
 
 def test_a_time_stamp_is_rounded_to_the_nearest_millisecond(job, noon, lines):
-    # A context of its own: `monkeypatch` is undone behind `noon`, and would bring noon back for all tests after this one.
+    # A context of its own: `monkeypatch` is undone behind `noon`, and would bring noon back, for all tests to come.
     with pytest.MonkeyPatch.context() as patch, job.elog.ELog.open() as log:
         patch.setattr(time, "time", lambda: 1614877200.2509)
         log.recordTest("Test", 1, 1, 0)
