@@ -8,6 +8,7 @@ folders.
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import signal
 import socket
@@ -24,6 +25,7 @@ from edt_sdk.client import Client
 
 START_LIMIT = 60.0
 STOP_LIMIT = 30.0
+_TRIES = 5
 
 
 class LocalServer:
@@ -80,7 +82,19 @@ class LocalServer:
     def start(self) -> LocalServer:
         """Start it and wait until it answers; RuntimeError with its log when it does not."""
         self.root.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
+        for _ in range(_TRIES):
+            begin = self.log.stat().st_size if self.log.exists() else 0
+            port = _free_port()
+            self._start(port)
+            if self._answers():
+                return self
+            self.stop(end_jobs=False)
+            tail = self.log.read_bytes()[begin:].decode(errors="replace")[-3000:]
+            if f"port {port} is not available" not in tail:
+                break  # else somebody was faster
+        raise RuntimeError(f"The Jupyter Server did not answer at {self.url}. The end of its log:\n{tail}")
+
+    def _start(self, port: int) -> None:
         scheme = "https" if "ServerApp.certfile" in self.traits else "http"
         self.url = f"{scheme}://127.0.0.1:{port}/"
         with self.log.open("ab") as log:
@@ -93,8 +107,6 @@ class LocalServer:
                 stderr=log,
                 start_new_session=True,
             )
-        self._wait_until_it_answers()
-        return self
 
     def stop(self, *, end_jobs: bool = True) -> None:
         """End the server; with `end_jobs` its unfinished jobs first, so that no process stays behind."""
@@ -160,7 +172,8 @@ class LocalServer:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_", "EDT_"))}
         return {**inherited, **own, **self.environ}
 
-    def _wait_until_it_answers(self) -> None:
+    def _answers(self) -> bool:
+        """Wait until it does; False when it ends before, or takes too long."""
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
             if self._process is None or self._process.poll() is not None:
@@ -170,13 +183,11 @@ class LocalServer:
                     f"{self.url}edt/api/", headers={"Authorization": f"token {self.token}"}, timeout=5
                 )
                 if answer.ok:
-                    return
+                    return True
             except (requests.ConnectionError, requests.Timeout):
                 pass
             time.sleep(0.05)
-        tail = self.log.read_text(errors="replace")[-3000:]
-        self.stop(end_jobs=False)
-        raise RuntimeError(f"The Jupyter Server did not answer at {self.url}. The end of its log:\n{tail}")
+        return False
 
     @staticmethod
     def _wait_for_the_last_job(client: Client) -> None:
@@ -188,7 +199,13 @@ class LocalServer:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that the system gives to nobody who asks for any."""
+    ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(min(10_000, ephemeral // 2), ephemeral)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

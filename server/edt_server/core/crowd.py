@@ -71,9 +71,10 @@ class Crowd:
         inside: Collection[int] | None = None,
     ) -> None:
         self._tree = Tree(groups, slots)  # asks for everybody, and needs what those inside need
-        self._gates: dict[int, Gate] = {id(self._tree.root): Gate(self._tree.root, None)}
+        # By the node itself, not its id(): a core can be copied.
+        self._gates: dict[Node, Gate] = {self._tree.root: Gate(self._tree.root, None)}
         self._moved: dict[str, None] = {}  # jobs whose place may be another one
-        self._strict: dict[int, Gate] = {}  # leaves with a strict policy that were looked at
+        self._strict: dict[Gate, None] = {}  # leaves with a strict policy that were looked at
         for (group, user), turn in turns.items():
             self._tree.leaf(group, user).turn = turn
         for claim in claims.values():
@@ -103,7 +104,7 @@ class Crowd:
 
     def shut(self) -> list[tuple[str, str, bool]]:
         """Group, user, and whether it is outside, of each leaf with a strict policy that may have changed its place."""
-        return [(*_name(gate.node), gate.inside < len(gate.line)) for gate in self._strict.values()]
+        return [(*_name(gate.node), gate.inside < len(gate.line)) for gate in self._strict]
 
     def contested(self, group: str, user: str) -> bool:
         """Whether anybody outside could have a place that is given up in this leaf."""
@@ -129,7 +130,7 @@ class Crowd:
             turned: the turns of leaves with a strict policy that are others now.
             slots: how many there are now.
         """
-        touched: dict[int, Gate] = {}
+        touched: dict[Gate, None] = {}
         self._moved, self._strict = {}, {}
         was = {job: self.running.get(job) for job in changed}
         if slots != self._tree.root.own:
@@ -137,18 +138,18 @@ class Crowd:
             for gate in self._gates.values():
                 if not gate.children and gate.parent is not None:
                     self._tree.need(gate.node, gate.floor, gate.demand)
-                    touched[id(gate)] = gate
+                    touched[gate] = None
         for (group, user), turn in turned.items():
             gate = self._gate(self._tree.leaf(group, user))
             gate.node.turn = turn
-            touched[id(gate)] = gate
+            touched[gate] = None
         for job, old in changed.items():
             new = claims.get(job)
             for claim, step in ((old, self._leave), (new, self._join_in_order)):
                 if claim is not None and claim.cap > 0:
                     gate = step(claim)
-                    touched[id(gate)] = gate
-        self._mend(list(touched.values()))
+                    touched[gate] = None
+        self._mend(list(touched))
         for job in self._moved:
             was.setdefault(job, self.running.get(job))
         for job in was:
@@ -221,10 +222,10 @@ class Crowd:
         return gate.inside > 0 and (key_of_job(claim), claim.job) <= gate.line[gate.inside - 1]
 
     def _gate(self, node: Node) -> Gate:
-        found = self._gates.get(id(node))
+        found = self._gates.get(node)
         if found is None:
             parent = None if node.parent is None else self._gate(node.parent)
-            found = self._gates[id(node)] = Gate(node, parent)
+            found = self._gates[node] = Gate(node, parent)
             if parent is not None:
                 parent.children.append(found)
             if node.policy != "fairshare" and not node.children and node.user_shares is None:
@@ -263,7 +264,7 @@ class Crowd:
                 gate.inside = 0
             gate.line = [(key_of_leaf(gate.node), "")] if wants else []
             gate.floor = gate.ranking.kept + gate.inside
-            self._strict[id(gate)] = gate
+            self._strict[gate] = None
         self._need(gate)
 
     def _need(self, gate: Gate) -> None:
@@ -292,7 +293,7 @@ class Crowd:
         if gate.ranking is None:
             self._moved[gate.line[gate.inside][1]] = None
         else:
-            self._strict[id(gate)] = gate
+            self._strict[gate] = None
         gate.inside += 1
         gate.floor += 1
         return gate
@@ -304,7 +305,7 @@ class Crowd:
         if gate.ranking is None:
             self._moved[gate.line[gate.inside][1]] = None
         else:
-            self._strict[id(gate)] = gate
+            self._strict[gate] = None
         return gate
 
 

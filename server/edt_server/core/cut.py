@@ -66,9 +66,9 @@ class Cuts:
         add_up(tree.root)
         self._tree, self._targets = tree, targets
         self._holdings: dict[str, Holding] | None = None
-        self._weakest: dict[int, list[_Winner]] = {}
-        self._owned: dict[int, Mapping[str, int]] = {}
-        self._last: dict[int, list[str]] = {}
+        self._weakest: dict[Node, list[_Winner]] = {}
+        self._owned: dict[Node, Mapping[str, int]] = {}
+        self._last: dict[Node, list[str]] = {}
 
     def of(self, claim: Claim) -> Cut:
         """The cut of one job. O(jobs of its leaf) for the first one there, then O(groups above it)."""
@@ -111,12 +111,12 @@ class Cuts:
 
     def _before(self, leaf: Node, claim: Claim) -> str:
         """Of a strict leaf: the last job but this one that gets something, or who is first while nobody does; or ""."""
-        last = self._last.get(id(leaf))
+        last = self._last.get(leaf)
         if last is None:
             order = ranking(leaf)
             last = [each.job for each in order.claims() if self._targets[each.job]][-2:]
             first = order.first(self._tree.root.own) if not last else None
-            last = self._last[id(leaf)] = last if first is None else [first.job]
+            last = self._last[leaf] = last if first is None else [first.job]
         return next((job for job in reversed(last) if job != claim.job), "")
 
     def _borrowed(self, leaf: Node, claim: Claim) -> dict[str, int]:
@@ -130,10 +130,10 @@ class Cuts:
         total = sum(lenders.values())
         if not total:
             return {}
-        if id(leaf) not in self._owned:
-            self._owned[id(leaf)] = self._without(leaf, max(0, leaf.used - total))
+        if leaf not in self._owned:
+            self._owned[leaf] = self._without(leaf, max(0, leaf.used - total))
         mine: dict[str, int] = {}
-        left = target - self._owned[id(leaf)].get(claim.job, 0)
+        left = target - self._owned[leaf].get(claim.job, 0)
         for name, slots in lenders.items():
             taken = min(left, slots)
             left -= taken
@@ -176,14 +176,14 @@ class Cuts:
         )
 
     def _two_weakest(self, level: Node) -> list[_Winner]:
-        found = self._weakest.get(id(level))
+        found = self._weakest.get(level)
         if found is None:
             if level.children:
                 rows = [(name, child.weighted(), child.budget) for name, child in level.children.items()]
             else:
                 rows = [(c.job, weighted(c, level), self._targets[c.job]) for c in level.claims.values()]
             winners = (_Winner(name, claim, got - claim.unit) for name, claim, got in rows if got > claim.floor)
-            found = self._weakest[id(level)] = heapq.nsmallest(2, winners, key=_Winner.strength)
+            found = self._weakest[level] = heapq.nsmallest(2, winners, key=_Winner.strength)
         return found
 
 

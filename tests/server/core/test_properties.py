@@ -5,6 +5,7 @@ The long ones have EDT_CORE_EVENTS events, 12 000 by default; `make core-events`
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 
@@ -326,6 +327,22 @@ def test_short_histories(seed, most_jobs, most_slots, length):
         for job in core.jobs:
             core.reason(job)  # every state can be explained
     drain(core, 99.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(2, 30))
+def test_a_copy_goes_on_as_the_original_would(seed, slots, length):
+    """That is what a what-if asks, with more jobs than slots too."""
+    rng, core = random.Random(seed), Core()
+    core.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(slots))), 0.0)
+    for number in range(length):
+        core.apply(some_event(core, rng, number, 4 * slots, slots), float(number))
+    copied = copy.deepcopy(core)
+    for number in range(length, length + 5):
+        event = some_event(core, rng, number, 4 * slots, slots)
+        assert copied.apply(event, float(number)) == core.apply(event, float(number))
+        assert [copied.reason(job) for job in copied.jobs] == [core.reason(job) for job in core.jobs]
+    assert copied.digest() == core.digest()
 
 
 settings_of_a_job = st.tuples(st.sampled_from(PRIORITIES), st.integers(1, 10), st.integers(0, 10))
