@@ -9,7 +9,7 @@ import pytest
 import edt_sdk
 
 SURFACE = [
-    "Callback", "Client", "Conflict", "EdtError", "FabricModel", "InvalidRequest", "Job", "JobFailed", "JobState",
+    "Callback", "ChangedMeanwhile", "Client", "Conflict", "EdtError", "FabricModel", "InvalidRequest", "Job", "JobFailed", "JobState",
     "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet", "NotFound", "PackageError", "ServerUnreachable",
     "TooLarge", "Unprocessable", "WaitTimeout", "__version__", "load_ipython_extension", "unload_ipython_extension",
 ]  # fmt: skip
