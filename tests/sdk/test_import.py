@@ -9,9 +9,10 @@ import pytest
 import edt_sdk
 
 SURFACE = [
-    "Callback", "ChangedMeanwhile", "Client", "Conflict", "EdtError", "FabricModel", "InvalidRequest", "Job", "JobFailed",
-    "JobState", "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet", "NotFound", "PackageError", "ServerUnreachable",
-    "TooLarge", "Unprocessable", "WaitTimeout", "__version__", "load_ipython_extension", "unload_ipython_extension",
+    "Callback", "ChangedMeanwhile", "Client", "Conflict", "EdtError", "FabricModel", "InvalidRequest", "Job",
+    "JobFailed", "JobState", "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet", "NotFound",
+    "PackageError", "ServerUnreachable", "TooLarge", "Unprocessable", "WaitTimeout", "__version__",
+    "load_ipython_extension", "unload_ipython_extension",
 ]  # fmt: skip
 HEAVY = "{'torch', 'numpy', 'IPython', 'ipywidgets', 'requests', 'jupyter_server', 'msgspec', 'tornado'}"
 
