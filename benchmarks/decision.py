@@ -69,7 +69,7 @@ async def settled(service: Service) -> bool:
     """Whether all slots are with those who are to have them."""
     core = service._ledger.core
     # Asked in the thread that decides, and of nothing that reads: what is measured must not wait for who measures.
-    return await service._in_writer(lambda: core.settled() and not core.free())
+    return await service._commits.read(lambda: core.settled() and not core.free())
 
 
 async def rounds(settings: Settings, package: Path, jobs: int, number: int) -> int:
