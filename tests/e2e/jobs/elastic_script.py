@@ -60,11 +60,12 @@ while step < options.steps:
     parallel(torch.randn(8, 4)).square().mean().backward()
     optimizer.step()
     step += 1
+    # Before the checkpoint: whoever is told to end between the two has a step in the log that is made again, not a gap.
+    write(kind="step", rank=rank, world=world, step=step)
     if rank == 0:
         half = state_file.with_suffix(".half")
         torch.save({"model": model.state_dict(), "step": step}, half)
         half.replace(state_file)
-    write(kind="step", rank=rank, world=world, step=step)
     if step == options.crash_at and rank == world - 1 and not (options.folder / f"crashed-{step}").exists():
         (options.folder / f"crashed-{step}").touch()
         raise RuntimeError(f"crashed at step {step}, as asked")
