@@ -1,0 +1,343 @@
+"""The catalogue: data sets and models that a user keeps under a name, and trains by it.
+
+A data set is a folder: one of the server's data folder, referenced where it lies or copied, or an upload. A model is
+code with what it is trained with: framework, script, arguments, hyper-parameters, data set, maximum of workers. A
+training of a model is an ordinary job that says whose it is (`JobView.model`, `JobView.dataset`).
+
+    GET    /datasets                 {"datasets": [Dataset], "types": [str]}
+    POST   /datasets                 NewDataset as JSON, or multipart: part `spec` (NewDataset), part `package`
+                                     (a .tar.gz, .tar or .zip, which is unpacked, or any one file) → 201 Dataset
+    GET    /datasets/{name}          DatasetDetails
+    DELETE /datasets/{name}          204; 409 while a job that has not ended needs files that would go
+    GET    /models                   {"models": [Model], "frameworks": [str], "hyperparameters": [str]}
+    POST   /models                   NewModel as JSON, or multipart as above → 201 Model
+    GET    /models/{name}            ModelDetails
+    PATCH  /models/{name}            ModelChange → Model
+    DELETE /models/{name}            204; its trainings stay, with their own copy of the code
+    POST   /models/{name}/train      Training (the body may be empty) → 201 JobView
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
+from edt_sdk.schemas.frameworks import Framework, framework_named
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView, check_max_workers, check_priority
+
+_NAME = re.compile(r"\w[\w.-]{0,99}\Z")
+_LONGEST_TEXT = 2000
+_LONGEST_ARGUMENT = 4096
+# What `pth_parameter_mgr` reads; a script's own settings are its arguments.
+HYPERPARAMETERS = ("epochs", "train_batch_size", "test_batch_size", "optimizer", "learning_rate")
+
+
+class DatasetType(StrEnum):
+    """What a data set holds, for people: nothing depends on it."""
+
+    ANY = "Any"
+    CSV = "CSV"
+    IMAGES = "ImageClassification"
+    OBJECTS = "ObjectDetection"
+    VECTORS = "ImageToVector"
+    LMDB = "LMDB"
+    TFRECORDS = "TFRecords"
+    OTHER = "Other"
+
+
+class Kind(StrEnum):
+    """A model can be trained; a template is code that models are made of, as WMLA's console knows them."""
+
+    MODEL = "model"
+    TEMPLATE = "template"
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One file: its name relative to the folder, with slashes, and its size in bytes."""
+
+    name: str
+    size: int
+
+
+class NewDataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A data set to be registered. Its files come from an upload, from `path` or from `source`, exactly one of these.
+
+    Attributes:
+        name: 1 to 100 letters, digits, dots, dashes and underscores.
+        type: one of `DatasetType`.
+        description: for people.
+        path: a folder or file of the server's data folder, relative to it or absolute.
+        source: a folder or file of the Jupyter server's own files, as its file browser names it; always copied.
+        copy: with `path`, keep a copy; else it is used where it lies.
+        train, test, val: parts of it, relative to its folder, for scripts that ask for them; "" for all of it.
+    """
+
+    name: str
+    type: str = DatasetType.ANY.value
+    description: str = ""
+    path: str | None = None
+    source: str | None = None
+    copy: bool = False
+    train: str = ""
+    test: str = ""
+    val: str = ""
+
+    def check(self) -> NewDataset:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
+        check_name(self.name, "data set")
+        if self.type not in list(DatasetType):
+            raise Unprocessable(
+                f"{self.type!r} is no type of data set.", hint=f"There are {', '.join(DatasetType)}.", field="type"
+            )
+        _check_text(self.description)
+        for field in ("train", "test", "val"):
+            check_inside(getattr(self, field), field)
+        return self
+
+
+class Dataset(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered data set.
+
+    Attributes:
+        id: names it in places where `name` could mean another one later.
+        mode: "reference" (used where it lies) or "copy".
+        place: the absolute path on the server: the DATA_DIR of a job that uses it.
+        path: the same relative to the server's data folder, "" for a copy.
+        files, size: how many files and bytes there were when it was registered; None where nobody counted.
+        created: seconds since the epoch (UTC).
+        jobs: how many jobs that have not ended use it.
+        trouble: one sentence when it cannot be used now, such as that its folder is gone; "" when all is well.
+    """
+
+    id: str
+    name: str
+    owner: str
+    type: str
+    description: str
+    mode: str
+    place: str
+    path: str
+    train: str
+    test: str
+    val: str
+    files: int | None
+    size: int | None
+    created: float
+    jobs: int
+    trouble: str
+
+
+class DatasetDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A data set with its jobs, ended ones too, the newest first, and the first of its files."""
+
+    dataset: Dataset
+    jobs: tuple[JobView, ...]
+    files: tuple[FileEntry, ...]
+
+
+class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model to be added. Its code comes from an upload, from `path`, `source` or `template`, exactly one of these.
+
+    Attributes:
+        name: 1 to 100 letters, digits, dots, dashes and underscores.
+        path: a folder, script or archive of the server's data folder, relative to it or absolute.
+        source: a folder, script or notebook of the Jupyter server's own files, as its file browser names it.
+        template: a model or template whose code it takes a copy of, with what is not said here.
+        kind: "model", or "template" for code that is only the beginning of models.
+        main: main script, relative to the folder; None where only one can be meant.
+        framework: what runs the script, see `Framework`.
+        args: the script's own arguments.
+        hyperparameters: some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`.
+        dataset: the data set a training uses when it does not say, "" for none.
+        max_workers: the most slots of a training that does not say.
+    """
+
+    name: str
+    description: str | None = None
+    path: str | None = None
+    source: str | None = None
+    template: str | None = None
+    kind: str = Kind.MODEL.value
+    main: str | None = None
+    framework: str | None = None
+    args: tuple[str, ...] | None = None
+    hyperparameters: dict[str, Any] | None = None
+    dataset: str | None = None
+    max_workers: int | None = None
+
+    def check(self) -> NewModel:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
+        check_name(self.name, "model")
+        if self.kind not in list(Kind):
+            raise Unprocessable(f"kind is 'model' or 'template', not {self.kind!r}.", field="kind")
+        _check_settings(self)
+        return self
+
+
+class ModelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may change of a model; None leaves a field as it is. `hyperparameters` are replaced as a whole."""
+
+    description: str | None = None
+    main: str | None = None
+    framework: str | None = None
+    args: tuple[str, ...] | None = None
+    hyperparameters: dict[str, Any] | None = None
+    dataset: str | None = None
+    max_workers: int | None = None
+
+    def check(self) -> ModelChange:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
+        if all(getattr(self, field) is None for field in self.__struct_fields__):
+            raise InvalidRequest("Nothing to change.", hint=f"Give {', '.join(self.__struct_fields__)}.")
+        _check_settings(self)
+        return self
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """A model of the catalogue.
+
+    Attributes:
+        id: names it in places where `name` could mean another one later.
+        origin: where its code came from, for people.
+        template: the model it was made of, "" for none.
+        code_dir: the one top folder of its code, "" when its files lie at the top.
+        console: its script takes `--train_dir` and `--weights`, as models of WMLA's console do; a training gives them.
+        files, size: of its code.
+        created, changed: seconds since the epoch (UTC).
+        trainings: how many jobs there are of it.
+    """
+
+    id: str
+    name: str
+    owner: str
+    kind: str
+    description: str
+    framework: str
+    main: str
+    code_dir: str
+    args: tuple[str, ...]
+    hyperparameters: dict[str, Any]
+    dataset: str
+    max_workers: int
+    origin: str
+    template: str
+    console: bool
+    files: int
+    size: int
+    created: float
+    changed: float
+    trainings: int
+
+
+class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A model with its trainings, the newest first, and the files of its code."""
+
+    model: Model
+    trainings: tuple[JobView, ...]
+    files: tuple[FileEntry, ...]
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a model is trained; None for what the model says.
+
+    Attributes:
+        name: of the job; the model's by default.
+        framework: the training engine.
+        dataset: a registered data set; "" for none.
+        max_workers: most slots the job may hold at once.
+        args: the script's arguments, in place of the model's.
+        hyperparameters: over the model's, key by key.
+        priority, instance_group, mode, seed, env, warm_start: as in `JobSpec`.
+    """
+
+    name: str | None = None
+    framework: str | None = None
+    dataset: str | None = None
+    max_workers: int | None = None
+    args: tuple[str, ...] | None = None
+    hyperparameters: dict[str, Any] | None = None
+    priority: int = DEFAULT_PRIORITY
+    instance_group: str = ""
+    mode: str = "exact"
+    seed: int = 0
+    env: dict[str, str] = {}
+    warm_start: str = ""
+
+    def check(self) -> Training:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field; the job's own checks follow."""
+        _check_settings(self)
+        check_priority(self.priority)
+        return self
+
+
+def check_name(name: str, what: str) -> str:
+    """`name`, or InvalidRequest when it is none for a `what`."""
+    if not _NAME.match(name):
+        raise InvalidRequest(
+            f"{name!r} is no name for a {what}.",
+            hint="Use 1 to 100 letters, digits, dots, dashes and underscores, a letter or digit first.",
+            field="name",
+        )
+    return name
+
+
+def check_inside(path: str, field: str) -> str:
+    """`path`, or InvalidRequest when it is absolute or leads out of its folder."""
+    if path.startswith(("/", "\\")) or ".." in path.split("/") or "\0" in path:
+        raise InvalidRequest(f"{field} must be a path inside the folder, not {path!r}.", field=field)
+    return path
+
+
+def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
+    """`values`, or Unprocessable naming what is no hyper-parameter that a script would find."""
+    for key, value in values.items():
+        if key not in HYPERPARAMETERS:
+            raise Unprocessable(
+                f"There is no hyper-parameter {key!r}.",
+                hint=f"There are {', '.join(HYPERPARAMETERS)}; give a setting of the script's own as an argument.",
+                field="hyperparameters",
+            )
+        if key in ("optimizer", "learning_rate"):
+            none = key == "learning_rate" and value is None
+            if not none and not (isinstance(value, dict) and isinstance(value.get("name"), str)):
+                raise Unprocessable(
+                    f"{key} is an object with a name, not {value!r}.",
+                    hint='Such as {"name": "SGD", "lr": 0.01}.',
+                    field="hyperparameters",
+                )
+        elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise Unprocessable(f"{key} is a whole number above 0, not {value!r}.", field="hyperparameters")
+    return values
+
+
+def _check_settings(given: NewModel | ModelChange | Training) -> None:
+    """What the three have in common."""
+    if given.framework is not None:
+        framework_named(given.framework)
+    if given.max_workers is not None:
+        check_max_workers(given.max_workers)
+    if given.hyperparameters is not None:
+        check_hyperparameters(given.hyperparameters)
+    if given.dataset:
+        check_name(given.dataset, "data set")
+    if any(len(word) > _LONGEST_ARGUMENT or "\0" in word for word in given.args or ()):
+        raise InvalidRequest(f"An argument has at most {_LONGEST_ARGUMENT} characters and no NUL.", field="args")
+    if isinstance(given, Training):
+        return
+    _check_text(given.description or "")
+    if given.main is not None:
+        check_inside(given.main, "main")
+        if not given.main:
+            raise InvalidRequest("main is empty.", hint="Name the script, or leave it out.", field="main")
+
+
+def _check_text(text: str) -> None:
+    if len(text) > _LONGEST_TEXT:
+        raise InvalidRequest(f"description has at most {_LONGEST_TEXT} characters.", field="description")
+
+
+DEFAULT_FRAMEWORK = Framework.EDT.value
