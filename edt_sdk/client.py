@@ -24,13 +24,21 @@ from edt_sdk.job import Job
 from edt_sdk.job_list import JobList
 from edt_sdk.job_readings import When, timeline_window
 from edt_sdk.monitor import ClientMonitor, Monitor
-from edt_sdk.packing import QUIET_VARIABLE, Multipart, packing_table, upload_progress, write_archive
+from edt_sdk.packing import (
+    QUIET_VARIABLE,
+    Collected,
+    Multipart,
+    Source,
+    collect,
+    packing_table,
+    upload_progress,
+    write_archive,
+)
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import SHELL, Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
 from edt_sdk.sharing import Sharing
-from edt_sdk.sources import Collected, Source, collect
 from edt_sdk.torchrun.submission import start_of
 
 # Names under which tokens of servers travel in the environment of kernels.

@@ -1,4 +1,4 @@
-"""Who may import whom: edt_jupyter → edt_server → edt_sdk.schemas, and edt_sdk neither of the others."""
+"""Who may import whom: edt_jupyter → edt_server → what edt_sdk shares, and edt_sdk neither of the others."""
 
 import ast
 import sys
@@ -12,10 +12,12 @@ PACKAGES = {
     "edt_jupyter": Path("jupyter_ext/edt_jupyter"),
 }
 OURS = tuple(PACKAGES)
+# What the server may use of the SDK: pure, light, and the same on both sides.
+SHARED = ("edt_sdk.schemas", "edt_sdk.pictures", "edt_sdk.packing")
 ALLOWED = {
     "edt_sdk": ("edt_sdk",),
-    "edt_server": ("edt_server", "edt_sdk.schemas"),
-    "edt_jupyter": ("edt_jupyter", "edt_server", "edt_sdk.schemas"),
+    "edt_server": ("edt_server", *SHARED),
+    "edt_jupyter": ("edt_jupyter", "edt_server", *SHARED),
 }
 
 

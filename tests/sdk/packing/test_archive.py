@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.packing import Multipart, human_bytes, packing_table, write_archive
+from edt_sdk.packing.sources import Collected, SourceFile, collect
 from edt_sdk.schemas.errors import PackageError, TooLarge
-from edt_sdk.sources import Collected, SourceFile, collect
 
 
 def file(name, data=b"x", **more):

@@ -3,8 +3,8 @@ import os
 
 import pytest
 
+from edt_sdk.packing.sources import HELPERS, collect
 from edt_sdk.schemas.errors import PackageError
-from edt_sdk.sources import HELPERS, collect
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from edt_sdk.cells import cells_of, script_from_cells
+from edt_sdk.packing.cells import cells_of, script_from_cells
 from edt_sdk.schemas.errors import PackageError
 
 

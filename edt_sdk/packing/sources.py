@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pathspec
 
-from edt_sdk.cells import cells_of, script_from_cells
-from edt_sdk.local_imports import local_modules
+from edt_sdk.packing.cells import cells_of, script_from_cells
+from edt_sdk.packing.local_imports import local_modules
 from edt_sdk.schemas.errors import PackageError
 
 IGNORE_FILE = ".edtignore"
@@ -125,7 +125,7 @@ def _beside(script: str, folder: Path, taken: set[str]) -> Iterator[SourceFile]:
 def _with_helpers(collected: Collected) -> Collected:
     """WMLA's model folders expect these beside them; a folder's own copy wins."""
     own = {file.name for file in collected.files}
-    folder = Path(__file__).parent / "compat" / "job"
+    folder = Path(__file__).parents[1] / "compat" / "job"
     helpers = [_entry(folder / name, name) for name in HELPERS if name not in own]
     files = sorted((*collected.files, *helpers), key=lambda file: file.name)
     return Collected(collected.name, collected.main, tuple(files), collected.notes)

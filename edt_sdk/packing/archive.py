@@ -1,0 +1,87 @@
+"""Files become an archive.
+
+It is reproducible: the same files give the same bytes (sorted, no times, no owners). It is over the cap as soon as it
+is over the cap, before a byte is sent. Of the machine it comes from, it contains nothing but the files listed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+from collections.abc import Sequence
+from typing import IO
+
+from edt_sdk.packing.sources import IGNORE_FILE, SourceFile
+from edt_sdk.packing.table import human_bytes
+from edt_sdk.schemas.errors import PackageError, TooLarge
+
+
+def write_archive(files: Sequence[SourceFile], target: IO[bytes], *, cap: int | None = None) -> int:
+    """Write a tar.gz of `files` to `target`; its number of bytes.
+
+    Raises:
+        TooLarge: it would be over `cap` bytes; the message names the largest files.
+        PackageError: a file cannot be read, or changed while it was read.
+    """
+    capped = _Capped(target, cap)
+    try:
+        # Level 6 is zlib's own default; fixed, so that the bytes do not depend on the Python version.
+        with (
+            gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=capped, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for file in sorted(files, key=lambda f: f.name):
+                _add(archive, file)
+    except _OverCap:
+        raise _too_large(files, cap or 0) from None
+    return capped.written
+
+
+class _OverCap(Exception):
+    """The archive is over the cap; not an OSError, which would look like an unreadable file."""
+
+
+class _Capped:
+    """Counts what is written and stops at the cap, in the middle of a file if need be."""
+
+    def __init__(self, target: IO[bytes], cap: int | None) -> None:
+        self._target, self._cap, self.written = target, cap, 0
+
+    def write(self, data: bytes) -> int:
+        self.written += len(data)
+        if self._cap is not None and self.written > self._cap:
+            raise _OverCap
+        return self._target.write(data)
+
+    def flush(self) -> None:
+        self._target.flush()
+
+
+def _add(archive: tarfile.TarFile, file: SourceFile) -> None:
+    info = tarfile.TarInfo(file.name)
+    info.mode = 0o755 if file.executable else 0o644
+    if isinstance(file.content, bytes):
+        info.size = len(file.content)
+        archive.addfile(info, io.BytesIO(file.content))
+        return
+    try:
+        with file.content.open("rb") as opened:
+            info.size = os.fstat(opened.fileno()).st_size
+            archive.addfile(info, opened)
+    except OSError as refused:
+        raise PackageError(
+            f"{file.name} cannot be packed: {refused.strerror or refused}.",
+            hint=f"Name it in {IGNORE_FILE} if the job does not need it.",
+            field="source",
+        ) from None
+
+
+def _too_large(files: Sequence[SourceFile], cap: int) -> TooLarge:
+    largest = sorted(files, key=lambda f: -f.size)[:5]
+    shown = ", ".join(f"{f.name} ({human_bytes(f.size)})" for f in largest)
+    return TooLarge(
+        f"The package is over the server's limit of {human_bytes(cap)}. Largest files: {shown}.",
+        hint=f"Name what the job does not need in {IGNORE_FILE}; large data is better read by path than packed.",
+    )
