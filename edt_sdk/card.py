@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 
 from edt_sdk.pictures import curve, image, progress_bar
-from edt_sdk.readings import clock, figures
+from edt_sdk.readings import figures, stamp
 from edt_sdk.schemas.job import JobState, JobView
 
 GREY = "#8a8a8a"
@@ -144,11 +144,24 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
     if view.warm_start:
         lines.append(f"warm start from <code>{escape(view.warm_start)}</code>")
     pictures = " ".join(filter(None, [picture(view), image(curve(losses), "training loss by update")]))
-    age = f"snapshot {clock(taken)} UTC" if not trouble else f"last seen {clock(taken)} UTC. {trouble}"
-    lines += [pictures, f'<span style="color: {GREY}">{escape(age)}</span>']
+    lines += [pictures, f'<span style="color: {GREY}">{escape(age_words(view, taken, trouble))}</span>']
     return '<div role="group" aria-label="' + escape(sentence(view), quote=True) + '">' + "<br/>".join(lines) + "</div>"
 
 
+def age_words(view: JobView, taken: float, trouble: str = "") -> str:
+    """How old a picture of the job is. Of one that lives it says that the job went on since."""
+    if trouble:
+        return f"Last seen {stamp(taken)}. {trouble}"
+    if view.state is JobState.FINISHED:
+        return f"Snapshot of {stamp(taken)}."
+    return f"Snapshot of {stamp(taken)}: what happened since is not in it."
+
+
 def text_card(view: JobView, taken: float, *, trouble: str = "") -> str:
-    """One line; when the server is silent it says how old its knowledge is."""
-    return f"{sentence(view)} (Last seen {clock(taken)} UTC. {trouble})" if trouble else sentence(view)
+    """One line, now; when the server is silent it says how old its knowledge is."""
+    return f"{sentence(view)} (Last seen {stamp(taken)}. {trouble})" if trouble else sentence(view)
+
+
+def text_snapshot(view: JobView, taken: float, *, trouble: str = "") -> str:
+    """The same to be kept: a line that is read on another day says how old it is."""
+    return f"{sentence(view)} ({age_words(view, taken, trouble).rstrip('.')}.)"

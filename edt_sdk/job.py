@@ -296,14 +296,16 @@ class Job(JobReadings):
         """The card of the last view as a MIME bundle; `trouble` is why there is no newer one."""
         losses = [] if trouble else self.losses()
         return {
+            # What a front end that knows the type needs to show the job as it is now, without this kernel.
             MIME: {
+                "version": 1,
                 "id": self.id,
-                "path": f"edt/api/jobs/{self.id}",
                 "taken": self._taken,
-                "snapshot": msgspec.json.decode(msgspec.json.encode(self._view)),
+                "view": msgspec.json.decode(msgspec.json.encode(self._view)),
+                "origin": self._connection.url,
             },
             "text/html": card.html_card(self._view, self._taken, losses=losses, trouble=trouble),
-            "text/plain": card.text_card(self._view, self._taken, trouble=trouble),
+            "text/plain": card.text_snapshot(self._view, self._taken, trouble=trouble),
         }
 
     def _renew(self) -> str:

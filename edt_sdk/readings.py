@@ -134,6 +134,11 @@ def figures(loss: float | None, accuracy: float | None) -> str:
     return ", ".join(known) or "no figures"
 
 
+def stamp(seconds: float) -> str:
+    """Seconds since the epoch as "2026-11-21 14:02:31 UTC": what is read on another day needs its date."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def clock(seconds: float) -> str:
     """Seconds since the epoch as "14:02:31" UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")

@@ -89,7 +89,8 @@ def test_the_card(make_view):
         'epoch 3 of 5, loss 0.1234, accuracy 95.0 %, test accuracy 97.2 %.">'
         '<span style="color: #4a8fd4"><b>▶ RUNNING</b></span> &nbsp; <b>digits</b> &nbsp; <code>edt-1</code><br/>'
         "2 of at most 4 slots · update 120 of 200 · epoch 3 of 5 · loss 0.1234 · accuracy 95.0 % · test accuracy 97.2 %"
-        '<br/><PICTURE><br/><span style="color: #8a8a8a">snapshot 14:02:31 UTC</span></div>'
+        '<br/><PICTURE><br/><span style="color: #8a8a8a">Snapshot of 1970-01-01 14:02:31 UTC: '
+        "what happened since is not in it.</span></div>"
     )
 
 
@@ -99,9 +100,9 @@ def test_the_card_says_whose_weights_the_job_began_with(make_view):
 
 def test_a_card_without_its_server_is_grey_and_says_since_when(make_view):
     html = html_card(make_view(), TAKEN, trouble="The server does not answer.")
-    assert "last seen 14:02:31 UTC. The server does not answer." in html
+    assert "Last seen 1970-01-01 14:02:31 UTC. The server does not answer." in html
     assert "#4a8fd4" not in html
-    assert "Last seen 14:02:31 UTC" in text_card(make_view(), TAKEN, trouble="x")
+    assert "Last seen 1970-01-01 14:02:31 UTC" in text_card(make_view(), TAKEN, trouble="x")
 
 
 @pytest.mark.parametrize("state", list(JobState))

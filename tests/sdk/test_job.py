@@ -243,9 +243,9 @@ def test_what_a_notebook_shows(peer, job, make_view):
     peer.on("GET", "jobs/edt-1/metrics", {"train": points, "test": [], "next": 5, "done": False})
     bundle = job._repr_mimebundle_()
     assert list(bundle) == [MIME, "text/html", "text/plain"]
-    assert bundle[MIME]["id"] == "edt-1"
-    assert bundle[MIME]["path"] == "edt/api/jobs/edt-1"
-    assert bundle[MIME]["snapshot"]["progress"]["update"] == 12
+    assert list(bundle[MIME]) == ["version", "id", "taken", "view", "origin"]
+    assert (bundle[MIME]["version"], bundle[MIME]["id"], bundle[MIME]["origin"]) == (1, "edt-1", peer.url)
+    assert bundle[MIME]["view"]["progress"]["update"] == 12
     assert bundle["text/html"].count("<img ") == 2
     assert msgspec.json.decode(msgspec.json.encode(bundle)) == bundle
 
@@ -256,6 +256,6 @@ def test_the_repr_works_without_the_server(client, make_view):
     lost = Job(Connection("http://127.0.0.1:1/", "", retries=0), make_view(), taken=50551.0)
     text = repr(lost)
     assert text.startswith("Job edt-1 (digits): running, 2 of at most 4 slots.")
-    assert "Last seen 14:02:31 UTC. The server at http://127.0.0.1:1/ does not answer." in text
+    assert "Last seen 1970-01-01 14:02:31 UTC. The server at http://127.0.0.1:1/ does not answer." in text
     bundle = lost._repr_mimebundle_()
-    assert "last seen 14:02:31 UTC" in bundle["text/html"]
+    assert "Last seen 1970-01-01 14:02:31 UTC." in bundle["text/html"]

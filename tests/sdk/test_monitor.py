@@ -136,4 +136,4 @@ def test_a_stop_that_is_refused_is_said(monitor, training):
 def test_when_the_server_goes_the_last_picture_says_so(monitor, training, monkeypatch):
     training.routes.clear()
     monitor._run()
-    assert "last seen" in monitor._handle.updates[-1]["text/html"]
+    assert "Last seen" in monitor._handle.updates[-1]["text/html"]
