@@ -45,16 +45,30 @@ def script_from_cells(cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     return "\n\n".join(pieces), tuple(notes)
 
 
-def cells_of(path: Path) -> list[str]:
-    """Sources of the code cells of a notebook file (nbformat 4)."""
+def cells_of(path: Path, tag: str | None = None) -> list[str]:
+    """Sources of the code cells of a notebook file (nbformat 4); with a `tag` only of those that have it.
+
+    Raises:
+        PackageError: it is no notebook, or none of its code cells has the tag.
+    """
     try:
         notebook: Any = msgspec.json.decode(path.read_bytes())
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-        return ["".join(cell["source"]) for cell in cells]
-    except (msgspec.DecodeError, KeyError, TypeError) as wrong:
+        wanted = [cell for cell in cells if tag is None or tag in cell.get("metadata", {}).get("tags", ())]
+        sources = ["".join(cell["source"]) for cell in wanted]
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as wrong:
         raise PackageError(
-            f"{path.name} is not a notebook of format 4 ({wrong}).", hint="Open and save it in Jupyter once."
+            f"{path.name} is not a notebook of format 4 ({wrong}).",
+            hint="Open and save it in Jupyter once.",
+            field="source",
         ) from None
+    if tag is not None and not sources:
+        raise PackageError(
+            f"No code cell of {path.name} has the tag {tag!r}.",
+            hint=f"Tag those that make up the training (in Jupyter: Property Inspector, Cell tags: {tag}) and save.",
+            field="tag",
+        )
+    return sources
 
 
 def _plain(cell: str, number: int) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ import pathspec
 
 from edt_sdk.packing.cells import cells_of, script_from_cells
 from edt_sdk.packing.local_imports import local_modules
-from edt_sdk.schemas.errors import PackageError
+from edt_sdk.schemas.errors import PackageError, TooLarge
 
 IGNORE_FILE = ".edtignore"
 ALWAYS_IGNORED = (
@@ -27,8 +27,6 @@ ALWAYS_IGNORED = (
 # Found in a folder, they make it an environment of a Python, whatever its name.
 _ENVIRONMENT = "pyvenv.cfg"
 HELPERS = ("edtcallback.py", "elog.py", "emetrics.py")
-
-Source = str | os.PathLike[str] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +48,49 @@ class Collected:
     files: tuple[SourceFile, ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files, unpacked."""
+        return sum(file.size for file in self.files)
 
-def collect(source: Source, main: str | None = None, *, script: bool = True) -> Collected:
+
+Source = str | os.PathLike[str] | Sequence[str] | Collected
+
+
+def collect(
+    source: Source,
+    main: str | None = None,
+    *,
+    script: bool = True,
+    tag: str | None = None,
+    hidden: bool = True,
+    most: int | None = None,
+) -> Collected:
     """The files of `source` and its main script.
 
     Args:
-        source: a folder; a `.py` or `.ipynb` file; or code: a string with a line break, or a list of cells.
+        source: a folder; a `.py` or `.ipynb` file; code: a string with a line break, or a list of cells; or what was
+            collected already, which is given back.
         main: the script to run, relative to the folder. Needed only where more than one could be meant.
         script: False where a command runs instead, and a folder need not have a script.
+        tag: of a notebook file only the cells that have it; None for all.
+        hidden: whether files of a folder are taken whose names begin with a dot.
+        most: files beyond which a folder is refused, None for any number.
 
     Raises:
         PackageError: no such source, no such main script, or a file that cannot be packed.
+        TooLarge: more than `most` files.
     """
+    if isinstance(source, Collected):
+        return source
     if isinstance(source, str) and "\n" in source:
         source = [source]
     if not isinstance(source, str | os.PathLike):
-        return _with_helpers(_from_cells(list(source), "cells", Path.cwd(), main))
+        return from_cells(list(source), "cells", Path.cwd(), main=main)
     path = Path(source).expanduser()
     if str(source) and path.is_dir():  # Path("") would be the current folder
-        return _with_helpers(_from_folder(path.resolve(), main, script=script))
+        walk = _Walk(path.resolve(), hidden, most)
+        return _with_helpers(_from_folder(walk, main, script=script))
     if not path.is_file():
         raise PackageError(
             f"There is no folder or file {str(source)!r}.",
@@ -77,7 +99,7 @@ def collect(source: Source, main: str | None = None, *, script: bool = True) -> 
         )
     path = path.resolve()
     if path.suffix == ".ipynb":
-        return _with_helpers(_from_cells(cells_of(path), path.stem, path.parent, main))
+        return from_cells(cells_of(path, tag), path.stem, path.parent, main=main)
     if path.suffix == ".py":
         return _with_helpers(_from_file(path, main))
     raise PackageError(
@@ -87,11 +109,28 @@ def collect(source: Source, main: str | None = None, *, script: bool = True) -> 
     )
 
 
-def _from_folder(folder: Path, main: str | None, *, script: bool) -> Collected:
-    notes: list[str] = []
-    files = sorted(_walk(folder, notes), key=lambda file: file.name)
-    found = _main_of(folder, files, main) if script or main is not None else ""
-    return Collected(folder.name or "job", found, tuple(files), tuple(notes))
+def from_cells(
+    cells: Sequence[str], name: str, folder: Path, *, main: str | None = None, notes: Sequence[str] = ()
+) -> Collected:
+    """Code cells as one script, with the modules of `folder` that it imports.
+
+    Raises:
+        PackageError: a cell is not Python, there is no code in them, or `main` is no name for the script.
+    """
+    script, own = script_from_cells(cells)
+    beside = list(_beside(script, folder, taken=set()))
+    names = {file.name for file in beside}
+    main = main or next(choice for choice in ("main.py", "main_script.py", "main_cells.py") if choice not in names)
+    if main in names or "/" in main or not main.endswith(".py"):
+        raise PackageError(f"The cells cannot be saved as {main!r}.", hint="Leave main out.", field="main")
+    data = script.encode()
+    return _with_helpers(Collected(name, main, (SourceFile(main, data, len(data)), *beside), (*notes, *own)))
+
+
+def _from_folder(walk: _Walk, main: str | None, *, script: bool) -> Collected:
+    files = sorted(walk, key=lambda file: file.name)
+    found = _main_of(walk.root, files, main) if script or main is not None else ""
+    return Collected(walk.root.name or "job", found, tuple(files), tuple(walk.notes))
 
 
 def _from_file(path: Path, main: str | None) -> Collected:
@@ -100,17 +139,6 @@ def _from_file(path: Path, main: str | None) -> Collected:
     script = path.read_text(encoding="utf-8", errors="replace")
     files = [_entry(path, path.name), *_beside(script, path.parent, taken={path.name})]
     return Collected(path.stem, path.name, tuple(files))
-
-
-def _from_cells(cells: list[str], name: str, folder: Path, main: str | None) -> Collected:
-    script, notes = script_from_cells(cells)
-    beside = list(_beside(script, folder, taken=set()))
-    names = {file.name for file in beside}
-    main = main or next(choice for choice in ("main.py", "main_script.py", "main_cells.py") if choice not in names)
-    if main in names or "/" in main or not main.endswith(".py"):
-        raise PackageError(f"The cells cannot be saved as {main!r}.", hint="Leave main out.", field="main")
-    data = script.encode()
-    return Collected(name, main, (SourceFile(main, data, len(data)), *beside), notes)
 
 
 def _beside(script: str, folder: Path, taken: set[str]) -> Iterator[SourceFile]:
@@ -142,28 +170,51 @@ def _ignored_in(folder: Path) -> pathspec.GitIgnoreSpec:
         raise PackageError(f"{IGNORE_FILE} has a line that is no pattern: {wrong}", field="source") from None
 
 
-def _walk(root: Path, notes: list[str]) -> Iterator[SourceFile]:
-    """Every file below `root` that is not ignored."""
-    ignored = _ignored_in(root)
-    waiting: list[tuple[Path, str, frozenset[Path]]] = [(root, "", frozenset({root}))]
-    while waiting:
-        folder, prefix, above = waiting.pop()
-        for entry in sorted(_listed(folder), key=lambda e: e.name):
-            name, path = prefix + entry.name, Path(entry.path)
-            if ignored.match_file(name + ("/" if entry.is_dir() else "")):
-                continue
-            real = _inside(root, path, name) if entry.is_symlink() else path
-            if entry.is_dir():
-                if (path / _ENVIRONMENT).is_file():
-                    notes.append(f"{name}/ is left out: it is a Python environment")
-                elif real.resolve() in above:
-                    raise PackageError(f"The link {name} leads back to a folder it lies in.", hint=_hint(name))
+class _Walk:
+    """Every file below `root` that is not ignored; `notes` tell what was left out for another reason."""
+
+    def __init__(self, root: Path, hidden: bool, most: int | None) -> None:
+        self.root, self.notes = root, list[str]()
+        self._hidden, self._most = hidden, most
+        self._ignored = _ignored_in(root)
+
+    def __iter__(self) -> Iterator[SourceFile]:
+        waiting: list[tuple[Path, str, frozenset[Path]]] = [(self.root, "", frozenset({self.root}))]
+        found = 0
+        while waiting:
+            folder, prefix, above = waiting.pop()
+            for entry in sorted(_listed(folder), key=lambda e: e.name):
+                name, path = prefix + entry.name, Path(entry.path)
+                if self._ignored.match_file(name + ("/" if entry.is_dir() else "")) or self._hides(entry.name, name):
+                    continue
+                real = _inside(self.root, path, name) if entry.is_symlink() else path
+                if entry.is_dir():
+                    if (path / _ENVIRONMENT).is_file():
+                        self.notes.append(f"{name}/ is left out: it is a Python environment")
+                    elif real.resolve() in above:
+                        raise PackageError(f"The link {name} leads back to a folder it lies in.", hint=_hint(name))
+                    else:
+                        waiting.append((path, f"{name}/", above | {real.resolve()}))
+                elif stat.S_ISREG(path.stat().st_mode):
+                    found += 1
+                    self._count(found)
+                    yield _entry(path, name)
                 else:
-                    waiting.append((path, f"{name}/", above | {real.resolve()}))
-            elif stat.S_ISREG(path.stat().st_mode):
-                yield _entry(path, name)
-            else:
-                notes.append(f"{name} is left out: it is not a plain file")
+                    self.notes.append(f"{name} is left out: it is not a plain file")
+
+    def _hides(self, own: str, name: str) -> bool:
+        if self._hidden or not own.startswith("."):
+            return False
+        self.notes.append(f"{name} is left out: hidden files are not served here")
+        return True
+
+    def _count(self, found: int) -> None:
+        if self._most is not None and found > self._most:
+            raise TooLarge(
+                f"{self.root.name} has more than {self._most} files, the most that this server accepts.",
+                hint=f"Submit the folder of the training alone, or name what the job does not need in {IGNORE_FILE}.",
+                field="source",
+            )
 
 
 def _listed(folder: Path) -> list[os.DirEntry[str]]:
