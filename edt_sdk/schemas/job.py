@@ -14,6 +14,7 @@ import msgspec
 
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework, framework_named
+from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wmla import WmlaRequest
 
@@ -75,6 +76,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         framework: what runs the script, see `Framework`.
         command: run in place of the script, in the code folder; not with the elastic engine, which needs a script.
         data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
+        dataset: name of a data set of the catalogue, whose folder is the job's DATA_DIR; not with `data_path`.
+        registered: what of the catalogue it uses; the server's word, whatever a client says.
         torchrun: how the script is started, for the framework of that name.
         wmla: what the submission of a WMLA client said that only they want to see again, None for other submissions.
     """
@@ -101,6 +104,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     data_path: str = ""
     torchrun: TorchrunOptions | None = None
     wmla: WmlaRequest | None = None
+    dataset: str = ""
+    registered: Registered | None = None
 
     def check(self) -> JobSpec:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
@@ -150,6 +155,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
                 f"data_path must be a path inside the server's data folder, not {self.data_path!r}.",
                 hint="Give it relative to that folder, such as data_path='mnist'.",
                 field="data_path",
+            )
+        if self.dataset and self.data_path and self.registered is None:
+            raise InvalidRequest(
+                "A job has a dataset or a data_path, not both.", hint="Leave data_path out.", field="dataset"
             )
         if self.torchrun is not None:
             self.torchrun.check()
@@ -291,7 +300,8 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as the server shows it. Times are seconds since the epoch (UTC).
 
-    `warm_start` is the id of the job with whose weights its model began, "" for the script's own.
+    `warm_start` is the id of the job with whose weights its model began, "" for the script's own. `dataset` and `model`
+    are names of the catalogue: what it reads, and what it is a training of; "" for none.
     """
 
     id: str
@@ -320,6 +330,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     slots_per_unit: int = 1
     pending_timeout: float | None = None
     framework: str = Framework.EDT.value
+    dataset: str = ""
+    model: str = ""
 
 
 def parse_spec(data: bytes | str) -> JobSpec:

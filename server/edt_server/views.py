@@ -61,6 +61,8 @@ def job_view(
         slots_per_unit=spec.slots_per_unit,
         pending_timeout=spec.pending_timeout,
         framework=spec.framework,
+        dataset=spec.dataset,
+        model=spec.registered.model_name if spec.registered is not None else "",
     )
 
 
@@ -77,6 +79,8 @@ def public_view(view: JobView) -> JobView:
         message="",
         result_dir="",
         warm_start="",
+        dataset="",
+        model="",
     )
 
 

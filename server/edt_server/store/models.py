@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
-from edt_server.store.rows import JobRow, Lease, Snapshot
+from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot
 
 T = TypeVar("T")
 
@@ -174,6 +174,25 @@ class LeaseModel(Base):
     def to_lease(self) -> Lease:
         """The row as a value."""
         return Lease(self.name, self.holder, self.expires, self.url, self.fencing)
+
+
+class CatalogueModel(Base):
+    """One row of `edt_catalogue`; see `CatalogueRow` for the meaning of the columns."""
+
+    __tablename__ = "edt_catalogue"
+    __table_args__ = (Index("ix_edt_catalogue_name", "owner", "kind", "name", unique=True),)
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    owner: Mapped[str]
+    kind: Mapped[str] = mapped_column(String(16))
+    name: Mapped[str]
+    created: Mapped[float]
+    changed: Mapped[float]
+    data: Mapped[dict[str, Any]] = mapped_column(JSON())
+
+    def to_row(self) -> CatalogueRow:
+        """The row as a value."""
+        return CatalogueRow(self.id, self.owner, self.kind, self.name, self.created, self.changed, self.data)
 
 
 JOB_FIELDS = tuple(each.name for each in fields(JobRow))

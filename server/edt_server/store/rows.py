@@ -1,8 +1,9 @@
-"""What the store keeps beside events, as immutable values: a job, a snapshot of the core, a lease."""
+"""What the store keeps beside events, as immutable values: a job, a snapshot of the core, a lease, a thing kept."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
@@ -92,3 +93,33 @@ class Lease:
     def free(self, now: float) -> bool:
         """True when anybody may take it."""
         return self.holder is None or self.expires <= now
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueRow:
+    """A data set, model or template. Times are seconds since the epoch (UTC).
+
+    Attributes:
+        id: safe in a path; never used again.
+        kind: "dataset", "model" or "template".
+        name: one of its kind for each owner.
+        data: what there is to know of that kind, as JSON; its meaning is the catalogue's.
+    """
+
+    id: str
+    owner: str
+    kind: str
+    name: str
+    created: float
+    changed: float
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A job that uses something of the catalogue: the ids of its model and data set, "" for none."""
+
+    job: str
+    ended: bool
+    model: str
+    dataset: str

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import JSON, Connection, Engine, Select, func, select, tuple_, type_coerce
+from sqlalchemy import JSON, Connection, Engine, Select, func, or_, select, tuple_, type_coerce
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -22,9 +22,9 @@ from edt_sdk.schemas.job import JobState
 from edt_server.store import schema
 from edt_server.store.engine import make_engine
 from edt_server.store.errors import damaged, explain, passing
-from edt_server.store.models import EventModel, JobModel, LeaseModel, SnapshotModel
+from edt_server.store.models import CatalogueModel, EventModel, JobModel, LeaseModel, SnapshotModel
 from edt_server.store.postgres import WRITING, check_encoding
-from edt_server.store.rows import JobRow, Lease, Snapshot
+from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot, Use
 from edt_server.store.writer import Writer
 
 _LEAST_WINDOW = 4096
@@ -140,6 +140,34 @@ class Store:
             # The column of the specification is JSON with a type of ours around it.
             name = type_coerce(JobModel.spec, JSON)["name"].as_string()
             return {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
+
+    def entries(self, owner: str, kind: str | None = None, name: str | None = None) -> list[CatalogueRow]:
+        """What the owner has in the catalogue, by name; only of `kind`, only those called `name`, where given."""
+        query = select(CatalogueModel).where(CatalogueModel.owner == owner)
+        if kind is not None:
+            query = query.where(CatalogueModel.kind == kind)
+        if name is not None:
+            query = query.where(CatalogueModel.name == name)
+        with self._reading() as session:
+            found = [model.to_row() for model in session.scalars(query)]
+        # By code point, as no database's collation is another's.
+        return sorted(found, key=lambda row: (row.name, row.kind))
+
+    def uses(self, owner: str) -> list[Use]:
+        """The owner's jobs that use something of the catalogue, newest first; the rows are not read for it."""
+        registered = type_coerce(JobModel.spec, JSON)
+        model = registered[("registered", "model")].as_string()
+        dataset = registered[("registered", "dataset")].as_string()
+        query = (
+            select(JobModel.id, JobModel.state, model, dataset)
+            .where(JobModel.owner == owner, or_(model != "", dataset != ""))
+            .order_by(JobModel.created.desc(), JobModel.id.desc())
+        )
+        with self._reading() as session:
+            return [
+                Use(job, state.final, model or "", dataset or "")
+                for job, state, model, dataset in session.execute(query)
+            ]
 
     def events(
         self,

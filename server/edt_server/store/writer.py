@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.events import Event
-from edt_server.store.models import JOB_FIELDS, EventModel, JobModel, LeaseModel, SnapshotModel
-from edt_server.store.rows import JobRow, Lease
+from edt_server.store.models import JOB_FIELDS, CatalogueModel, EventModel, JobModel, LeaseModel, SnapshotModel
+from edt_server.store.rows import CatalogueRow, JobRow, Lease
 from edt_server.store.schema import VERSION_TABLE
 
 
@@ -58,6 +58,33 @@ class Writer:
         Its events stay, with its id: the timeline and the core's replay need every slot change there was.
         """
         self._session.delete(self._model(job_id))
+        self._session.flush()
+
+    def entry(self, entry_id: str) -> CatalogueRow | None:
+        """The thing of the catalogue as this transaction sees it, None when there is none."""
+        model = self._session.get(CatalogueModel, entry_id)
+        return None if model is None else model.to_row()
+
+    def add_entry(self, row: CatalogueRow) -> None:
+        """Add a thing to the catalogue. Conflict when its owner has one of that kind and name, or the id is taken."""
+        taken = select(CatalogueModel.id).where(
+            CatalogueModel.owner == row.owner, CatalogueModel.kind == row.kind, CatalogueModel.name == row.name
+        )
+        if self._session.scalar(taken) is not None or self._session.get(CatalogueModel, row.id) is not None:
+            raise Conflict(f"There is a {row.kind} {row.name} already.", field="name")
+        self._session.add(CatalogueModel(**{name: getattr(row, name) for name in row.__slots__}))
+        self._session.flush()
+
+    def update_entry(self, entry_id: str, data: dict[str, Any], changed: float) -> CatalogueRow:
+        """Replace the data of a thing of the catalogue; as it is then. NotFound when there is none."""
+        model = self._entry(entry_id)
+        model.data, model.changed = data, changed
+        self._session.flush()
+        return model.to_row()
+
+    def delete_entry(self, entry_id: str) -> None:
+        """Remove a thing from the catalogue. NotFound when there is none."""
+        self._session.delete(self._entry(entry_id))
         self._session.flush()
 
     def append(
@@ -155,6 +182,12 @@ class Writer:
     def probe(self) -> None:
         """Write something that changes nothing: whether the store can be written to, the commit tells."""
         self._session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))
+
+    def _entry(self, entry_id: str) -> CatalogueModel:
+        model = self._session.get(CatalogueModel, entry_id)
+        if model is None:
+            raise NotFound(f"There is no {entry_id} in the catalogue any more.", hint="Somebody deleted it meanwhile.")
+        return model
 
     def _model(self, job_id: str) -> JobModel:
         model = self._session.get(JobModel, job_id)

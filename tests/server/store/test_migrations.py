@@ -72,6 +72,8 @@ def check_content(store, asset):
     assert expected.get("snapshot") == (
         None if snapshot is None else {"seq": snapshot.seq, "version": snapshot.version, "data": _plain(snapshot.data)}
     )
+    entries = [*store.entries("ana"), *store.entries("ben")]
+    assert _plain(entries) == expected.get("catalogue", [])
     with store.write() as writer:
         writer.update_job("job-1", message="still writable")
         assert writer.append("x", job="job-1", data={}, time=0.0).seq == len(expected["events"]) + 1

@@ -14,7 +14,7 @@ import msgspec
 
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
-from edt_server.store import JobRow, Store, schema
+from edt_server.store import CatalogueRow, JobRow, Store, schema
 
 JOBS = [
     JobRow(
@@ -70,6 +70,11 @@ JOBS = [
         instance_group="default",
     ),
 ]
+ENTRIES = [
+    CatalogueRow("digits-1", "ana", "dataset", "Ziffern", 1_700_000_000.5, 1_700_000_001.25, {"path": "mnist/ü"}),
+    CatalogueRow("digits-2", "ana", "model", "Ziffern", 1_700_000_002.0, 1_700_000_002.0, {"args": ["--epochs", "8"]}),
+    CatalogueRow("digits-3", "ben", "template", "digits", 1_700_000_003.0, 1_700_000_003.0, {}),
+]
 HOLDER = ProcessIdentity(host="h", boot_id="b-1", pid_namespace="4026531836", pid=4712, start_ticks=100)
 EVENTS = [
     (
@@ -101,12 +106,15 @@ def make(folder: Path) -> Path:
         for number, (kind, job, data, cause, text) in enumerate(EVENTS):
             writer.append(kind, job=job, data=data, time=1_700_000_000.0 + number / 4, cause=cause, text=text)
         writer.put_snapshot(len(EVENTS), "1", b"\x00\xffcore")
+        for entry in ENTRIES:
+            writer.add_entry(entry)
         writer.take_lease("server", HOLDER, now=1_700_000_000.0, expires=1_700_000_005.5, url="http://h:8888/")
     expected = {
         "jobs": {row.id: {each.name: getattr(row, each.name) for each in fields(row)} for row in store.jobs()},
         "events": store.events(),
         "snapshot": {"seq": len(EVENTS), "version": "1", "data": store.snapshot().data},
         "lease": store.lease("server"),
+        "catalogue": [*store.entries("ana"), *store.entries("ben")],
     }
     with store._engine.connect() as connection:
         made = folder / f"revision_{schema.revision(connection)}.db"
