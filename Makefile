@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab test check format bench chaos chaos-hosts chaos-server docs constraints clean core-events
+.PHONY: help install demo lab front-end screenshots test check format bench chaos chaos-hosts chaos-server docs constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -23,8 +23,16 @@ install: $(STAMP) ## .venv with the package (editable), its tools and everything
 demo: $(STAMP) ## two trainings share four slots, in a notebook on a real Jupyter Server
 	@$(BIN)/python demo/run.py
 
+# Without the front end Lab works all the same: no panel, and cards as they are on GitHub.
 lab: $(STAMP) ## JupyterLab on notebooks/, with the extension and four slots
+	@$(BIN)/python hatch_build.py || echo "JupyterLab starts without it."
 	@$(BIN)/python demo/lab.py
+
+front-end: $(STAMP) ## the JupyterLab extension, built when its sources are newer; Node comes from a wheel
+	@$(BIN)/python hatch_build.py
+
+screenshots: $(STAMP) ## pictures of every page into docs/images/screens/, taken by the browser tests
+	@EDT_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/browser $(ARGS)
 
 # A file's tests stay in one process, which share the servers they start; the long ones (e2e) begin first, as they are listed.
 test: check ## everything CI runs, in as many processes as there are cores (WORKERS=, 0 for none; ARGS=)
@@ -68,7 +76,7 @@ constraints: $(STAMP) ## write constraints.txt from .venv, after a deliberate up
 	@mv .venv/constraints.txt constraints.txt
 
 clean: ## remove what demo, lab, tests and builds left behind, but not .venv
-	@rm -rf .demo .lab .bench .chaos build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .demo .lab .bench .chaos build dist jupyter_ext/lab/lib jupyter_ext/lab/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is quiet; its errors are not. hatchling first: without build isolation the editable install needs

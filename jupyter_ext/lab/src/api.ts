@@ -1,0 +1,230 @@
+/**
+ * The server's REST interface with types: one method a verb, an `ApiError` with a sentence for everything that fails.
+ *
+ * Every address lies below the base URL that JupyterLab itself talks to, so it is the same with a prefix, on a Hub and
+ * where the Jupyter Server passes requests on to another one. Polling says `no_track_activity=1`: a forgotten tab does
+ * not keep a server alive.
+ */
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { PartialJSONValue } from '@lumino/coreutils';
+
+import type {
+  ICheckpoint,
+  ICluster,
+  IInfo,
+  IJobEvent,
+  IJobPage,
+  IJobPatch,
+  IJobView,
+  IWorker
+} from './views';
+
+/** Values of a query; undefined and "" are left out, true is written as 1. */
+export type Query = Record<string, string | number | boolean | undefined>;
+
+/** Something the server refused, or a server that did not answer (`status` 0). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly code: string = '',
+    readonly hint: string = '',
+    readonly field: string = ''
+  ) {
+    super(message);
+    this.name = 'ApiError';
+  }
+
+  /** What is wrong and what to do, as people read it. */
+  get sentence(): string {
+    return this.hint ? `${this.message} ${this.hint}` : this.message;
+  }
+
+  /** True when no server answered: what is on the screen may be old, and will be renewed by itself. */
+  get unreachable(): boolean {
+    return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
+  }
+}
+
+/** What went wrong, as a sentence; `error` may be anything that was thrown. */
+export function sentenceOf(error: unknown): string {
+  return error instanceof ApiError ? error.sentence : String(error instanceof Error ? error.message : error);
+}
+
+/** A picture the server has drawn: SVG, and the sentence that says what is to be seen. */
+export interface IPicture {
+  svg: string;
+  says: string;
+}
+
+export type Part = 'all' | 'model' | 'checkpoint' | 'log';
+
+const SAYS = /aria-label="([^"]*)"|<title>([^<]*)<\/title>/;
+
+/** Typed requests to `/edt/api`. */
+export class Api {
+  private readonly drawn = new Map<string, { tag: string; picture: IPicture }>();
+
+  constructor(readonly settings: ServerConnection.ISettings) {}
+
+  /** The absolute address of `path` (not escaped parts joined with slashes), such as `/jobs/ab12`. */
+  url(path: string, query: Query = {}): string {
+    const chosen = Object.entries(query)
+      .filter(([, value]) => value !== undefined && value !== '' && value !== false)
+      .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value === true ? 1 : value!)}`);
+    const address = URLExt.join(this.settings.baseUrl, 'edt/api', path);
+    return chosen.length ? `${address}?${chosen.join('&')}` : address;
+  }
+
+  /** JSON from the server; ApiError with its sentence otherwise. `body` is sent as JSON. */
+  async request<T>(path: string, query: Query = {}, method = 'GET', body?: unknown): Promise<T> {
+    const response = await this.fetch(path, query, method, body);
+    return (response.status === 204 ? undefined : await response.json()) as T;
+  }
+
+  /** The response itself, when it is one of success (or 304); ApiError otherwise. */
+  async fetch(
+    path: string,
+    query: Query = {},
+    method = 'GET',
+    body?: unknown,
+    headers: Record<string, string> = {}
+  ): Promise<Response> {
+    const init: RequestInit = { method, headers };
+    if (body !== undefined) {
+      init.body = JSON.stringify(body as PartialJSONValue);
+      init.headers = { ...headers, 'Content-Type': 'application/json' };
+    }
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(this.url(path, query), init, this.settings);
+    } catch {
+      throw new ApiError(0, 'The Jupyter server does not answer.', 'unreachable', 'It is asked again by itself.');
+    }
+    if (!response.ok && response.status !== 304) {
+      throw await refusal(response);
+    }
+    return response;
+  }
+
+  // --- jobs ----------------------------------------------------------------------------------------------------------
+
+  /** One page of jobs, newest first: mine, or with `all` everybody's. */
+  jobs(query: { all?: boolean; state?: string; limit?: number; before?: string } = {}): Promise<IJobPage> {
+    return this.request('jobs', { ...query, no_track_activity: 1 });
+  }
+
+  job(id: string): Promise<IJobView> {
+    return this.request(`jobs/${enc(id)}`, { no_track_activity: 1 });
+  }
+
+  update(id: string, patch: IJobPatch): Promise<IJobView> {
+    return this.request(`jobs/${enc(id)}`, {}, 'PATCH', patch);
+  }
+
+  stop(id: string): Promise<IJobView> {
+    return this.request(`jobs/${enc(id)}/stop`, {}, 'POST', {});
+  }
+
+  suspend(id: string): Promise<IJobView> {
+    return this.request(`jobs/${enc(id)}/suspend`, {}, 'POST', {});
+  }
+
+  resume(id: string, how: { checkpoint?: string; instance_group?: string } = {}): Promise<IJobView> {
+    return this.request(`jobs/${enc(id)}/resume`, {}, 'POST', how);
+  }
+
+  delete(id: string): Promise<void> {
+    return this.request(`jobs/${enc(id)}`, {}, 'DELETE');
+  }
+
+  events(id: string, after = 0): Promise<{ events: IJobEvent[]; next: number; done: boolean }> {
+    return this.request(`jobs/${enc(id)}/events`, { after, no_track_activity: 1 });
+  }
+
+  workers(id: string): Promise<{ workers: IWorker[] }> {
+    return this.request(`jobs/${enc(id)}/workers`, { no_track_activity: 1 });
+  }
+
+  checkpoints(id: string): Promise<{ checkpoints: ICheckpoint[] }> {
+    return this.request(`jobs/${enc(id)}/checkpoints`, { no_track_activity: 1 });
+  }
+
+  /** Where a browser downloads a part of a job's result; the cookie of the session lets it. */
+  resultUrl(id: string, part: Part = 'all'): string {
+    return this.url(`jobs/${enc(id)}/result`, { part });
+  }
+
+  // --- machine -------------------------------------------------------------------------------------------------------
+
+  cluster(): Promise<ICluster> {
+    return this.request('cluster', { no_track_activity: 1 });
+  }
+
+  info(): Promise<IInfo> {
+    return this.request('', { no_track_activity: 1 });
+  }
+
+  // --- pictures ------------------------------------------------------------------------------------------------------
+
+  /** A picture: `jobs/<id>/pictures/loss` or `pictures/timeline`; drawn anew by the server only when it has changed. */
+  async picture(path: string, query: Query = {}): Promise<IPicture> {
+    const key = this.url(path, query);
+    const known = this.drawn.get(key);
+    const headers: Record<string, string> = known ? { 'If-None-Match': known.tag } : {};
+    const response = await this.fetch(path, { ...query, no_track_activity: 1 }, 'GET', undefined, headers);
+    if (response.status === 304 && known) {
+      return known.picture;
+    }
+    const svg = await response.text();
+    const said = SAYS.exec(svg);
+    const picture = { svg, says: unescaped(said?.[1] ?? said?.[2] ?? '') };
+    const tag = response.headers.get('ETag');
+    if (tag) {
+      this.remember(key, tag, picture);
+    }
+    return picture;
+  }
+
+  private remember(key: string, tag: string, picture: IPicture): void {
+    this.drawn.delete(key);
+    this.drawn.set(key, { tag, picture });
+    const oldest = this.drawn.keys().next();
+    if (this.drawn.size > 100 && !oldest.done) {
+      this.drawn.delete(oldest.value);
+    }
+  }
+}
+
+/** A part of a path, escaped. */
+export function enc(part: string): string {
+  return encodeURIComponent(part);
+}
+
+function unescaped(text: string): string {
+  return text
+    .replace(/&lt;/g, '<')
+    .replace(/&gt;/g, '>')
+    .replace(/&quot;/g, '"')
+    .replace(/&#x27;|&#39;/g, "'")
+    .replace(/&amp;/g, '&');
+}
+
+async function refusal(response: Response): Promise<ApiError> {
+  let told: Record<string, unknown> = {};
+  try {
+    told = (await response.json()) as Record<string, unknown>;
+  } catch {
+    // A proxy's page, or none: the status says what there is to say.
+  }
+  const text = (name: string): string => (typeof told[name] === 'string' ? (told[name] as string) : '');
+  const message = text('message') || `The server answered ${response.status} ${response.statusText}.`.replace(' .', '.');
+  let hint = text('hint');
+  if (response.status === 403 && !text('code')) {
+    hint = 'You are no longer logged in: reload the page.';
+  } else if (response.status === 404 && !text('code')) {
+    hint = 'The server extension edt_jupyter does not run there; `jupyter server extension list` says why.';
+  }
+  return new ApiError(response.status, message, text('code'), hint, text('field'));
+}

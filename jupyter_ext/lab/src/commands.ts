@@ -1,0 +1,31 @@
+/**
+ * Names of the commands, and what they are given. Each is added by the folder of the thing it opens or does.
+ *
+ * `src/panel/` openPanel; `src/actions/` stop, suspend, resume, update, download, delete, copyPython; `src/job/` openJob,
+ * compare; `src/cluster/` openCluster; `src/catalogue/` openCatalogue; `src/train/` train, submitNotebook, clone.
+ */
+export const CommandIDs = {
+  openPanel: 'edt:open-panel',
+  openJob: 'edt:open-job',
+  openCluster: 'edt:open-cluster',
+  openCatalogue: 'edt:open-catalogue',
+  train: 'edt:train',
+  submitNotebook: 'edt:submit-notebook',
+  stop: 'edt:stop',
+  suspend: 'edt:suspend',
+  resume: 'edt:resume',
+  update: 'edt:update',
+  clone: 'edt:clone',
+  download: 'edt:download',
+  delete: 'edt:delete',
+  compare: 'edt:compare',
+  copyPython: 'edt:copy-python'
+} as const;
+
+/** What a command about one job takes; without an id it asks which. `compare` takes `{ ids: string[] }`. */
+export interface IJobArgs {
+  id?: string;
+}
+
+/** The category of all of them in the command palette. */
+export const CATEGORY = 'Elastic training';

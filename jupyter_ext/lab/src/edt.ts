@@ -1,0 +1,29 @@
+/** The one connection all other plugins share. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+
+import { Api } from './api';
+import { Jobs } from './jobs';
+import { IEdt } from './tokens';
+
+export const PLUGIN = 'jupyter-edt:plugin';
+
+export const edt: JupyterFrontEndPlugin<IEdt> = {
+  id: PLUGIN,
+  description: 'Speaks with the server of elastic training.',
+  autoStart: true,
+  provides: IEdt,
+  optional: [ISettingRegistry],
+  activate: (app: JupyterFrontEnd, registry: ISettingRegistry | null): IEdt => {
+    const api = new Api(app.serviceManager.serverSettings);
+    const jobs = new Jobs(api, app.serviceManager.events);
+    void registry?.load(PLUGIN).then(settings => {
+      const apply = (): void => {
+        jobs.pollSeconds = settings.get('pollSeconds').composite as number;
+      };
+      settings.changed.connect(apply);
+      apply();
+    });
+    return { api, jobs };
+  }
+};

@@ -1,0 +1,378 @@
+/**
+ * What is known of jobs and of the machine, for everything on the screen: asked for once, however many look.
+ *
+ * Who shows something says so (`watchJob`, `watchList`, `watchCluster`) and lets go again; one slow poll asks for what is
+ * watched and can still change, and stands by while the page is hidden. Changes of state come over the event stream that
+ * JupyterLab has open anyway, and are followed by one look at the job. Nothing is ever guessed: a view is what the server
+ * said, with the moment it said so.
+ */
+import type { Event } from '@jupyterlab/services';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { Poll } from '@lumino/polling';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+import { type Api, ApiError, sentenceOf } from './api';
+import { type ICluster, type IJobView, type IStateEvent, isFinal } from './views';
+
+export const STATE_SCHEMA = 'https://schema.jupyter-edt.org/edt/job_state/v1';
+
+/** A job as last seen, `taken` seconds since the epoch; `gone` when the server says that there is no such job. */
+export interface IKnown {
+  view: IJobView | undefined;
+  taken: number;
+  gone: boolean;
+  trouble: string;
+}
+
+/** Whether the server answers; `seen` is when it last did (seconds since the epoch, 0 for never). */
+export interface IReach {
+  ok: boolean;
+  seen: number;
+  says: string;
+}
+
+export type Scope = 'mine' | 'all';
+
+const FEW = 8;
+const MOST = 1000;
+const LIST_EVERY = 60;
+const GATHER_MS = 150;
+
+export class Jobs implements IDisposable {
+  private readonly known = new Map<string, IKnown>();
+  private readonly members: Record<Scope, Set<string>> = { mine: new Set(), all: new Set() };
+  private readonly listed: Record<Scope, number> = { mine: 0, all: 0 };
+  private readonly cut: Record<Scope, boolean> = { mine: false, all: false };
+  private readonly watched = new Map<string, number>();
+  private readonly lists: Record<Scope, number> = { mine: 0, all: 0 };
+  private readonly heard = new Set<string>();
+  private clusters = 0;
+  private machine: ICluster | undefined;
+  private whoami: string | undefined;
+  private reached: IReach = { ok: true, seen: 0, says: '' };
+  private gathering: ReturnType<typeof setTimeout> | undefined;
+  private disposed = false;
+  private readonly poll: Poll;
+  private readonly changes = new Signal<this, string | null>(this);
+  private readonly ends = new Signal<this, IJobView>(this);
+
+  constructor(
+    readonly api: Api,
+    private readonly events: Event.IManager | undefined
+  ) {
+    this.events?.stream.connect(this.hear, this);
+    this.poll = new Poll({
+      auto: true,
+      name: 'jupyter-edt:jobs',
+      frequency: { interval: 3000, backoff: 2, max: 30_000 },
+      standby: 'when-hidden',
+      factory: () => this.look()
+    });
+  }
+
+  /** Something is known anew: of the job with this id, or (null) of the list, the machine or the server. */
+  get changed(): ISignal<this, string | null> {
+    return this.changes;
+  }
+
+  /** A job of mine has ended while we looked. */
+  get ended(): ISignal<this, IJobView> {
+    return this.ends;
+  }
+
+  get reach(): IReach {
+    return this.reached;
+  }
+
+  /** Who the server takes us for, undefined before it has answered. */
+  get user(): string | undefined {
+    return this.whoami;
+  }
+
+  get cluster(): ICluster | undefined {
+    return this.machine;
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  /** Look this often while the page is visible (seconds). */
+  set pollSeconds(seconds: number) {
+    this.poll.frequency = { ...this.poll.frequency, interval: 1000 * seconds };
+  }
+
+  get(id: string): IKnown | undefined {
+    return this.known.get(id);
+  }
+
+  /** The jobs of a list, newest first; undefined before the first answer. `more` says that there are older ones. */
+  list(scope: Scope): { jobs: IJobView[]; more: boolean } | undefined {
+    if (!this.listed[scope]) {
+      return undefined;
+    }
+    const jobs = [...this.members[scope]].map(id => this.known.get(id)?.view).filter(view => view !== undefined);
+    jobs.sort((a, b) => b.created - a.created);
+    return { jobs, more: this.cut[scope] };
+  }
+
+  watchJob(id: string): IDisposable {
+    this.watched.set(id, (this.watched.get(id) ?? 0) + 1);
+    const known = this.known.get(id);
+    if (!known || !known.view || !isFinal(known.view.state)) {
+      this.soon(id);
+    }
+    return new DisposableDelegate(() => {
+      const left = (this.watched.get(id) ?? 1) - 1;
+      if (left) {
+        this.watched.set(id, left);
+      } else {
+        this.watched.delete(id);
+      }
+    });
+  }
+
+  watchList(scope: Scope): IDisposable {
+    this.lists[scope] += 1;
+    this.listed[scope] = this.listed[scope] && 1; // stale: asked for with the next look
+    void this.poll.refresh();
+    return new DisposableDelegate(() => {
+      this.lists[scope] -= 1;
+    });
+  }
+
+  watchCluster(): IDisposable {
+    this.clusters += 1;
+    void this.poll.refresh();
+    return new DisposableDelegate(() => {
+      this.clusters -= 1;
+    });
+  }
+
+  /** Ask at once for a job, or for all that is watched. */
+  async refresh(id?: string): Promise<void> {
+    if (id !== undefined) {
+      await this.ask(id);
+    } else {
+      this.listed.mine = this.listed.mine && 1;
+      this.listed.all = this.listed.all && 1;
+      await this.poll.refresh();
+      await this.poll.tick;
+    }
+  }
+
+  /** Take in what the server has just answered to a verb. */
+  put(view: IJobView): void {
+    this.take(view);
+    this.changes.emit(view.id);
+    void this.poll.refresh();
+  }
+
+  /** Forget a job that was deleted. */
+  drop(id: string): void {
+    const known = this.known.get(id);
+    this.known.set(id, { view: known?.view, taken: known?.taken ?? 0, gone: true, trouble: '' });
+    this.members.mine.delete(id);
+    this.members.all.delete(id);
+    this.changes.emit(id);
+    this.changes.emit(null);
+  }
+
+  dispose(): void {
+    if (!this.disposed) {
+      this.disposed = true;
+      clearTimeout(this.gathering);
+      this.poll.dispose();
+      this.events?.stream.disconnect(this.hear, this);
+      Signal.clearData(this);
+    }
+  }
+
+  // --- asking --------------------------------------------------------------------------------------------------------
+
+  /** One look at all that is watched; throws when the server does not answer, which slows the poll down. */
+  private async look(): Promise<void> {
+    const asked: Promise<void>[] = [];
+    const listing: Scope | undefined = this.lists.all ? 'all' : this.lists.mine ? 'mine' : undefined;
+    const live = new Set<string>();
+    for (const [id, known] of this.known) {
+      const shown = this.watched.has(id) || (listing !== undefined && this.members[listing].has(id));
+      if (shown && !known.gone && known.view && !isFinal(known.view.state)) {
+        live.add(id);
+      }
+    }
+    for (const id of this.watched.keys()) {
+      if (!this.known.has(id) || this.known.get(id)?.trouble) {
+        live.add(id);
+      }
+    }
+    const old = listing !== undefined && now() - this.listed[listing] > LIST_EVERY;
+    if (old || live.size > FEW) {
+      asked.push(this.askList(listing ?? 'all'));
+      const rest = [...live].filter(id => !this.known.has(id)).slice(0, MOST);
+      asked.push(...rest.map(id => this.ask(id)));
+    } else {
+      asked.push(...[...live].map(id => this.ask(id)));
+    }
+    if (this.clusters) {
+      asked.push(this.askCluster());
+    }
+    if (asked.length && this.whoami === undefined) {
+      asked.push(this.askInfo());
+    }
+    const failed = (await Promise.allSettled(asked)).find(one => one.status === 'rejected');
+    if (failed) {
+      throw failed.reason;
+    }
+  }
+
+  private async ask(id: string): Promise<void> {
+    try {
+      const view = await this.api.job(id);
+      this.answered();
+      this.take(view);
+    } catch (error) {
+      const before = this.known.get(id);
+      const gone = error instanceof ApiError && error.status === 404 && error.code !== '';
+      this.failed(error);
+      this.known.set(id, {
+        view: before?.view,
+        taken: before?.taken ?? 0,
+        gone,
+        trouble: gone ? '' : sentenceOf(error)
+      });
+      if (error instanceof ApiError && error.unreachable) {
+        this.changes.emit(id);
+        throw error;
+      }
+    }
+    this.changes.emit(id);
+  }
+
+  private async askList(scope: Scope): Promise<void> {
+    try {
+      const page = await this.api.jobs({ all: scope === 'all', limit: MOST });
+      this.answered();
+      const before = this.members[scope];
+      this.members[scope] = new Set(page.jobs.map(view => view.id));
+      this.listed[scope] = now();
+      this.cut[scope] = page.next !== undefined;
+      page.jobs.forEach(view => this.take(view));
+      for (const id of before) {
+        if (!this.members[scope].has(id) && this.watched.has(id)) {
+          this.soon(id);
+        }
+      }
+    } catch (error) {
+      this.failed(error);
+      this.changes.emit(null);
+      throw error;
+    }
+    for (const id of this.watched.keys()) {
+      this.changes.emit(id);
+    }
+    this.changes.emit(null);
+  }
+
+  private async askCluster(): Promise<void> {
+    const before = this.machine;
+    try {
+      this.machine = await this.api.cluster();
+      this.answered();
+    } catch (error) {
+      this.failed(error);
+      this.changes.emit(null);
+      throw error;
+    }
+    const live = new Set(this.machine.jobs.map(job => job.id));
+    for (const job of before?.jobs ?? []) {
+      if (!live.has(job.id) && job.owner === this.whoami) {
+        this.soon(job.id); // has ended, and no event told us
+      }
+    }
+    for (const job of this.machine.jobs) {
+      if (job.owner === this.whoami && this.lists.mine + this.lists.all && !this.known.has(job.id)) {
+        this.soon(job.id); // has begun, and no event told us
+      }
+    }
+    this.changes.emit(null);
+  }
+
+  private async askInfo(): Promise<void> {
+    this.whoami = (await this.api.info()).user;
+    this.changes.emit(null);
+  }
+
+  /** Ask for a job in a moment, together with the others that are asked for until then. */
+  private soon(id: string): void {
+    this.heard.add(id);
+    this.gathering ??= setTimeout(() => {
+      this.gathering = undefined;
+      const ids = [...this.heard];
+      this.heard.clear();
+      const few = ids.length <= FEW;
+      const asked = few ? ids.map(one => this.ask(one)) : [this.askList(this.lists.mine ? 'mine' : 'all')];
+      void Promise.allSettled(asked).then(() => {
+        const unknown = few ? [] : ids.filter(one => this.watched.has(one) && !this.known.has(one));
+        void Promise.allSettled(unknown.map(one => this.ask(one)));
+      });
+    }, GATHER_MS);
+  }
+
+  // --- taking in -----------------------------------------------------------------------------------------------------
+
+  private hear(_: Event.IManager, message: Event.Emission): void {
+    if (message.schema_id !== STATE_SCHEMA) {
+      return;
+    }
+    const told = message as unknown as IStateEvent;
+    const known = this.known.get(told.job);
+    const mine = told.owner === this.whoami;
+    if (known?.view && known.view.state !== told.state && !isFinal(known.view.state) && isFinal(told.state) && !mine) {
+      // Somebody else's: shown as ended with the look that follows.
+    }
+    const interested = this.watched.has(told.job) || this.lists.all > 0 || mine;
+    if (interested) {
+      if (!known?.view && told.before && isFinal(told.state)) {
+        this.running.add(told.job); // it ended while we looked, though we had not seen it before
+      }
+      this.soon(told.job);
+    }
+    if (this.clusters) {
+      void this.poll.refresh();
+    }
+  }
+
+  private readonly running = new Set<string>();
+
+  private take(view: IJobView): void {
+    const before = this.known.get(view.id)?.view;
+    this.known.set(view.id, { view, taken: now(), gone: false, trouble: '' });
+    this.members.all.add(view.id);
+    if (view.owner === this.whoami) {
+      this.members.mine.add(view.id);
+    }
+    const lived = (before && !isFinal(before.state)) || this.running.delete(view.id);
+    if (lived && isFinal(view.state) && view.owner === this.whoami) {
+      this.ends.emit(view);
+    }
+  }
+
+  private answered(): void {
+    const back = !this.reached.ok;
+    this.reached = { ok: true, seen: now(), says: '' };
+    if (back) {
+      this.changes.emit(null);
+    }
+  }
+
+  private failed(error: unknown): void {
+    if (!(error instanceof ApiError) || error.unreachable || error.status === 403) {
+      this.reached = { ok: false, seen: this.reached.seen, says: sentenceOf(error) };
+    }
+  }
+}
+
+function now(): number {
+  return Date.now() / 1000;
+}
