@@ -34,6 +34,7 @@ from edt_sdk.packing import (
     upload_progress,
     write_archive,
 )
+from edt_sdk.picture import Picture, fetch_picture
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import SHELL, Framework
@@ -263,6 +264,49 @@ class Client(Sharing):
         """
         window = timeline_window(since, until, points)
         return msgspec.convert(self._connection.json("GET", "timeline", params=window), Timeline)
+
+    def picture(
+        self,
+        name: str = "timeline",
+        *,
+        job: Job | str | None = None,
+        since: When = None,
+        until: When = None,
+        theme: str = "auto",
+        width: int | None = None,
+    ) -> Picture:
+        """A picture of the machine, drawn by the server; it shows itself in a cell.
+
+        Args:
+            name: "timeline" (everybody's slots over time), "slots" (each slot and who has it) or "shares" (instance
+                groups).
+            job: one of mine that stands out.
+            since: the timeline only since then, as for `timeline`.
+            until: the timeline only until then.
+            theme: "auto" (legible on white and on black), "light" or "dark".
+            width: pixels, 720 by default.
+
+        Raises:
+            InvalidRequest: a value that cannot be drawn with.
+            NotFound: no such picture, or no such job.
+        """
+        chosen = job.id if isinstance(job, Job) else job
+        params: Params = {"job": chosen, "theme": theme, "width": width, **timeline_window(since, until, None)}
+        return fetch_picture(self._connection, f"pictures/{name}", params)
+
+    def compare(
+        self,
+        jobs: Sequence[Job | str],
+        *,
+        x: str = "samples",
+        smooth: float = 0.0,
+        theme: str = "auto",
+        width: int | None = None,
+    ) -> Picture:
+        """The losses of up to five of my jobs in one picture; the other arguments are those of `Job.picture`."""
+        ids = ",".join(job.id if isinstance(job, Job) else job for job in jobs)
+        params: Params = {"jobs": ids, "x": x, "smooth": smooth or None, "theme": theme, "width": width}
+        return fetch_picture(self._connection, "pictures/compare", params)
 
     def monitor(self) -> Monitor:
         """Watch all jobs live: a table in a notebook, a line in a terminal."""

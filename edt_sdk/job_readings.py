@@ -11,6 +11,7 @@ import msgspec
 
 from edt_sdk.connection import Connection, Params
 from edt_sdk.moments import moment
+from edt_sdk.picture import Picture, fetch_picture
 from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.events import Event
@@ -100,6 +101,36 @@ class JobReadings:
         """
         window = timeline_window(since, until, points)
         return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), Timeline)
+
+    def picture(
+        self,
+        name: str = "loss",
+        *,
+        x: str = "samples",
+        smooth: float = 0.0,
+        since: When = None,
+        until: When = None,
+        theme: str = "auto",
+        width: int | None = None,
+    ) -> Picture:
+        """A picture of it, drawn by the server; it shows itself in a cell, and `save` writes it to a file.
+
+        Args:
+            name: "loss", "allocation" (slots over time), "efficiency" (speed at each number of workers) or "spark".
+            x: what the loss is drawn over: "samples", "updates" or "time".
+            smooth: how much the loss is smoothed, 0 to 1; the points stay visible.
+            since: the allocation only since then, as for `timeline`.
+            until: the allocation only until then.
+            theme: "auto" (legible on white and on black), "light" or "dark".
+            width: pixels, 720 by default.
+
+        Raises:
+            InvalidRequest: a value that cannot be drawn with.
+            NotFound: no such picture; the hint names those there are.
+        """
+        window = timeline_window(since, until, None)
+        params: Params = {"x": x, "smooth": smooth or None, "theme": theme, "width": width, **window}
+        return fetch_picture(self._connection, f"jobs/{self.id}/pictures/{name}", params)
 
     def workers(self) -> list[dict[str, Any]]:
         """`{"worker", "slot", "host", "pid", "rank", "generation"}` of each worker that runs now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from edt_jupyter.artifacts import CheckpointsHandler, ResultHandler
 from edt_jupyter.base import EdtHandler
 from edt_jupyter.cluster import ClusterHandler
@@ -23,13 +25,14 @@ from edt_jupyter.jobs import (
 from edt_jupyter.logs import LogsHandler
 from edt_jupyter.metrics import MetricsHandler
 from edt_jupyter.plan import PlanHandler
+from edt_jupyter.pictures import JobPictureHandler, PicturesHandler
 from edt_jupyter.root import RootHandler, SpecHandler, UnknownHandler
 from edt_jupyter.timeline import JobTimelineHandler, TimelineHandler
 from edt_jupyter.what_if import WhatIfHandler
 from edt_jupyter.workers import WorkersHandler
 
 API = "/edt/api"
-_ONE = r"([^/]+)"
+_PLACE, _ONE = re.compile(r"\{\w+\}"), r"([^/]+)"
 
 # Path templates as OpenAPI writes them, in the order in which they are tried.
 ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
@@ -52,7 +55,12 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/timeline", TimelineHandler),
     ("/cluster", ClusterHandler),
     ("/plan", PlanHandler),
+    ("/jobs/{id}/pictures/{picture}", JobPictureHandler),
+    ("/forecasts", ForecastsHandler),
+    ("/previews", PreviewsHandler),
+    ("/submissions", SubmissionsHandler),
     ("/instance-groups", InstanceGroupsHandler),
+    ("/pictures/{picture}", PicturesHandler),
     ("/instance-groups/{name}", InstanceGroupHandler),
     ("/resource-groups", ResourceGroupsHandler),
     ("/resource-groups/{name}", ResourceGroupHandler),
@@ -61,8 +69,5 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
 
 def handlers() -> list[tuple[str, type[EdtHandler]]]:
     """Patterns relative to the base URL, each with and without a slash at its end; the unknown rest comes last."""
-    known = [
-        (f"{API}{path.rstrip('/').replace('{id}', _ONE).replace('{name}', _ONE)}/?", handler)
-        for path, handler in ROUTES
-    ]
+    known = [(f"{API}{_PLACE.sub(_ONE, path.rstrip('/'))}/?", handler) for path, handler in ROUTES]
     return [*known, (rf"{API}/(.*)", UnknownHandler)]

@@ -33,6 +33,7 @@ from edt_server.ledger import Change, Ledger, Outcome
 from edt_server.measuring import Measuring
 from edt_server.paces import Paces
 from edt_server.pauses import spare_what_is_here
+from edt_server.picturing import Picturing
 from edt_server.private_files import make_private_dir
 from edt_server.processes import identify, is_alive
 from edt_server.reading import Reading, ended_already
@@ -108,6 +109,7 @@ class Service(Reading):
             self.sharing.elsewhere = self._claims.elsewhere
             await self._look_for_slots()
             self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
+            self.pictures = Picturing(self, self._ledger.store)
             settings = self.settings
             # A spare is a child of this process, and could not become one of an agent's.
             warm_workers = 0 if self._hosts else settings.warm_workers

@@ -73,6 +73,13 @@ def test_the_schemas_stand_on_nothing_of_ours(root):
             assert not below(module, ("torch", "numpy")), f"{path.name} imports {module}"
 
 
+def test_pictures_stand_on_the_standard_library(root):
+    for path in (root / "edt_sdk/pictures").glob("*.py"):
+        for module in imported(path.read_text(encoding="utf-8"), "edt_sdk.pictures"):
+            own = below(module, ("edt_sdk.pictures",))
+            assert own or module.split(".")[0] in sys.stdlib_module_names, f"{path.name} imports {module}"
+
+
 # torch only in a function that exports a model: tests/compat looks at that.
 _JOB_MODULES = {"emetrics": (), "elog": (), "edtcallback": ("callbacks", "elog", "emetrics", "torch")}
 

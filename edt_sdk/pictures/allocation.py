@@ -1,0 +1,272 @@
+"""The allocation over time: who held how many slots when, stacked, one colour a job, edges as steady as steps.
+
+A dashed line is the capacity. With a job of one's own its colour is full and the others are pale; marks under the
+areas say when its slots changed and why. A hatched part has been asked for and is not left yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from edt_sdk.pictures import scales
+from edt_sdk.pictures.lettering import shortened, width_of
+from edt_sdk.pictures.look import OTHERS_COLOUR, Look, job_colour
+from edt_sdk.pictures.marks import Mark, drawn, entries, gathered
+from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, num, tag, told, words
+from edt_sdk.pictures.scales import Frame
+
+OTHERS = ""  # the id of the band of all that have none of their own
+_PALE = "0.35"
+_LEFT = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What one job held.
+
+    Attributes:
+        job: its id, `OTHERS` for jobs put together.
+        name: what people call it.
+        slots: in each column.
+        leaving: of these, the ones it was asked to give back; () for none ever.
+    """
+
+    job: str
+    name: str
+    slots: tuple[float, ...]
+    leaving: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What is drawn.
+
+    Attributes:
+        edges: column i lies between edges i and i + 1; seconds since the epoch, or since a beginning (`clock` False).
+        bands: the lowest first.
+        capacity: slots there were, in each column.
+        marks: what happened.
+        mine: the job that is emphasised, "" for none.
+        clock: whether times are times of day.
+        note: what else is to be said below, such as how much was left out.
+        empty: the sentence for a picture without any column.
+    """
+
+    edges: tuple[float, ...]
+    bands: tuple[Band, ...]
+    capacity: tuple[int, ...]
+    marks: tuple[Mark, ...] = ()
+    mine: str = ""
+    clock: bool = True
+    note: str = ""
+    empty: str = "Nothing has held a slot yet: the picture begins with the first job that starts."
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return max(0, len(self.edges) - 1)
+
+    def says(self) -> str:
+        """The picture in one sentence."""
+        total = sum(_area(self, band) for band in self.bands)
+        seconds = self.edges[-1] - self.edges[0] if self.columns else 0.0
+        if not total or seconds <= 0:
+            return self.empty if not self.columns else f"No job held any of {_slots(max(self.capacity))}."
+        most = max(self.capacity)
+        mine = next((band for band in self.bands if band.job == self.mine), None) if self.mine else None
+        if mine is not None:
+            now, mean = mine.slots[-1], _area(self, mine) / seconds
+            return (
+                f"{mine.name} held {mean:.3g} of {_slots(most)} on average over {scales.span(seconds)}, "
+                f"{now:.3g} at the end."
+            )
+        listed = sorted(self.bands, key=lambda band: -_area(self, band))[:5]
+        shares = ", ".join(f"{band.name} {100 * _area(self, band) / total:.0f} %" for band in listed)
+        mean = total / seconds
+        return f"Slots held over {scales.span(seconds)}: {mean:.3g} of {most} on average; of these {shares}."
+
+
+def draw_allocation(held: Allocation, look: Look | None = None) -> str:
+    """The picture, as an SVG document."""
+    look = look or Look()
+    if not held.columns:
+        return notice(look, held.empty)
+    ink = look.ink
+    most = max([1.0, *map(float, held.capacity), *_heights(held)])
+    tops, rows = legend(look, _LEFT, 4, _legend_entries(held, look))
+    top = rows + 14
+    tall = look.height(0.32, 150, 340)
+    frame = Frame(_LEFT, top, look.width - 8, top + tall, held.edges[0], held.edges[-1], 0, most)
+    parts = scales.y_axis(frame, look, _slot_ticks(most))
+    parts += _areas(held, frame, look)
+    parts += _capacity(held, frame, look)
+    lane = 16 if held.marks else 0
+    for mark in gathered(held.marks, frame.x):
+        x = frame.x(mark.at)
+        parts.append(line(x, frame.top, x, frame.bottom + 4, ink.text, opacity="0.3"))
+        parts.append(drawn(mark, x, frame.bottom + 10, ink))
+    parts += tops
+    axis = Frame(frame.left, top, frame.right, frame.bottom + lane, frame.x0, frame.x1, 0, most)
+    parts += time_axis(axis, look, clock=held.clock)
+    if lane:
+        parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
+    bottom = axis.bottom + 24
+    if held.note:
+        parts.append(words(_LEFT, bottom + 10, shortened(held.note, look.width - _LEFT - 8, SMALL), ink.soft))
+        bottom += 16
+    return document(look, bottom, held.says(), parts, defs=_HATCH)
+
+
+_HATCH = (
+    '<pattern id="leaving" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect width="2.5" height="6" fill="#fff" opacity="0.6"/></pattern>'
+)
+
+
+def time_axis(frame: Frame, look: Look, *, clock: bool) -> list[str]:
+    """The x axis of times: of day, with the zone's name, or since the beginning."""
+    wide = frame.right - frame.left
+    if clock:
+        most = max(2, int(wide // 74))
+        title = scales.zone_name(frame.x1, look.zone)
+        return scales.x_axis(frame, look, scales.clock_ticks(frame.x0, frame.x1, most, look.zone), title)
+    scale, unit = scales.unit_of(frame.x1 - frame.x0)
+    values = scales.ticks(0, max((frame.x1 - frame.x0) / scale, 1e-9), max(2, int(wide // 90)))
+    return scales.x_axis(frame, look, [(frame.x0 + value * scale, f"{value:.4g} {unit}") for value in values], "")
+
+
+def _slot_ticks(most: float) -> list[tuple[float, str]]:
+    values = [value for value in scales.ticks(0, most, min(6, max(2, int(most)))) if value == int(value)]
+    return [(value, f"{value:g}") for value in values]
+
+
+def _heights(held: Allocation) -> Iterator[float]:
+    for column in range(held.columns):
+        yield sum(band.slots[column] for band in held.bands)
+
+
+def _legend_entries(held: Allocation, look: Look) -> list[tuple[str, str]]:
+    room = min(220.0, look.width - _LEFT - 40)
+    found = [
+        (_swatch(colour_of(band), _opacity(held, band)), shortened(band.name, room, SMALL) or band.job)
+        for band in held.bands
+    ]
+    if any(any(band.leaving) for band in held.bands):
+        found.append((_swatch(OTHERS_COLOUR) + _swatch("url(#leaving)"), "being given back"))
+    return [*found, *entries(held.marks, look.ink)]
+
+
+def _swatch(fill: str, opacity: str | None = None) -> str:
+    return tag("rect", x=-6, y=-6, width=12, height=12, rx=2, fill=fill, fill_opacity=opacity)
+
+
+def colour_of(band: Band) -> str:
+    """A band's colour: its job's."""
+    return job_colour(band.job) if band.job else OTHERS_COLOUR
+
+
+def _opacity(held: Allocation, band: Band) -> str | None:
+    return _PALE if held.mine and band.job != held.mine else None
+
+
+def _areas(held: Allocation, frame: Frame, look: Look) -> Iterator[str]:
+    """One shape a band, its steps along the top and back along the bottom; then its hatched part and its name."""
+    below = [0.0] * held.columns
+    names: list[str] = []
+    for band in held.bands:
+        above = [low + slots for low, slots in zip(below, band.slots, strict=True)]
+        path = _stepped(held.edges, below, above, frame)
+        if path:
+            fill, opacity = colour_of(band), _opacity(held, band)
+            shape = tag("path", d=path, fill=fill, fill_opacity=opacity, stroke=look.ink.edge, stroke_width=0.7)
+            yield told(shape, f"{band.name}: {_range(band.slots)}")
+            names += _name(band, below, above, frame, held, look)
+        if any(band.leaving):
+            from_ = [high - each for high, each in zip(above, band.leaving, strict=True)]
+            yield tag("path", d=_stepped(held.edges, from_, above, frame), fill="url(#leaving)")
+        below = above
+    yield from names
+
+
+def _stepped(edges: Sequence[float], low: Sequence[float], high: Sequence[float], frame: Frame) -> str:
+    """Closed shapes between two rows of steps, one for each stretch in which they differ."""
+    path: list[str] = []
+    column = 0
+    while column < len(low):
+        if high[column] <= low[column]:
+            column += 1
+            continue
+        first = column
+        while column < len(low) and high[column] > low[column]:
+            column += 1
+        path.append(_shape(edges, low, high, first, column, frame))
+    return "".join(path)
+
+
+def _shape(
+    edges: Sequence[float], low: Sequence[float], high: Sequence[float], first: int, last: int, frame: Frame
+) -> str:
+    there = _steps([(edges[at + 1], high[at]) for at in range(first, last)], frame)
+    back = _steps([(edges[at], low[at]) for at in range(last - 1, first - 1, -1)], frame)
+    return f"M{num(frame.x(edges[first]))} {num(frame.y(low[first]))}{there}{back}Z"
+
+
+def _steps(ends: Sequence[tuple[float, float]], frame: Frame) -> str:
+    """Up or down to each level, then across to its end; levels that go on are one step."""
+    path: list[str] = []
+    for (end, level), after in pairwise([*ends, (math.nan, math.nan)]):
+        if after[1] == level:
+            continue
+        path.append(f"V{num(frame.y(level))}H{num(frame.x(end))}")
+    return "".join(path)
+
+
+def _name(
+    band: Band, below: Sequence[float], above: Sequence[float], frame: Frame, held: Allocation, look: Look
+) -> list[str]:
+    """The band's name where it is widest, if there is room for it."""
+    best = (0.0, 0, 0)
+    column = 0
+    while column < held.columns:
+        first = column
+        while column < held.columns and (below[column], above[column]) == (below[first], above[first]):
+            column += 1
+        if above[first] > below[first]:
+            best = max(best, (frame.x(held.edges[column]) - frame.x(held.edges[first]), first, column))
+    room, first, last = best
+    if not room or frame.y(below[first]) - frame.y(above[first]) < 16:
+        return []
+    text = shortened(band.name, room - 12, SMALL)
+    if len(text) < min(len(band.name), 4) or width_of(text, SMALL) > room:
+        return []
+    x = (frame.x(held.edges[first]) + frame.x(held.edges[last])) / 2
+    y = (frame.y(below[first]) + frame.y(above[first])) / 2 + 4
+    pale = held.mine and band.job != held.mine
+    return [words(x, y, text, look.ink.text if pale else "#ffffff", anchor="middle", bold=not pale)]
+
+
+def _capacity(held: Allocation, frame: Frame, look: Look) -> Iterator[str]:
+    path = f"M{num(frame.left)} {num(frame.y(held.capacity[0]))}"
+    path += _steps([(held.edges[at + 1], float(held.capacity[at])) for at in range(held.columns)], frame)
+    yield told(
+        tag("path", d=path, fill="none", stroke=look.ink.text, stroke_width=1.5, stroke_dasharray="6 4"),
+        f"slots there are: {_range(held.capacity)}",
+    )
+    y = frame.y(held.capacity[-1]) - 5
+    yield words(frame.right, y, _slots(held.capacity[-1]), look.ink.text, anchor="end")
+
+
+def _range(slots: Sequence[float]) -> str:
+    low, high = min(slots), max(slots)
+    return _slots(high) if low == high else f"{low:.3g} to {_slots(high)}"
+
+
+def _slots(number: float) -> str:
+    return f"{number:.3g} slot{'' if number == 1 else 's'}"
+
+
+def _area(held: Allocation, band: Band) -> float:
+    return sum(slots * (right - left) for slots, (left, right) in zip(band.slots, pairwise(held.edges), strict=True))

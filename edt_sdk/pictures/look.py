@@ -1,0 +1,91 @@
+"""How a picture looks: its theme, its width, the time zone of its clock, and each job's colour.
+
+Theme "auto" has mid-tones, legible on white and on black: an `<img>` in a notebook does not know which of the two it
+stands on. No theme paints a ground of its own. Colours of jobs keep their distance for people with any of the three
+kinds of colour blindness and have a contrast of 3 against white and against #111 (a test computes both).
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+THEMES = ("auto", "light", "dark")
+NARROWEST, WIDEST = 200, 4000
+
+ACCENT = "#4a8fd4"
+ORANGE = "#d9822b"
+GREEN = "#2e9e5b"
+QUIET = "#8a8a8a"
+TEXT = "#7f7f7f"
+
+JOB_COLOURS = ("#3b7dd8", "#c8741a", "#1a9470", "#c2569b", "#8a6fd8", "#1a93ab", "#9a8433", "#d1574a")
+OTHERS_COLOUR = "#868686"
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """The colours of one theme.
+
+    Attributes:
+        text, soft: words, and words that matter less.
+        line: axes; grid lines are the same, fainter.
+        edge: between two areas that touch.
+        train, test: the two curves; the same meaning everywhere.
+        good, bad, warn: what helps, hurts, and is to be looked at.
+    """
+
+    text: str
+    soft: str
+    line: str
+    edge: str
+    train: str
+    test: str
+    good: str
+    bad: str
+    warn: str
+
+
+AUTO = Ink("#767676", "#7f7f7f", QUIET, "#808080", ACCENT, ORANGE, GREEN, "#d1495b", "#b8860b")
+LIGHT = Ink("#1f2328", "#59636e", "#8c959f", "#ffffff", "#1f6fc0", "#b85c00", "#1a7f42", "#c0283d", "#8a6100")
+DARK = Ink("#e6edf3", "#9da7b3", "#6e7681", "#111111", "#5ba6ee", "#ec9a4b", "#4cc27d", "#f0707f", "#d9a520")
+_INKS = {"auto": AUTO, "light": LIGHT, "dark": DARK}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a picture is to look.
+
+    Args:
+        theme: one of `THEMES`.
+        width: pixels; everything but the text grows with it.
+        zone: of clock times.
+
+    Raises:
+        ValueError: no such theme, or a width outside `NARROWEST` … `WIDEST`.
+    """
+
+    theme: str = "auto"
+    width: int = 720
+    zone: tzinfo = UTC
+
+    def __post_init__(self) -> None:
+        if self.theme not in THEMES:
+            raise ValueError(f"theme is one of {', '.join(THEMES)}, not {self.theme!r}")
+        if not NARROWEST <= self.width <= WIDEST:
+            raise ValueError(f"width is from {NARROWEST} to {WIDEST} pixels, not {self.width}")
+
+    @property
+    def ink(self) -> Ink:
+        """The theme's colours."""
+        return _INKS[self.theme]
+
+    def height(self, share: float, low: int, high: int) -> int:
+        """A height that is this share of the width, between these."""
+        return round(min(high, max(low, share * self.width)))
+
+
+def job_colour(job: str) -> str:
+    """The colour of a job, from its id: the same in every picture, on every server."""
+    return JOB_COLOURS[zlib.crc32(job.encode(errors="replace")) % len(JOB_COLOURS)]

@@ -1,0 +1,118 @@
+"""The service's pictures: what one needs is read in threads and drawn there. Owns the shelf of curves, decides nothing.
+
+Whoever may not see a job gets no picture of it; what others hold is told as the timeline tells it to everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edt_sdk.pictures import Look, draw_allocation, draw_losses
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobState
+from edt_server import picture_data, results
+from edt_server.store import JobRow, Store
+from edt_server.training_curve import CurveShelf
+
+if TYPE_CHECKING:
+    from edt_server.reading import Reading
+
+_COLUMNS = 240
+_POINTS = 300
+_MOST_EVENTS = 20_000
+
+
+class Picturing:
+    """Draws for one service.
+
+    Args:
+        reading: the service's verbs that read, which also say who may see what.
+        store: where the events are.
+    """
+
+    def __init__(self, reading: Reading, store: Store) -> None:
+        self._reading = reading
+        self._store = store
+        self._curves = CurveShelf()
+
+    # --- of one job ---------------------------------------------------------------------------------------------------
+
+    async def allocation(
+        self, user: str, job: str, look: Look, *, start: float | None = None, end: float | None = None
+    ) -> str:
+        """Who held the slots while the job lived, the job emphasised."""
+        row = await self._reading.mine(user, job)
+        return await self._timeline(user, look, row, start, end, of_life=True)
+
+    async def loss(self, user: str, job: str, look: Look, *, axis: str, smooth: float) -> str:
+        """The loss over samples, updates or time."""
+        row = await self._reading.mine(user, job)
+        paths = self._reading.paths(row)
+
+        def draw() -> str:
+            curve = self._curves.read(paths).few(_POINTS)
+            events = self._events(job, picture_data.FAILURES)
+            marks = picture_data.marks_of(events)
+            saved = results.checkpoints(paths)
+            losses = picture_data.losses_of(
+                curve, row.spec.name, axis=axis, marks=marks, checkpoints=saved, empty=_no_loss(row)
+            )
+            return draw_losses(losses, look, smooth=smooth)
+
+        return await asyncio.to_thread(draw)
+
+    # --- of the machine -----------------------------------------------------------------------------------------------
+
+    async def timeline(
+        self, user: str, look: Look, *, job: str = "", start: float | None = None, end: float | None = None
+    ) -> str:
+        """Everybody's jobs over time; one of the user's own may be emphasised."""
+        row = await self._reading.mine(user, job) if job else None
+        return await self._timeline(user, look, row, start, end, of_life=False)
+
+    async def _timeline(
+        self, user: str, look: Look, row: JobRow | None, start: float | None, end: float | None, *, of_life: bool
+    ) -> str:
+        life = row.id if row is not None and of_life else None
+        told = await self._reading.timeline(user, life, start=start, end=end, points=_COLUMNS)
+        until = min(end or time.time(), time.time())
+        if row is not None and of_life and row.ended is not None:
+            until = min(until, row.ended)
+
+        def draw() -> str:
+            events = self._events(row.id, picture_data.MARKED) if row is not None else []
+            held = picture_data.allocation_of(
+                told["rows"],
+                told["names"],
+                until=until,
+                start=start,
+                mine="" if row is None else row.id,
+                marks=picture_data.marks_of(events),
+                total=told["total"],
+            )
+            if row is not None and of_life and not held.columns:
+                held = replace(held, empty=_no_slot(row))
+            return draw_allocation(held, look)
+
+        return await asyncio.to_thread(draw)
+
+    def _events(self, job: str, which: frozenset[str]) -> list[Event]:
+        return self._store.events(job=job, kinds=which, limit=_MOST_EVENTS)
+
+
+def _no_loss(row: JobRow) -> str:
+    if row.state.final:
+        return "It ended before its first update: its logs say why."
+    return picture_data.NO_UPDATE
+
+
+def _no_slot(row: JobRow) -> str:
+    name = row.spec.name
+    if row.state.final:
+        return f"{name} has ended without ever holding a slot."
+    if row.state is JobState.PENDING:
+        return f"{name} waits for its first slot: the picture begins when it has one."
+    return f"{name} has not held a slot yet: the picture begins when it has one."
