@@ -8,6 +8,7 @@ from edt_jupyter.artifacts import CheckpointsHandler, ResultHandler
 from edt_jupyter.base import EdtHandler
 from edt_jupyter.cluster import ClusterHandler
 from edt_jupyter.events import EventsHandler
+from edt_jupyter.forecasts import ForecastsHandler
 from edt_jupyter.groups import (
     InstanceGroupHandler,
     InstanceGroupsHandler,
@@ -24,9 +25,11 @@ from edt_jupyter.jobs import (
 )
 from edt_jupyter.logs import LogsHandler
 from edt_jupyter.metrics import MetricsHandler
-from edt_jupyter.plan import PlanHandler
 from edt_jupyter.pictures import JobPictureHandler, PicturesHandler
+from edt_jupyter.plan import PlanHandler
+from edt_jupyter.previews import PreviewsHandler
 from edt_jupyter.root import RootHandler, SpecHandler, UnknownHandler
+from edt_jupyter.submissions import SubmissionsHandler
 from edt_jupyter.timeline import JobTimelineHandler, TimelineHandler
 from edt_jupyter.what_if import WhatIfHandler
 from edt_jupyter.workers import WorkersHandler
@@ -52,15 +55,15 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/jobs/{id}/what-if", WhatIfHandler),
     ("/jobs/{id}/checkpoints", CheckpointsHandler),
     ("/jobs/{id}/result", ResultHandler),
-    ("/timeline", TimelineHandler),
-    ("/cluster", ClusterHandler),
-    ("/plan", PlanHandler),
     ("/jobs/{id}/pictures/{picture}", JobPictureHandler),
     ("/forecasts", ForecastsHandler),
     ("/previews", PreviewsHandler),
     ("/submissions", SubmissionsHandler),
-    ("/instance-groups", InstanceGroupsHandler),
+    ("/timeline", TimelineHandler),
     ("/pictures/{picture}", PicturesHandler),
+    ("/cluster", ClusterHandler),
+    ("/plan", PlanHandler),
+    ("/instance-groups", InstanceGroupsHandler),
     ("/instance-groups/{name}", InstanceGroupHandler),
     ("/resource-groups", ResourceGroupsHandler),
     ("/resource-groups/{name}", ResourceGroupHandler),

@@ -15,10 +15,11 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobPatch, JobProgress, JobState, JobView, Reason
+from edt_sdk.schemas.forecast import Forecast
+from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.what_if import WhatIf
-from edt_server import access, results, views, what_if
+from edt_server import access, forecast, results, views, what_if
 from edt_server.cluster import cluster, unexplained
 from edt_server.commits import Commits
 from edt_server.device_claims import DeviceClaims
@@ -151,6 +152,20 @@ class Reading:
         check_change(row.spec, patch)
         now = await self._commits.read(what_if.look, self._ledger, self.progress, time.time())
         return await asyncio.to_thread(what_if.answer, now, job, patch)
+
+    async def forecast(self, user: str, spec: JobSpec) -> Forecast:
+        """When such a job would start if the user submitted it now. Nothing is changed.
+
+        Raises:
+            InvalidRequest, Unprocessable: it would be refused for its specification.
+        """
+        spec.check()
+
+        def look() -> tuple[what_if.Now, dict[str, tuple[float, float]]]:
+            return what_if.look(self._ledger, self.progress, time.time()), dict(self._paces.ends())
+
+        now, ends = await self._commits.read(look)
+        return await asyncio.to_thread(forecast.forecast, now, ends, user, spec)
 
     async def checkpoints(self, user: str, job: str) -> list[results.Checkpoint]:
         """The checkpoints the job has written."""

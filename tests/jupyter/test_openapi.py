@@ -45,13 +45,15 @@ def test_no_route_hides_another():
 
 def test_schemas_have_the_fields_of_the_structs(spec):
     from edt_sdk.schemas.events import Event
+    from edt_sdk.schemas.forecast import Forecast, Picked, Preview
     from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobView, Reason
     from edt_sdk.schemas.what_if import WhatIf
     from edt_server.logs import Line
 
     schemas = spec["components"]["schemas"]
     pairs = {"Job": JobView, "Spec": JobSpec, "Patch": JobPatch, "Progress": JobProgress, "Reason": Reason}
-    for name, struct in {**pairs, "Event": Event, "Line": Line, "WhatIf": WhatIf}.items():
+    asked = {"Forecast": Forecast, "Picked": Picked, "Preview": Preview}
+    for name, struct in {**pairs, "Event": Event, "Line": Line, "WhatIf": WhatIf, **asked}.items():
         assert set(schemas[name]["properties"]) == set(struct.__struct_fields__), name
 
 
