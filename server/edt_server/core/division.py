@@ -1,46 +1,87 @@
-"""One node's division, kept up to date: two lazy heaps, of the strongest claims to come and the weakest that won.
+"""One node's division, kept up to date: the claims around the cut in one sorted line, and a position in it.
 
-After a change slots move one by one from the weakest claim that won to the strongest that did not, until there is no
-such pair; what is left is what `webster.divide` gives from nothing, as the order of all claims is total. O(log n) for
-each slot that moves. Entries that are out of date stay in the heaps until they come up.
+Claims to single slots are totally ordered and the strongest win, so a number of slots is a position in their order. The
+line has that order as far as it is needed: the claim to the last slot that each holds, to the next one it would get,
+and to those between where the cut has been. One slot more or less is a step along it, without a search where the cut
+has been before; a claim that changes takes its place at the cut at once, however much it holds. The result is what
+`webster.divide` gives from nothing. Entries of what has changed stay in the line until the cut comes to them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush, heapreplace
 
 from edt_server.core.webster import Claim
 
 _BITS = 64  # exact for up to 2³⁰ slots: see webster.precision
-_ORDER = 48
+_SERIAL, _ORDER, _WEIGHT = 30, 48, 40  # an entry: worth, then these bits of weight, order and serial number
+_TIES = _SERIAL + _ORDER + _WEIGHT
+_LAST_TIE = (1 << _TIES) - 1
 _LAST_ORDER = (1 << _ORDER) - 1
-_TIES = _ORDER + 40  # weights below 2⁴⁰
-_WEIGHT = _ORDER
+_LAST_SERIAL = (1 << _SERIAL) - 1
 
 
 class _Item:
-    __slots__ = ("cap", "floor", "held", "last", "name", "next", "order", "owned", "scaled", "speedup", "tie", "weight")
+    """A claim and what it holds.
+
+    In the line are its claims to the slots from `low` up to and without `high`, counted from 0: low ≤ held ≤ high, less
+    than `held` but at its floor, and more but at its cap.
+    """
+
+    __slots__ = (
+        "cap",
+        "floor",
+        "held",
+        "high",
+        "low",
+        "name",
+        "order",
+        "owned",
+        "scaled",
+        "serial",
+        "speedup",
+        "tie",
+        "weight",
+    )
 
     def __init__(self, name: str, claim: Claim, held: int) -> None:
         self.name = name
+        self.held = self.low = self.high = held
+        self.serial = -1
+        self.tie = 0
+        self.become(claim)
+
+    def become(self, claim: Claim) -> None:
+        """Take over another claim; its entries are still those of the former one."""
         self.order = claim.order
         self.weight = claim.weight
         self.scaled = claim.weight << _BITS
-        self.owned = claim.owned
-        self.floor = min(claim.floor, claim.cap)
-        self.cap = claim.cap
         self.speedup = claim.speedup
-        self.tie = claim.weight << _WEIGHT | (_LAST_ORDER - claim.order)
-        self.held = held
-        self.next = 0  # its claim to one more slot, 0 for none
-        self.last = 0  # its claim to the last slot it has, 0 where that is a floor's
+        self.owned = claim.owned
+        self.cap = claim.cap
+        self.floor = claim.floor if claim.floor < claim.cap else claim.cap
 
-    def key(self, held: int) -> int:
-        """A number that is higher for the stronger claim, unique among all claims of the division."""
+    def number(self, serial: int) -> None:
+        """Take a number that none of its entries in the line has."""
+        self.serial = serial
+        self.tie = (self.weight << _ORDER | (_LAST_ORDER - self.order)) << _SERIAL | serial
+
+    def entry(self, slot: int) -> int:
+        """Its claim to that slot, higher for the stronger; those of others are never equal."""
         if self.speedup is not None:
-            return (self.weight * self.speedup.gain(held)) << _TIES | self.tie
-        return self.scaled // (2 * (held - self.owned) + 1) << _TIES | self.tie
+            return (self.weight * self.speedup.gain(slot)) << _TIES | self.tie
+        return self.scaled // (2 * (slot - self.owned) + 1) << _TIES | self.tie
+
+    def above(self, cut: int) -> int:
+        """The slots it holds when it wins those to which its claim is above the cut."""
+        if self.speedup is not None:
+            slots = range(self.floor, self.cap)
+            return self.floor + bisect_left(slots, -cut, key=lambda slot: -self.entry(slot))
+        worth = (cut >> _TIES) + (cut & _LAST_TIE > self.tie)  # the least that is enough
+        # scaled ÷ (2k + 1), rounded down, is that much as long as 2k + 1 ≤ scaled ÷ worth
+        held = self.owned + (self.scaled // worth + 1) // 2 if worth else self.cap
+        return self.floor if held < self.floor else self.cap if held > self.cap else held
 
 
 class Division:
@@ -52,57 +93,46 @@ class Division:
 
     def __init__(self, shares: Iterable[tuple[str, Claim, int]]) -> None:
         self._items: dict[str, _Item] = {}
-        self._by_order: dict[int, _Item] = {}
+        self._line: list[int] = []  # the weakest first
+        self._cut = 0  # entries from here on have won
+        self._by_serial: dict[int, _Item] = {}  # whose an entry is; of an item that has changed they are nobody's
+        self._serials = 0
         self._held = 0
-        self._next: list[int] = []  # negative: the strongest first
-        self._last: list[int] = []
-        self._before: dict[str, int] = {}
+        self._before: dict[str, int] = {}  # of those who do not hold what they held at the last settle
         self._slots = -1
         self._touched = True
         for name, claim, held in shares:
-            item = _Item(name, claim, held)
-            self._items[name] = item
-            self._by_order[claim.order] = item
+            item = self._items[name] = _Item(name, claim, held)
             self._held += held
-            self._fit(item)
-        self._compact()
+            self._hold(item, min(max(held, item.floor), item.cap))
+        self._line_up()
 
     def put(self, name: str, claim: Claim) -> None:
         """A claim is there, or is another one now."""
-        old = self._items.get(name)
-        if old is None or old.order != claim.order or old.weight != claim.weight:
-            item = _Item(name, claim, old.held if old is not None else 0)
-            self._items[name] = item
-            if old is not None and old.order != item.order:
-                del self._by_order[old.order]
-            self._by_order[item.order] = item
-            self._fit(item)
-            self._push(item)
+        item = self._items.get(name)
+        if item is None:
+            item = self._items[name] = _Item(name, claim, 0)
+        elif claim.weight == item.weight and claim.order == item.order and claim.speedup is item.speedup:
+            self.bound(name, min(claim.floor, claim.cap), claim.cap, claim.owned)
             return
-        floor = claim.floor if claim.floor < claim.cap else claim.cap
-        if claim.speedup is old.speedup and claim.owned == old.owned and floor == old.floor and claim.cap == old.cap:
-            return
-        old.speedup, old.owned, old.floor, old.cap = claim.speedup, claim.owned, floor, claim.cap
-        self._fit(old)
-        self._push(old)
+        else:
+            item.become(claim)
+        self._place(item)
 
     def bound(self, name: str, floor: int, cap: int, owned: int) -> None:
         """The claim of that name has another floor ≤ cap now, or owns another number. Cheap where nothing follows."""
         item = self._items[name]
-        if owned == item.owned and (item.held < cap) == (item.next != 0) and (item.held > floor) == (item.last != 0):
-            if floor <= item.held <= cap:
-                item.floor, item.cap = floor, cap
-                return
-        elif owned == item.owned and floor == item.floor and cap == item.cap:
-            return
+        same = owned == item.owned
         item.floor, item.cap, item.owned = floor, cap, owned
-        self._fit(item)
-        self._push(item)
+        low, held, high = item.low, item.held, item.high
+        if same and floor <= low and high <= cap and (low < held or held == floor) and (held < high or held == cap):
+            return  # all that has to be in the line is there, and nothing else
+        self._place(item)
 
     def remove(self, name: str) -> None:
         """A claim is gone, with what it held."""
         item = self._items.pop(name)
-        del self._by_order[item.order]
+        del self._by_serial[item.serial]
         self._touched = True
         self._held -= item.held
         self._before.pop(name, None)
@@ -115,116 +145,114 @@ class Division:
         return self._items[name].held
 
     def settle(self, slots: int) -> dict[str, int]:
-        """Move slots until so many are divided; what every claim that holds another number than before now holds."""
+        """Move the cut until so many are divided; what every claim that holds another number than before now holds."""
         if slots == self._slots and not self._touched:
             return {}
         self._slots, self._touched = slots, False
-        if len(self._next) + len(self._last) > 6 * len(self._items) + 64:
-            self._compact()
-        before = self._before
-        while self._held > slots:
-            self._take(self._weakest())
-        while self._held < slots:
-            item = self._strongest()
-            if item is None:
-                break
-            self._give(item)
-        up = self._strongest()
-        while up is not None:
-            down = self._weakest()
-            # Equal ones are of one claim, whose measured gains may be equal from slot to slot.
-            if down is None or up.next <= down.last:
-                break
-            self._take(down)
-            self._give(up)
-            up = self._strongest()
-        self._before = {}
+        if self._held > slots:
+            self._take(self._held - slots)
+        elif self._held < slots:
+            self._give(slots - self._held)
+        if len(self._line) > 6 * len(self._items) + 64 or self._serials > _LAST_SERIAL // 2:
+            self._line_up()
+        before, self._before = self._before, {}
         items = self._items
         return {name: items[name].held for name, held in before.items() if items[name].held != held}
 
-    def _fit(self, item: _Item) -> None:
-        """Bring what it holds between floor and cap."""
-        held = item.held
-        if held < item.floor:
-            held = item.floor
-        if held > item.cap:
-            held = item.cap
+    def _hold(self, item: _Item, held: int) -> None:
         if held != item.held:
             self._before.setdefault(item.name, item.held)
             self._held += held - item.held
             item.held = held
-        item.next = item.key(held) if held < item.cap else 0
-        item.last = item.key(held - 1) if held > item.floor else 0
 
-    def _push(self, item: _Item) -> None:
+    def _number(self, item: _Item) -> None:
+        """From now on its entries are others, those from before nobody's."""
+        self._by_serial.pop(item.serial, None)
+        item.number(self._serials)
+        self._by_serial[item.serial] = item
+        self._serials += 1
+
+    def _place(self, item: _Item) -> None:
+        """Put an item in line anew, holding what it wins where the cut is now."""
         self._touched = True
-        if item.next:
-            heappush(self._next, -item.next)
-        if item.last:
-            heappush(self._last, item.last)
-
-    def _compact(self) -> None:
-        self._next = [-item.next for item in self._items.values() if item.next]
-        self._last = [item.last for item in self._items.values() if item.last]
-        heapify(self._next)
-        heapify(self._last)
-
-    def _strongest(self) -> _Item | None:
-        heap, by_order = self._next, self._by_order
-        while heap:
-            key = -heap[0]
-            item = by_order.get(_LAST_ORDER - (key & _LAST_ORDER))
-            if item is not None and item.next == key:
-                return item
-            heappop(heap)
-        return None
-
-    def _weakest(self) -> _Item | None:
-        heap, by_order = self._last, self._by_order
-        while heap:
-            key = heap[0]
-            item = by_order.get(_LAST_ORDER - (key & _LAST_ORDER))
-            if item is not None and item.last == key:
-                return item
-            heappop(heap)
-        return None
-
-    def _take(self, item: _Item | None) -> None:
-        assert item is not None, "the floors are more than the slots"
-        held = item.held
-        if item.name not in self._before:
-            self._before[item.name] = held
-        item.held = held = held - 1
-        self._held -= 1
-        item.next = key = item.last
-        heappush(self._next, -key)
+        self._number(item)
+        line, cut = self._line, self._cut
+        if cut:
+            held = item.above(line[cut - 1])
+        else:  # nobody lacks anything: it can have what is left, too
+            held = item.above(line[0]) if line else item.floor
+            held = max(held, min(item.cap, self._slots - self._held + item.held))
+        self._hold(item, held)
+        item.low = item.high = held
         if held > item.floor:
-            # As `key`, in line: nearly all time goes into these two.
-            if item.speedup is None:
-                key = item.scaled // (2 * (held - item.owned) - 1) << _TIES | item.tie
-            else:
-                key = item.key(held - 1)
-            item.last = key
-            heapreplace(self._last, key)
-        else:
-            item.last = 0
-            heappop(self._last)
-
-    def _give(self, item: _Item) -> None:
-        held = item.held
-        if item.name not in self._before:
-            self._before[item.name] = held
-        item.held = held = held + 1
-        self._held += 1
-        item.last = key = item.next
-        heappush(self._last, key)
+            item.low -= 1
+            insort(line, item.entry(item.low), cut)
         if held < item.cap:
-            if item.speedup is None:
-                key = item.scaled // (2 * (held - item.owned) + 1) << _TIES | item.tie
-            else:
-                key = item.key(held)
-            item.next = key
-            heapreplace(self._next, -key)
-        else:
-            item.next = 0
-            heappop(self._next)
+            item.high += 1
+            insort(line, item.entry(held), 0, cut)
+            self._cut += 1
+
+    def _line_up(self) -> None:
+        """Make the line anew, with what has to be in it; items that are not on their side of the cut are placed."""
+        self._by_serial.clear()
+        self._serials = 0
+        won: list[int] = []
+        lost: list[int] = []
+        for item in self._items.values():
+            self._number(item)
+            item.low = item.high = held = item.held
+            if held > item.floor:
+                item.low -= 1
+                won.append(item.entry(item.low))
+            if held < item.cap:
+                item.high += 1
+                lost.append(item.entry(held))
+        self._line = sorted(lost + won)
+        self._cut = len(lost)
+        if won and lost and min(won) < max(lost):
+            cut = self._line[self._cut - 1]
+            wrong = [entry for entry in won if entry <= cut] + [entry for entry in lost if entry > cut]
+            for entry in wrong:
+                found = self._by_serial.get(entry & _LAST_SERIAL)
+                if found is not None:
+                    self._place(found)
+
+    def _take(self, slots: int) -> None:
+        line, by_serial, before, cut = self._line, self._by_serial, self._before, self._cut
+        while slots:
+            assert cut < len(line), "the floors are more than the slots"
+            item = by_serial.get(line[cut] & _LAST_SERIAL)
+            if item is None:
+                del line[cut]
+                continue
+            held = item.held
+            if item.name not in before:
+                before[item.name] = held
+            item.held = held = held - 1
+            cut += 1
+            if held == item.low and held > item.floor:
+                item.low = held - 1
+                insort(line, item.entry(held - 1), cut)
+            slots -= 1
+            self._held -= 1
+        self._cut = cut
+
+    def _give(self, slots: int) -> None:
+        line, by_serial, before, cut = self._line, self._by_serial, self._before, self._cut
+        while slots and cut:
+            cut -= 1
+            item = by_serial.get(line[cut] & _LAST_SERIAL)
+            if item is None:
+                del line[cut]
+                continue
+            held = item.held
+            if item.name not in before:
+                before[item.name] = held
+            item.held = held = held + 1
+            slots -= 1
+            self._held += 1
+            if held == item.high and held < item.cap:
+                item.high = held + 1
+                insort(line, item.entry(held), 0, cut)
+                cut += 1
+        self._cut = cut

@@ -26,20 +26,37 @@ def odd(tree: Tree, claim: Claim) -> bool:
 def exchange(tree: Tree, old: Claim | None, new: Claim | None) -> None:
     """Put a claim in place of the job's former one."""
     if old is not None and old.cap > 0:
-        leaf = tree.leaf(old.group, old.user)
-        was = leaf.claims.pop(old.job, None)
-        leaf.columns = None
-        if was is not None and leaf.ranking is not None:
-            leaf.ranking.drop(was)
+        _take_out(tree.leaf(old.group, old.user), old)
     if new is not None and new.cap > 0:
-        leaf = tree.leaf(new.group, new.user)
-        was = leaf.claims.get(new.job)
-        leaf.claims[new.job] = new
-        leaf.columns = None
-        if leaf.ranking is not None:
-            if was is not None:
-                leaf.ranking.drop(was)
-            leaf.ranking.put(new)
+        _put_in(tree.leaf(new.group, new.user), new)
+
+
+def _take_out(leaf: Node, claim: Claim) -> None:
+    was = leaf.claims.pop(claim.job, None)
+    leaf.columns = None
+    if was is not None and leaf.ranking is not None:
+        leaf.ranking.drop(was)
+
+
+def _put_in(leaf: Node, claim: Claim) -> None:
+    if leaf.ranking is not None:
+        was = leaf.claims.get(claim.job)
+        if was is not None:
+            leaf.ranking.drop(was)
+        leaf.ranking.put(claim)
+    leaf.claims[claim.job] = claim
+    leaf.columns = None
+
+
+class _Asked:
+    """A leaf that is to be looked at: the jobs in it that changed, and what all of its jobs need now."""
+
+    __slots__ = ("demand", "floor", "jobs", "leaf")
+
+    def __init__(self, leaf: Node) -> None:
+        self.leaf = leaf
+        self.jobs: dict[str, None] = {}
+        self.floor, self.demand = leaf.floor, leaf.demand
 
 
 class Upkeep:
@@ -52,32 +69,30 @@ class Upkeep:
 
     def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
         self._tree, self._targets = tree, targets
-        self._leaves: dict[int, tuple[Node, list[str]]] = {}  # by id: it, and its jobs that changed
+        self._leaves: dict[Node, _Asked] = {}
         self._now: dict[str, Claim | None] = {}
 
     def ask(self, changed: Mapping[str, Claim | None], claims: Mapping[str, Claim]) -> bool:
         """Exchange the claims of these jobs for those in `claims`, in tree and needs; whether all floors fit."""
         tree = self._tree
-        needs: dict[int, list[int]] = {}
         for job, old in changed.items():
-            new = claims.get(job)
-            self._now[job] = new
-            exchange(tree, old, new)
-            for claim, sign in ((old, -1), (new, 1)):
-                if claim is None or claim.cap == 0:
-                    continue
-                leaf = tree.leaf(claim.group, claim.user)
-                need = needs.get(id(leaf))
-                if need is None:
-                    need = needs[id(leaf)] = [leaf.floor, leaf.demand]
-                    self.touch(leaf)
-                jobs = self._leaves[id(leaf)][1]
-                if not jobs or jobs[-1] != job:
-                    jobs.append(job)
-                need[0] += sign * least(claim)
-                need[1] += sign * useful(claim, leaf.aware)
-        for key, (floor, demand) in needs.items():
-            self._need(self._leaves[key][0], floor, demand)
+            new = self._now[job] = claims.get(job)
+            if old is not None and old.cap > 0:
+                leaf = tree.leaf(old.group, old.user)
+                _take_out(leaf, old)
+                asked = self.touch(leaf)
+                asked.jobs[job] = None
+                asked.floor -= least(old)
+                asked.demand -= useful(old, leaf.aware)
+            if new is not None and new.cap > 0:
+                leaf = tree.leaf(new.group, new.user)
+                _put_in(leaf, new)
+                asked = self.touch(leaf)
+                asked.jobs[job] = None
+                asked.floor += least(new)
+                asked.demand += useful(new, leaf.aware)
+        for asked in self._leaves.values():
+            self._need(asked.leaf, asked.floor, asked.demand)
         return not tree.excess
 
     def shut(self, leaf: Node, shut: bool) -> None:
@@ -87,16 +102,19 @@ class Upkeep:
             self.touch(leaf)
             self._need(leaf, leaf.floor, leaf.demand)
 
-    def touch(self, leaf: Node) -> None:
+    def touch(self, leaf: Node) -> _Asked:
         """The division of this leaf is to be looked at."""
-        self._leaves.setdefault(id(leaf), (leaf, []))
+        asked = self._leaves.get(leaf)
+        if asked is None:
+            asked = self._leaves[leaf] = _Asked(leaf)
+        return asked
 
     def divide(self) -> dict[str, int]:
         """The targets that are others now, those of removed jobs left out."""
         visit: dict[int, dict[str, None]] = {}
-        for leaf, jobs in self._leaves.values():
+        for leaf, asked in self._leaves.items():
             if leaf.division is not None:
-                _exchange_in(leaf, leaf.division, jobs)
+                _exchange_in(leaf, leaf.division, asked.jobs)
             _need_above(leaf, visit)
         moved: dict[str, int] = {}
         targets = self._targets
