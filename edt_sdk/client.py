@@ -1,18 +1,14 @@
 """`Client`: one server, seen from a notebook, a script or the command line.
 
-Synchronous; a job is awaitable where an event loop runs. A submission contains what is listed before it is sent, and
-never the token of the server or the Hub.
+Synchronous; a job is awaitable where an event loop runs.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
@@ -23,30 +19,18 @@ from edt_sdk.discovery import connect
 from edt_sdk.job import Job
 from edt_sdk.job_list import JobList
 from edt_sdk.job_readings import When, timeline_window
-from edt_sdk.monitor import ClientMonitor, Monitor
-from edt_sdk.packing import (
-    QUIET_VARIABLE,
-    Collected,
-    Multipart,
-    Source,
-    collect,
-    packing_table,
-    upload_progress,
-    write_archive,
-)
 from edt_sdk.picture import Picture, fetch_picture
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.frameworks import SHELL, Framework
-from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
+from edt_sdk.schemas.job import JobState, JobView
 from edt_sdk.sharing import Sharing
-from edt_sdk.torchrun.submission import start_of
+from edt_sdk.submitting import Submitting
 
-# Names under which tokens of servers travel in the environment of kernels.
-_SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
+if TYPE_CHECKING:
+    from edt_sdk.monitor import Monitor
 
 
-class Client(Sharing):
+class Client(Submitting, Sharing):
     """A connection to a server.
 
     Args:
@@ -63,6 +47,11 @@ class Client(Sharing):
         self.server, self.info = connect(url, token)
         self._connection = Connection(self.server.url, self.server.token)
         self._output = output
+
+    @property
+    def connection(self) -> Connection:
+        """The session with the server."""
+        return self._connection
 
     @property
     def url(self) -> str:
@@ -83,127 +72,6 @@ class Client(Sharing):
 
     def __repr__(self) -> str:
         return f"Client of {self.url} ({self.info.name} {self.info.version}, user {self.info.user})"
-
-    # --- submitting ---------------------------------------------------------------------------------------------------
-
-    def submit(
-        self,
-        source: Source,
-        *,
-        main: str | None = None,
-        name: str | None = None,
-        max_workers: int = 1,
-        min_workers: int = 1,
-        slots_per_unit: int = 1,
-        pending_timeout: float | None = None,
-        priority: int = DEFAULT_PRIORITY,
-        instance_group: str = "",
-        mode: str = "exact",
-        seed: int = 0,
-        threads_per_slot: int | None = None,
-        warm_start: Job | str | None = None,
-        framework: str = Framework.EDT,
-        command: Sequence[str] | str = (),
-        torchrun: Sequence[str] | str = (),
-        data_path: str = "",
-        args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        progress: bool = True,
-    ) -> Job:
-        """Pack `source`, send it, and return the job.
-
-        Args:
-            source: a folder; a `.py` or `.ipynb` file, sent with the modules beside it that it imports; or code: a
-                string with a line break, or a list of notebook cells.
-            main: main script, relative to the folder; needed only where more than one could be meant.
-            name: what people call it; taken from the source by default.
-            max_workers: most slots it may hold at once. It starts on one.
-            min_workers: slots without which it does not run: it waits until it can have as many.
-            slots_per_unit: its slots come and go so many at a time; `max_workers` is a multiple of it, `min_workers` is
-                1 (for one unit) or one too.
-            pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its
-                instance group says.
-            priority: weight under fair share; twice the weight gets about twice the slots.
-            instance_group: the queue, "" for the server's first.
-            mode: "exact": equal bits for any number of workers; "fast": the same batches, not the same bits.
-            seed: of sample order, dropout and augmentation.
-            threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
-            warm_start: another job of mine, or its id: the model begins with its final weights, else with those of its
-                newest epoch. Optimizer and schedule are the script's own.
-            framework: what runs the script: "edtPyTorch", our elastic engine; "PyTorch", the script as it is in one
-                process with all slots; "distPyTorch", the script once for each slot, for torch.distributed; "torchrun",
-                a PyTorch Elastic script. The middle two get `max_workers` slots at once, and keep that number.
-            command: run in the folder in place of the script, with a framework other than "edtPyTorch": its words, or a
-                string for a shell.
-            torchrun: with framework "torchrun" what would be said to `torchrun`, such as "--nnodes=1:4
-                --nproc-per-node=2 --max-restarts=3"; as text or words, with or without a script. Nodes times processes
-                are the slots, and come before `max_workers`, `min_workers` and `slots_per_unit`.
-            data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
-            args: the script's own arguments.
-            env: environment variables of the job; nothing is taken over from here by itself.
-            progress: print what is packed; `EDT_NONINTERACTIVE` silences it too.
-
-        Raises:
-            PackageError: no such source, no such main script, or a file that cannot be packed.
-            TooLarge: the package is over the server's limit.
-            InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
-            NotFound, NotAllowed: the job of `warm_start` is not there, or somebody else's.
-        """
-        words = (*SHELL, command) if isinstance(command, str) and command else tuple(command)
-        start = start_of(
-            framework,
-            torchrun,
-            main=main,
-            args=args,
-            max_workers=max_workers,
-            min_workers=min_workers,
-            slots_per_unit=slots_per_unit,
-        )
-        collected = collect(source, start.main, script=not words and not start.named)
-        spec = JobSpec(
-            name=name or collected.name,
-            main=start.named or collected.main,
-            pending_timeout=pending_timeout,
-            args=start.args,
-            **start.fields,
-            env=dict(env or {}),
-            priority=priority,
-            instance_group=instance_group,
-            mode=mode,
-            seed=seed,
-            threads_per_slot=threads_per_slot,
-            warm_start=_job_id(warm_start),
-            # On another machine this path means nothing; the server then takes its configured interpreter.
-            python=sys.executable if self.server.local else None,
-            python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
-            framework=str(framework),
-            command=words,
-            data_path=data_path,
-        ).check()
-        self._keep_secrets(spec)
-        return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
-
-    def _keep_secrets(self, spec: JobSpec) -> None:
-        for key, value in spec.env.items():
-            if key in _SECRETS or self._connection.holds(value):
-                raise InvalidRequest(
-                    f"env has {key}, the token of a server; a job must not carry it.",
-                    hint="Pass only the variables that the job needs.",
-                    field="env",
-                )
-        for field, words in (("args", spec.args), ("command", spec.command)):
-            if any(map(self._connection.holds, words)):
-                raise InvalidRequest(f"{field} has the token of the server; a job must not carry it.", field=field)
-
-    def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
-        with tempfile.TemporaryFile(prefix="edt-package-") as package:
-            size = write_archive(collected.files, package, cap=self.info.max_upload_bytes)
-            if not quiet:
-                print(packing_table(collected, size), file=self._output or sys.stdout, flush=True)
-            package.seek(0)
-            body = Multipart(msgspec.json.encode(spec), package, size, None if quiet else upload_progress())
-            answer = self._connection.post_body("jobs", body, body.content_type)
-        return Job(self._connection, msgspec.convert(answer, JobView))
 
     # --- the other verbs ----------------------------------------------------------------------------------------------
 
@@ -309,21 +177,10 @@ class Client(Sharing):
         return fetch_picture(self._connection, "pictures/compare", params)
 
     def monitor(self) -> Monitor:
-        """Watch all jobs live: a table in a notebook, a line in a terminal."""
+        """Watch all jobs live: tabs of widgets in a notebook, a line in a terminal; ends when none is active."""
+        from edt_sdk.monitor import ClientMonitor
+
         return ClientMonitor(self).show()
-
-
-def _job_id(job: Job | str | None) -> str:
-    if job is None:
-        return ""
-    name = job.id if isinstance(job, Job) else job
-    if not isinstance(name, str) or not name or PurePath(name).name != name:
-        raise InvalidRequest(
-            f"warm_start is a job or the id of one, not {job!r}.",
-            hint="client.jobs() lists them.",
-            field="warm_start",
-        )
-    return name
 
 
 def _state(text: str) -> JobState:

@@ -6,7 +6,7 @@ server what its user picks in a form, by the same code.
 
 from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.sources import Collected, Source, SourceFile, collect
-from edt_sdk.packing.table import human_bytes, packing_table
+from edt_sdk.packing.table import human_bytes, listing, packing_table
 from edt_sdk.packing.upload import PROGRESS_AFTER, QUIET_VARIABLE, Multipart, upload_progress
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "SourceFile",
     "collect",
     "human_bytes",
+    "listing",
     "packing_table",
     "upload_progress",
     "write_archive",

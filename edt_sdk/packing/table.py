@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edt_sdk.packing.sources import Collected
 
 _SHOWN = 20
 
 
 def packing_table(collected: Collected, archive_bytes: int) -> str:
-    """What is packed, for people: one line a file, largest first when there are many, then sums and notes."""
-    files = sorted(collected.files, key=lambda f: f.name)
-    shown = files if len(files) <= _SHOWN else sorted(files, key=lambda f: -f.size)[: _SHOWN - 1]
-    width = max(len(f.name) for f in shown)
-    lines = [
-        f"  {f.name:<{width}}  {human_bytes(f.size):>9}{'  ← main' if f.name == collected.main else ''}" for f in shown
-    ]
+    """What is packed: one line a file, largest first when there are many, then sums and notes."""
+    files = [(file.name, file.size) for file in collected.files]
+    return listing("Packing", files, collected.main, packed=archive_bytes, notes=collected.notes)
+
+
+def listing(
+    what: str, files: Sequence[tuple[str, int]], main: str, *, packed: int | None = None, notes: Sequence[str] = ()
+) -> str:
+    """Files as lines for people.
+
+    Args:
+        what: is done with them, the first word.
+        files: name and bytes of each.
+        main: the name of the script among them.
+        packed: bytes of the archive, None where there is none.
+        notes: said below.
+    """
+    shown = sorted(files) if len(files) <= _SHOWN else sorted(files, key=lambda file: -file[1])[: _SHOWN - 1]
+    width = max((len(name) for name, _ in shown), default=0)
+    lines = [f"  {name:<{width}}  {human_bytes(size):>9}{'  ← main' if name == main else ''}" for name, size in shown]
+    total = sum(size for _, size in files)
     if len(shown) < len(files):
-        rest = sum(f.size for f in files) - sum(f.size for f in shown)
+        rest = total - sum(size for _, size in shown)
         lines.append(f"  {f'… and {len(files) - len(shown)} smaller files':<{width}}  {human_bytes(rest):>9}")
-    total = sum(f.size for f in files)
     noun = "file" if len(files) == 1 else "files"
-    head = f"Packing {len(files)} {noun}, {human_bytes(total)}, {human_bytes(archive_bytes)} compressed:"
-    return "\n".join([head, *lines, *(f"  note: {note}" for note in collected.notes)])
+    compressed = "" if packed is None else f", {human_bytes(packed)} compressed"
+    head = f"{what} {len(files)} {noun}, {human_bytes(total)}{compressed}:"
+    return "\n".join([head, *lines, *(f"  note: {note}" for note in notes)])
 
 
 def human_bytes(size: float) -> str:
