@@ -1,8 +1,8 @@
 """The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
 
 Owns the service's life and nothing of its work: it runs while this server leads those over its store (`Member`), and
-while another does, that one is asked. The server must start even when the service cannot (a damaged store): then every
-route answers why.
+while another does, that one is asked; in client mode always a remote one (`Remote`). The server must start even when
+the service cannot (a damaged store): then every route answers why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
 from edt_jupyter import state_events
+from edt_jupyter.forwarding import Peer, introduction
 from edt_jupyter.group_setting import GroupSettings
+from edt_jupyter.remote import Remote
 from edt_jupyter.routes import API, handlers
 from edt_jupyter.wmla.routes import handlers as wmla_handlers
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
@@ -34,7 +36,7 @@ from edt_server.service import Service
 from edt_server.settings import Settings
 from edt_server.shared_secret import shared_secret
 from edt_server.sharing import configured_plan
-from edt_server.store import JobRow, Lease, Store, StoreUnavailable
+from edt_server.store import JobRow, Store, StoreUnavailable
 
 _ALIVE = 10.0
 _STORE_AWAY = 1.0
@@ -54,6 +56,14 @@ class EdtApp(ExtensionApp):
     data_dir = Unicode(help="Folder of jobs, results and the job store. Default: `edt` in Jupyter's data folder.").tag(
         config=True
     )
+    remote_url = Unicode(
+        "",
+        help="Address of another server that runs the jobs, such as https://hub/services/edt/. This one runs none.",
+    ).tag(config=True)
+    remote_token = Unicode(
+        "",
+        help="What the server at `remote_url` knows this server's user by. Empty for the token JupyterHub gave it.",
+    ).tag(config=True)
     db_url = Unicode(
         "",
         help="SQLAlchemy URL of the job store, such as postgresql+psycopg://host/edt. Empty for SQLite in `data_dir`.",
@@ -128,6 +138,7 @@ class EdtApp(ExtensionApp):
 
     _service: Service | None = None
     _member: Member | None = None
+    _remote: Remote | None = None
     _store: Store | None = None
     _secret = ""
     _trouble: EdtError | None = None
@@ -160,20 +171,27 @@ class EdtApp(ExtensionApp):
         """True while this server runs the jobs."""
         return self._member is not None and self._member.leads
 
-    async def elsewhere(self) -> Lease | None:
-        """The server that runs the jobs, None for this one, or when `service` says why there is none."""
-        return None if self._member is None else await self._member.leader()
+    @property
+    def remote(self) -> Remote | None:
+        """The server that runs the jobs of this one's user, None where this one may."""
+        return self._remote
 
-    async def succeeded(self, leader: Lease) -> None:
-        """Return when that one leads no more."""
-        if self._member is not None:
-            await self._member.succeeded(leader)
+    async def elsewhere(self, user: str) -> Peer | None:
+        """The server that answers `user`, None for this one, or when `service` says why there is none."""
+        if self._remote is not None:
+            return self._remote.peer()
+        member = self._member
+        leader = None if member is None else await member.leader()
+        if member is None or leader is None:
+            return None
+        return Peer(leader.url, introduction(self._secret, user), partial(member.succeeded, leader))
 
     # --- Jupyter's hooks ----------------------------------------------------------------------------------------------
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
-        self.handlers.extend([*handlers(), *wmla_handlers()])
+        # Sessions of WMLA's clients are the word of the server that gave them: they log on where the jobs run.
+        self.handlers.extend([*handlers(), *([] if self.remote_url else wmla_handlers())])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         # What the service logs belongs into the server's log, with its level and its handlers.
@@ -206,6 +224,9 @@ class EdtApp(ExtensionApp):
 
     async def _try_to_start(self) -> None:
         try:
+            if self.remote_url:
+                self._begin_asking(Remote(self.remote_url, self.remote_token))
+                return
             settings = await asyncio.to_thread(self._settings)
             self._secret = await asyncio.to_thread(shared_secret, settings.control_dir / _SECRET_FILE)
             open_store = partial(Store.open, settings.store_url, backups=settings.data_dir)
@@ -225,6 +246,13 @@ class EdtApp(ExtensionApp):
                 await asyncio.to_thread(store.close)
         else:
             self._trouble = None
+
+    def _begin_asking(self, remote: Remote) -> None:
+        self._remote = remote
+        self.log.info("edt | %s is answered by %s", f"{API}/", remote.url)
+        if self.serverapp is not None and self.serverapp.event_logger is not None:
+            tell = partial(state_events.tell, self.serverapp.event_logger)
+            self._spawn(remote.hear(tell, logging.getLogger("edt_server")), "edt events")
 
     async def _start_later(self) -> None:
         """The store cannot be used now: begin when it can."""

@@ -18,11 +18,10 @@ from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
-from edt_jupyter.forwarding import NOT_LEADING, NotReached, Relay, forwarded_user
+from edt_jupyter.forwarding import NOT_LEADING, NotReached, Peer, Relay, forwarded_user
 from edt_jupyter.identity import user_of
 from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, ServerUnreachable
 from edt_server.service import Service
-from edt_server.store import Lease
 
 _ASK_AGAIN = 0.1
 _CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__base__ is EdtError and cls.status != 500}
@@ -47,18 +46,15 @@ class Extension(Protocol):
     def leads(self) -> bool:
         """True while this server runs the jobs."""
 
-    async def elsewhere(self) -> Lease | None:
-        """The server that runs the jobs, None for this one; waits while there is none, ServerUnreachable for long."""
-
-    async def succeeded(self, leader: Lease) -> None:
-        """Return when that one leads no more."""
+    async def elsewhere(self, user: str) -> Peer | None:
+        """The server that answers `user`, None for this one; waits while there is none, ServerUnreachable for long."""
 
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
     """Base of every handler under `/edt/api`."""
 
     _asked_for: str | None = None  # the user for whom another server passes this on
-    _way: tuple[Relay, Lease] | None = None  # a request on its way to the server that leads
+    _way: tuple[Relay, Peer] | None = None  # a request on its way to the server that answers
     _gone = False
 
     @property
@@ -93,7 +89,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             raise HTTPError(NOT_LEADING)
 
     async def forwarded(self) -> bool:
-        """Have the request answered by the server that leads; False when it is this one."""
+        """Have the request answered by the server that runs the jobs; False when it is this one."""
         if self._asked_for is not None:
             return False
         if self._way is not None:
@@ -106,33 +102,34 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             if not await self.begin_forwarding():
                 return False
             assert self._way is not None
+            relay, peer = self._way
             try:
                 if self.request.body:
-                    await self._way[0].write(self.request.body)
-                await self._passed_on(*self._way)
+                    await relay.write(self.request.body)
+                await self._passed_on(relay, peer)
             except NotReached:
-                await asyncio.sleep(_ASK_AGAIN)
+                await _ask_again(peer)
             else:
                 break
         return True
 
     async def begin_forwarding(self) -> bool:
-        """Send the head of the request to the server that leads; False when it is this one, or asked us."""
+        """Send the head of the request to the server that runs the jobs; False when it is this one, or asked us."""
         while self._asked_for is None and not self._gone:
-            leader = await self.extension.elsewhere()
-            if leader is None:
+            peer = await self.extension.elsewhere(self._name())
+            if peer is None:
                 break
             try:
-                relay = await Relay.begin(self, leader.url, self.extension.secret, self._name())
+                relay = await Relay.begin(self, peer)
             except NotReached:
-                await asyncio.sleep(_ASK_AGAIN)
+                await _ask_again(peer)
             else:
-                self._way = (relay, leader)
+                self._way = (relay, peer)
                 return True
         return False
 
-    async def _passed_on(self, relay: Relay, leader: Lease) -> None:
-        changed = asyncio.ensure_future(self.extension.succeeded(leader))
+    async def _passed_on(self, relay: Relay, peer: Peer) -> None:
+        changed = asyncio.ensure_future(peer.over())
         try:
             await relay.finish(changed)
         finally:
@@ -193,6 +190,13 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     def flag(self, name: str) -> bool:
         """True for `?name=1`; also true, True."""
         return self.get_query_argument(name, "0").lower() in ("1", "true")
+
+
+async def _ask_again(peer: Peer) -> None:
+    """Wait for the next server in that one's place; raise what is to be said where none will come."""
+    if peer.silent is not None:
+        raise peer.silent
+    await asyncio.sleep(_ASK_AGAIN)
 
 
 def error_body(status: int, error: BaseException | None) -> dict[str, Any]:

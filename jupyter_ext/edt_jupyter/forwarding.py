@@ -1,8 +1,9 @@
-"""A request that is answered by another server, the one that leads: passed on as it comes, the answer as it comes back.
+"""A request that is answered by another server: passed on as it comes, the answer as it comes back.
 
 Neither is ever held whole: uploads, downloads and streams of events pass piece by piece, as fast as the slower side.
-Who asks was found out here; the leader is told the name, and believes it because the message carries the secret that
-only servers over this data folder can read. Of the client's own headers only those below go on: no token, no cookie.
+Who asks was found out here. The server that leads over the same data folder is told the name, and believes it because
+the message carries the secret that only such servers can read; a remote one is shown a token (`remote.py`). Of the
+client's own headers only those below go on: no token, no cookie.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -19,7 +22,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from tornado.tcpclient import TCPClient
 from tornado.web import HTTPError, RequestHandler
 
-from edt_sdk.schemas.errors import ServerUnreachable
+from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 
 SECRET, USER = "X-Edt-Forwarded", "X-Edt-User"
 # What a server answers that was taken for the leader and is not: nothing was done, ask again.
@@ -34,6 +37,28 @@ _EVENTS = "text/event-stream"
 
 class NotReached(Exception):
     """Nothing was done there and nothing was answered here: ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The server that answers in this one's place.
+
+    Attributes:
+        url: its address, base URL included.
+        headers: what shows it for whom it is asked.
+        over: returns when it is another server's turn.
+        silent: what to say when it is not reached; None where another one will be in its place soon: ask again.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    over: Callable[[], Awaitable[None]]
+    silent: EdtError | None = None
+
+
+def introduction(secret: str, user: str) -> dict[str, str]:
+    """The headers by which a server over this data folder says for whom it asks."""
+    return {SECRET: secret, USER: quote(user)}
 
 
 def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
@@ -115,12 +140,12 @@ class Relay:
         self._read: asyncio.Future[bool] | None = None
 
     @classmethod
-    async def begin(cls, handler: RequestHandler, url: str, secret: str, user: str) -> Relay:
-        """Connect to the server at `url` and send everything but the body. NotReached when nobody is there."""
-        parts = urlsplit(url)
+    async def begin(cls, handler: RequestHandler, peer: Peer) -> Relay:
+        """Connect to that server and send everything but the body. NotReached when nobody is there."""
+        parts = urlsplit(peer.url)
         if parts.scheme not in ("http", "https") or parts.hostname is None:
             raise ServerUnreachable(
-                f"The server that leads, at {url or 'an unknown address'}, cannot be reached from other servers.",
+                f"The server that leads, at {peer.url or 'an unknown address'}, cannot be reached from other servers.",
                 hint="Use that one, or let it listen on a port.",
             )
         try:
@@ -134,7 +159,7 @@ class Relay:
             raise NotReached from wrong
         relay = cls(handler, stream)
         try:
-            await relay._send_head(parts.path.rstrip("/"), parts.netloc, secret, user)
+            await relay._send_head(parts.path.rstrip("/"), parts.netloc, peer.headers)
         except BaseException as wrong:
             relay.abandon()
             if isinstance(wrong, StreamClosedError):
@@ -142,12 +167,12 @@ class Relay:
             raise
         return relay
 
-    async def _send_head(self, base: str, host: str, secret: str, user: str) -> None:
+    async def _send_head(self, base: str, host: str, introduced: Mapping[str, str]) -> None:
         request = self._handler.request
         # The path below the base URL, which may differ from the leader's.
         own = str(self._handler.settings.get("base_url", "/")).rstrip("/")
         headers = HTTPHeaders({name: request.headers[name] for name in _ASKED if name in request.headers})
-        headers.update({"Host": host, "Connection": "close", SECRET: secret, USER: quote(user)})
+        headers.update({"Host": host, "Connection": "close", **introduced})
         uri = base + str(request.uri).removeprefix(own)
         await self._connection.write_headers(RequestStartLine(str(request.method), uri, "HTTP/1.1"), headers)
         self._read = asyncio.ensure_future(self._connection.read_response(self._answer))
@@ -179,8 +204,8 @@ class Relay:
             raise NotReached
         if answer.status == 0:
             raise ServerUnreachable(
-                "The server that leads ended before it answered; what was asked may or may not have been done.",
-                hint="Look (`edt list`) before you ask again; another server is taking over.",
+                "The server that runs the jobs ended before it answered; what was asked may or may not have been done.",
+                hint="Look (`edt list`) before you ask again.",
             )
         if answer.whole or answer.kind.startswith(_EVENTS):
             # A stream of events that ends without an `end` is taken up again by its reader, here or elsewhere.

@@ -6,6 +6,7 @@ State transitions only, never metrics or logs: the bus goes to every authenticat
 from __future__ import annotations
 
 from importlib.resources import as_file, files
+from typing import Any
 
 from jupyter_events import EventLogger
 
@@ -24,14 +25,10 @@ def register(logger: EventLogger) -> None:
 
 def emit(logger: EventLogger, row: JobRow, before: JobState | None) -> None:
     """Tell that the job is in its state now."""
-    logger.emit(
-        schema_id=SCHEMA_ID,
-        data={
-            "job": row.id,
-            "name": row.spec.name,
-            "owner": row.owner,
-            "state": row.state.value,
-            "before": None if before is None else before.value,
-            "time": row.state_since,
-        },
-    )
+    state = {"state": row.state.value, "before": None if before is None else before.value, "time": row.state_since}
+    tell(logger, {"job": row.id, "name": row.spec.name, "owner": row.owner, **state})
+
+
+def tell(logger: EventLogger, change: dict[str, Any]) -> None:
+    """Tell a change, in the schema's words."""
+    logger.emit(schema_id=SCHEMA_ID, data=change)

@@ -1,0 +1,113 @@
+"""A server that runs no jobs (`c.EdtApp.remote_url`): everything asked of it is answered by the one that does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
+
+from edt_jupyter.remote import Remote
+from edt_sdk import Client, ServerUnreachable
+from edt_sdk.schemas.job import JobState
+from edt_sdk.testing import LocalServer
+from tests.e2e.harness import JOBS
+
+LIMIT = 60.0
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[LocalServer]:
+    """The server that runs the jobs."""
+    server = LocalServer(tmp_path / "runs", slots=2, traits={"EdtApp.threads_per_slot": 1}).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def asks(tmp_path: Path, runs: LocalServer) -> Iterator[LocalServer]:
+    """A user's own server."""
+    traits = {"EdtApp.remote_url": runs.url, "EdtApp.remote_token": runs.token}
+    server = LocalServer(tmp_path / "asks", slots=1, traits=traits).start()
+    yield server
+    if server.running:
+        server.stop()
+
+
+def test_a_job_from_submit_to_model(runs: LocalServer, asks: LocalServer, tmp_path: Path) -> None:
+    client, there = Client(asks.url, asks.token), Client(runs.url, runs.token)
+    assert len(client.cluster()["slots"]) == len(there.cluster()["slots"]) == 2
+    job = client.submit(JOBS, main="cnn.py", args=["--epochs", "2", "--samples", "60"], max_workers=2, progress=False)
+    assert there.job(job.id).view.owner == job.view.owner
+    streamed = [line.text for line in job.logs(follow=True)]  # a stream of events, through both servers to its end
+    assert job.refresh().view.state is JobState.FINISHED
+    assert sorted(streamed) == sorted(line.text for line in there.job(job.id).logs().lines)  # of several files at once
+    with zipfile.ZipFile(job.download(tmp_path, "model")) as got:
+        assert got.testzip() is None
+        assert any(name.endswith(".pth") for name in got.namelist())
+    assert not (asks.data_dir / "jobs").exists()
+
+
+def test_changes_of_state_are_heard_on_the_users_own_bus(runs: LocalServer, asks: LocalServer) -> None:
+    heard = asyncio.run(_states_while(asks, Client(runs.url, runs.token)))
+    assert heard[-1] == "FINISHED"
+    assert "RUNNING" in heard
+
+
+async def _states_while(asks: LocalServer, client: Client) -> list[str]:
+    url = f"ws{asks.url.removeprefix('http').rstrip('/')}/api/events/subscribe"
+    bus = await websocket_connect(HTTPRequest(url, headers={"Authorization": f"token {asks.token}"}))
+    job = await asyncio.to_thread(
+        client.submit, JOBS, main="cnn.py", args=["--epochs", "1", "--samples", "60"], progress=False
+    )
+    states: list[str] = []
+    async with asyncio.timeout(LIMIT):
+        while not states or not JobState(states[-1]).final:
+            message = await bus.read_message()
+            assert message is not None
+            event = json.loads(message)
+            if event.get("job") == job.id:
+                states.append(event["state"])
+    bus.close()
+    return states
+
+
+def test_a_token_that_is_not_known_there_is_said_in_the_log_once(
+    runs: LocalServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edt_jupyter.remote._AGAIN", 0.01)
+    heard: list[object] = []
+    asyncio.run(_listen_in_vain(Remote(runs.url, "wrong"), heard.append, caplog))
+    assert ["403" in record.getMessage() for record in caplog.records if record.name == "test"] == [True]
+    assert heard == []
+
+
+async def _listen_in_vain(remote: Remote, tell: Callable[[object], None], caplog: pytest.LogCaptureFixture) -> None:
+    hearing = asyncio.create_task(remote.hear(tell, logging.getLogger("test")))
+    async with asyncio.timeout(LIMIT):
+        while not caplog.records:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)  # time for more than one try
+    hearing.cancel()
+
+
+def test_a_server_that_is_away_is_named_and_found_again(runs: LocalServer, asks: LocalServer) -> None:
+    client = Client(asks.url, asks.token)
+    port = int(urlsplit(runs.url).port or 0)
+    runs.kill()
+    with pytest.raises(ServerUnreachable, match="does not answer"):
+        client.jobs()
+    answer = requests.get(f"{asks.url}edt/api/jobs", headers={"Authorization": f"token {asks.token}"}, timeout=LIMIT)
+    assert answer.status_code == 503
+    assert runs.url.rstrip("/") in answer.json()["message"]
+    runs._start(port)
+    assert runs._answers()
+    assert list(client.jobs()) == []
