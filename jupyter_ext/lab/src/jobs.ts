@@ -46,6 +46,8 @@ export class Jobs implements IDisposable {
   private readonly watched = new Map<string, number>();
   private readonly lists: Record<Scope, number> = { mine: 0, all: 0 };
   private readonly heard = new Set<string>();
+  /** Jobs that were not known before the news of their end. */
+  private readonly ending = new Set<string>();
   private clusters = 0;
   private machine: ICluster | undefined;
   private whoami: string | undefined;
@@ -328,22 +330,16 @@ export class Jobs implements IDisposable {
     const told = message as unknown as IStateEvent;
     const known = this.known.get(told.job);
     const mine = told.owner === this.whoami;
-    if (known?.view && known.view.state !== told.state && !isFinal(known.view.state) && isFinal(told.state) && !mine) {
-      // Somebody else's: shown as ended with the look that follows.
+    if (!known?.view && told.before && isFinal(told.state)) {
+      this.ending.add(told.job);
     }
-    const interested = this.watched.has(told.job) || this.lists.all > 0 || mine;
-    if (interested) {
-      if (!known?.view && told.before && isFinal(told.state)) {
-        this.running.add(told.job); // it ended while we looked, though we had not seen it before
-      }
+    if (mine || this.watched.has(told.job) || this.lists.all) {
       this.soon(told.job);
     }
     if (this.clusters) {
       void this.poll.refresh();
     }
   }
-
-  private readonly running = new Set<string>();
 
   private take(view: IJobView): void {
     const before = this.known.get(view.id)?.view;
@@ -352,7 +348,7 @@ export class Jobs implements IDisposable {
     if (view.owner === this.whoami) {
       this.members.mine.add(view.id);
     }
-    const lived = (before && !isFinal(before.state)) || this.running.delete(view.id);
+    const lived = (before && !isFinal(before.state)) || this.ending.delete(view.id);
     if (lived && isFinal(view.state) && view.owner === this.whoami) {
       this.ends.emit(view);
     }

@@ -1,0 +1,86 @@
+/** A job in the output of a cell, as it is now: drawn from what the server says, not by the kernel. */
+import type { CommandRegistry } from '@lumino/commands';
+
+import { LABELS, offered } from '../actions/offered';
+import { useJobs } from '../hooks';
+import type { Jobs } from '../jobs';
+import { Picture } from '../picture';
+import { Button, Progress, State } from '../state';
+import { type IJobView, isFinal } from '../views';
+import { progressWords, sentence, slotsWords, timeWords, whyWords } from '../words';
+import type { IBundle } from './bundle';
+import { standingOf } from './standing';
+
+const BUTTONS = 3;
+
+export interface ICardProps {
+  jobs: Jobs;
+  commands: CommandRegistry;
+  bundle: IBundle;
+  /** Told which kind of card this is, so that what the notebook stored can be shown below. */
+  onKind: (kind: string) => void;
+}
+
+export function Card({ jobs, commands, bundle, onKind }: ICardProps): JSX.Element {
+  useJobs(jobs, bundle.id);
+  const { kind, view, says } = standingOf(bundle, jobs.get(bundle.id), jobs.reach, jobs.api.settings.baseUrl);
+  onKind(kind);
+  const live = kind === 'live';
+  return (
+    <div className={`jp-edt-card jp-edt-card-${kind}`} role="group" aria-label={view ? sentence(view) : `Job ${bundle.id}`}>
+      <div className="jp-edt-card-head">
+        {view ? <State state={view.state} /> : null}
+        <b className="jp-edt-name">{view ? view.name : 'Job'}</b>
+        <code>{bundle.id}</code>
+        {live && view ? <Buttons view={view} mine={isMine(view, jobs)} commands={commands} /> : null}
+      </div>
+      {view && kind !== 'elsewhere' ? <Facts view={view} jobs={jobs} live={live} /> : null}
+      <div className="jp-edt-age" role={live ? undefined : 'status'}>
+        {says}
+      </div>
+    </div>
+  );
+}
+
+function Facts({ view, jobs, live }: { view: IJobView; jobs: Jobs; live: boolean }): JSX.Element {
+  const why = whyWords(view);
+  const facts = [slotsWords(view), progressWords(view) || 'no update yet', timeWords(view)];
+  // A curve of a training that goes on changes with every update; a look every ten seconds shows it grow.
+  const version = isFinal(view.state) ? view.state : `${view.state} ${Math.floor(Date.now() / 10_000)}`;
+  return (
+    <div className="jp-edt-card-body">
+      <div className="jp-edt-card-facts">
+        <Progress view={view} />
+        <div>{facts.filter(Boolean).join(' · ')}</div>
+        {why ? <div className={view.state === 'FAILED' || view.state === 'ERROR' ? 'jp-edt-is-bad' : ''}>{why}</div> : null}
+      </div>
+      {live && view.progress ? (
+        <Picture
+          api={jobs.api}
+          path={`jobs/${encodeURIComponent(view.id)}/pictures/spark`}
+          version={version}
+          className="jp-edt-spark"
+          quiet
+        />
+      ) : null}
+    </div>
+  );
+}
+
+function Buttons(props: { view: IJobView; mine: boolean; commands: CommandRegistry }): JSX.Element {
+  const { view, mine, commands } = props;
+  const known = offered(view, mine).filter(command => commands.hasCommand(command));
+  return (
+    <span className="jp-edt-buttons">
+      {known.slice(0, BUTTONS).map(command => (
+        <Button key={command} onClick={() => void commands.execute(command, { id: view.id })}>
+          {LABELS[command]}
+        </Button>
+      ))}
+    </span>
+  );
+}
+
+function isMine(view: IJobView, jobs: Jobs): boolean {
+  return jobs.user === undefined || view.owner === jobs.user;
+}

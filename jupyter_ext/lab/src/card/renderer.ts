@@ -1,0 +1,125 @@
+/**
+ * The renderer of `application/vnd.edt.job+json`: a card that needs no kernel, in trusted and untrusted notebooks.
+ *
+ * It is safe: it reads a job by its id from the server the page is from, draws text, and acts only when somebody clicks.
+ * It asks for its job only while it is on the screen. Where the server cannot say how the job is (deleted, another server's,
+ * a bundle of another version), the HTML beside it in the notebook is shown, cleaned as the notebook's trust demands.
+ */
+import { RenderedHTML } from '@jupyterlab/rendermime';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import type { IDisposable } from '@lumino/disposable';
+import type { Message } from '@lumino/messaging';
+import { Panel, Widget } from '@lumino/widgets';
+import { createElement } from 'react';
+
+import type { IEdt } from '../tokens';
+import { type IBundle, MIME, parseBundle } from './bundle';
+import { Card } from './card';
+
+export class JobCard extends Panel implements IRenderMime.IRenderer {
+  private watching: IDisposable | null = null;
+  private bundle: IBundle | null = null;
+  private snapshot: RenderedHTML | null = null;
+  private model: IRenderMime.IMimeModel | null = null;
+  private kind = '';
+  private readonly observer: IntersectionObserver;
+
+  constructor(
+    private readonly edt: IEdt,
+    private readonly commands: CommandRegistry,
+    private readonly options: IRenderMime.IRendererOptions
+  ) {
+    super();
+    this.addClass('jp-edt-rendered-card');
+    this.observer = new IntersectionObserver(seen => this.look(seen.some(one => one.isIntersecting)));
+  }
+
+  /** Show this model; called again when the kernel updates the display. */
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this.model = model;
+    const parsed = parseBundle(model.data[MIME]);
+    const seen = this.watching !== null;
+    this.look(false);
+    this.drop();
+    if (typeof parsed === 'string') {
+      this.bundle = null;
+      const says = new Widget();
+      says.addClass('jp-edt-age');
+      says.node.textContent = parsed;
+      this.addWidget(says);
+      await this.show_(true);
+      return;
+    }
+    this.bundle = parsed;
+    this.kind = '';
+    const card = ReactWidget.create(
+      createElement(Card, {
+        jobs: this.edt.jobs,
+        commands: this.commands,
+        bundle: parsed,
+        onKind: (kind: string) => this.turn(kind)
+      })
+    );
+    this.addWidget(card);
+    this.look(seen);
+  }
+
+  override dispose(): void {
+    this.observer.disconnect();
+    this.look(false);
+    super.dispose();
+  }
+
+  protected override onAfterAttach(msg: Message): void {
+    super.onAfterAttach(msg);
+    this.observer.observe(this.node);
+  }
+
+  protected override onBeforeDetach(msg: Message): void {
+    this.observer.disconnect();
+    this.look(false);
+    super.onBeforeDetach(msg);
+  }
+
+  /** Ask for the job while it is seen. */
+  private look(seen: boolean): void {
+    if (seen && this.bundle && !this.watching) {
+      this.watching = this.edt.jobs.watchJob(this.bundle.id);
+    } else if (!seen && this.watching) {
+      this.watching.dispose();
+      this.watching = null;
+    }
+  }
+
+  private turn(kind: string): void {
+    if (kind !== this.kind) {
+      this.kind = kind;
+      // Not while React draws: what follows changes the same node.
+      queueMicrotask(() => void this.show_(kind === 'elsewhere'));
+    }
+  }
+
+  /** Show what the notebook itself stored, or put it away. */
+  private async show_(wanted: boolean): Promise<void> {
+    if (this.isDisposed || !this.model) {
+      return;
+    }
+    if (!wanted) {
+      this.snapshot?.dispose();
+      this.snapshot = null;
+    } else if (!this.snapshot && this.model.data['text/html'] !== undefined) {
+      this.snapshot = new RenderedHTML({ ...this.options, mimeType: 'text/html' });
+      this.addWidget(this.snapshot);
+      await this.snapshot.renderModel(this.model);
+    }
+  }
+
+  private drop(): void {
+    this.snapshot = null;
+    for (const child of [...this.widgets]) {
+      child.dispose();
+    }
+  }
+}

@@ -1,0 +1,34 @@
+/** How a card stands to the server: live, old, of a job that was deleted, or of another server's. Pure. */
+import type { IKnown, IReach } from '../jobs';
+import type { IJobView } from '../views';
+import { clock } from '../words';
+import { type IBundle, isElsewhere } from './bundle';
+
+export interface IStanding {
+  kind: 'live' | 'asking' | 'old' | 'deleted' | 'elsewhere';
+  /** What there is to show; null when even the notebook does not say. */
+  view: IJobView | null;
+  /** How old it is and, unless it is live, why and what to do. */
+  says: string;
+}
+
+/** `base` is the address of the server this page is from. */
+export function standingOf(bundle: IBundle, known: IKnown | undefined, reach: IReach, base: string): IStanding {
+  const view = known?.view ?? bundle.view;
+  const taken = known?.view ? known.taken : bundle.taken;
+  const then = taken ? clock(taken) : 'a time it does not tell';
+  if (!known) {
+    return { kind: 'asking', view, says: `as of ${then}, asking the server …` };
+  }
+  if (known.gone) {
+    if (isElsewhere(bundle.origin, base)) {
+      const says = `This job is on another server, ${bundle.origin}: open it there. It was like this at ${then}.`;
+      return { kind: 'elsewhere', view, says };
+    }
+    return { kind: 'deleted', view, says: `This job was deleted from the server. It was like this at ${then}.` };
+  }
+  if (known.trouble || !reach.ok) {
+    return { kind: 'old', view, says: `last seen ${then}. ${known.trouble || reach.says}` };
+  }
+  return { kind: 'live', view, says: `live, ${then}` };
+}

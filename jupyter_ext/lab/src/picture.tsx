@@ -1,0 +1,83 @@
+/** A picture the server draws, with the sentence it says as its text; kept while a newer one is on its way. */
+import { useEffect, useState } from 'react';
+
+import { type Api, ApiError, type IPicture, type Query, sentenceOf } from './api';
+
+export interface IPictureProps {
+  api: Api;
+  /** Such as `jobs/<id>/pictures/loss` or `pictures/timeline`. */
+  path: string;
+  query?: Query;
+  /** Asked for again whenever this changes; the server sends only what is new. */
+  version?: string | number;
+  className?: string;
+  /** Show nothing in place of a sentence where there is no picture: for decoration only. */
+  quiet?: boolean;
+}
+
+/** The picture as an image, a sentence where there is none. */
+export function Picture(props: IPictureProps): JSX.Element | null {
+  const { api, path, query = {}, version = '', className = '', quiet = false } = props;
+  const [shown, setShown] = useState<IPicture | null>(null);
+  const [trouble, setTrouble] = useState('');
+  const dark = useDark();
+  const key = JSON.stringify([path, query, version, dark]);
+  useEffect(() => {
+    let wanted = true;
+    api.picture(path, { zone: ZONE, theme: dark ? 'dark' : 'light', ...query }).then(
+      picture => {
+        if (wanted) {
+          setShown(picture);
+          setTrouble('');
+        }
+      },
+      error => {
+        if (wanted) {
+          setTrouble(sentenceOf(error));
+          if (!(error instanceof ApiError && error.unreachable)) {
+            setShown(null);
+          }
+        }
+      }
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [key]);
+  if (shown) {
+    const faded = trouble ? ' jp-edt-old' : '';
+    const title = trouble ? `${shown.says} (not renewed: ${trouble})` : shown.says;
+    return <img className={`jp-edt-picture ${className}${faded}`} src={dataUri(shown.svg)} alt={shown.says} title={title} />;
+  }
+  if (quiet) {
+    return null;
+  }
+  return <p className={`jp-edt-no-picture ${className}`}>{trouble || 'The picture is being drawn …'}</p>;
+}
+
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** Bytes of UTF-8 in base64: names in a picture are people's own. */
+export function dataUri(svg: string): string {
+  const bytes = new TextEncoder().encode(svg);
+  let text = '';
+  for (let i = 0; i < bytes.length; i += 8192) {
+    text += String.fromCharCode(...bytes.subarray(i, i + 8192));
+  }
+  return `data:image/svg+xml;base64,${btoa(text)}`;
+}
+
+/** True while JupyterLab's theme is dark; follows a change of the theme. */
+export function useDark(): boolean {
+  const [dark, setDark] = useState(isDark);
+  useEffect(() => {
+    const watcher = new MutationObserver(() => setDark(isDark()));
+    watcher.observe(document.body, { attributes: true, attributeFilter: ['data-jp-theme-light'] });
+    return () => watcher.disconnect();
+  }, []);
+  return dark;
+}
+
+function isDark(): boolean {
+  return document.body.dataset['jpThemeLight'] === 'false';
+}

@@ -1,0 +1,132 @@
+/** A job in words, as Python's cards have them: numbers with their units, times with how long ago. Pure. */
+import { type IJobView, isFinal } from './views';
+
+/** `1 slot`, `3 slots`. */
+export function count(n: number, thing: string): string {
+  return `${n} ${thing}${n === 1 ? '' : 's'}`;
+}
+
+/** Three significant figures; what is no number is said to be none. */
+export function figure(value: number | null | undefined): string {
+  if (value === null || value === undefined) {
+    return '–';
+  }
+  if (!Number.isFinite(value)) {
+    return 'not a number';
+  }
+  const size = Math.abs(value);
+  return size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
+}
+
+export function percent(share: number): string {
+  return `${Number((100 * share).toPrecision(3))} %`;
+}
+
+/** `12.4 MB`. */
+export function bytes(n: number): string {
+  const units = ['bytes', 'kB', 'MB', 'GB', 'TB'];
+  let size = n;
+  let unit = 0;
+  while (size >= 1000 && unit < units.length - 1) {
+    size /= 1000;
+    unit += 1;
+  }
+  return unit === 0 ? count(n, 'byte') : `${Number(size.toPrecision(3))} ${units[unit]}`;
+}
+
+/** `14:02:07`, with the date before it when that is not today; `time` in seconds since the epoch. */
+export function clock(time: number, now: number = Date.now() / 1000): string {
+  const at = new Date(1000 * time);
+  const two = (n: number): string => String(n).padStart(2, '0');
+  const hour = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  const today = new Date(1000 * now).toDateString() === at.toDateString();
+  return today ? hour : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${hour}`;
+}
+
+/** `12 s`, `3 min`, `2 h 5 min`, `4 d 2 h`. */
+export function span(seconds: number): string {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 100) {
+    return `${s} s`;
+  }
+  const minutes = Math.round(s / 60);
+  if (minutes < 100) {
+    return `${minutes} min`;
+  }
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) {
+    return `${hours} h ${minutes % 60} min`;
+  }
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** Share of updates done, 0 … 1; null when there is nothing to say yet. */
+export function doneShare(view: IJobView): number | null {
+  if (view.state === 'FINISHED') {
+    return 1;
+  }
+  const p = view.progress;
+  return p && p.total_updates ? Math.min(1, p.update / p.total_updates) : null;
+}
+
+/** `update 120 of 200 · epoch 3 of 8 · loss 0.12 · test accuracy 97.2 %`, "" before the first update. */
+export function progressWords(view: IJobView): string {
+  const p = view.progress;
+  if (!p) {
+    return '';
+  }
+  const parts = [p.total_updates ? `update ${p.update} of ${p.total_updates}` : `update ${p.update}`];
+  if (p.epochs) {
+    parts.push(`epoch ${Math.min(p.epoch + 1, p.epochs)} of ${p.epochs}`);
+  }
+  if (p.loss !== null) {
+    parts.push(`loss ${figure(p.loss)}`);
+  }
+  if (p.accuracy !== null) {
+    parts.push(`accuracy ${percent(p.accuracy)}`);
+  }
+  if (p.test_accuracy !== null) {
+    parts.push(`test accuracy ${percent(p.test_accuracy)}`);
+  } else if (p.test_loss !== null) {
+    parts.push(`test loss ${figure(p.test_loss)}`);
+  }
+  if (p.samples_per_second && !isFinal(view.state)) {
+    parts.push(`${figure(p.samples_per_second)} samples/s`);
+  }
+  return parts.join(' · ');
+}
+
+/** `3 of at most 4 slots`; "" for a job that has ended. */
+export function slotsWords(view: IJobView): string {
+  return isFinal(view.state) ? '' : `${view.slots} of at most ${count(view.max_workers, 'slot')}`;
+}
+
+/** True from the moment somebody suspends it until it is resumed, whether its workers have left or not. */
+export function beingSuspended(view: IJobView): boolean {
+  return view.state === 'SUSPENDED' || view.reason?.code === 'suspended';
+}
+
+/** What explains the state: why it waits, else the first line of what is said about its end or its recovery. */
+export function whyWords(view: IJobView): string {
+  const recovers = view.state === 'RECOVERING' && view.message !== '' && !beingSuspended(view);
+  if (!isFinal(view.state) && view.reason && !recovers) {
+    return view.reason.text;
+  }
+  return view.state !== 'FINISHED' && view.message ? (view.message.trim().split('\n')[0] ?? '') : '';
+}
+
+/** How long it has been going, or how long it took. */
+export function timeWords(view: IJobView, now: number = Date.now() / 1000): string {
+  if (view.started === null) {
+    return view.ended === null ? `submitted ${span(now - view.created)} ago` : 'never began';
+  }
+  return view.ended === null ? `began ${span(now - view.started)} ago` : `took ${span(view.ended - view.started)}`;
+}
+
+/** The job in one line that can be read aloud. */
+export function sentence(view: IJobView): string {
+  const parts = [`${view.name}: ${view.state.toLowerCase()}`, slotsWords(view), progressWords(view).replace(/ · /g, ', ')];
+  const why = whyWords(view);
+  const text = parts.filter(Boolean).join(', ') + (why ? ` — ${why}` : '');
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
