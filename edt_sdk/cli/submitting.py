@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edt_sdk.cli import frameworks, torchrunning
 from edt_sdk.cli.session import Verbs, add_verb, client, job
@@ -52,6 +52,9 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--env", action="append", default=[], type=_variable, metavar="K=V", help="an environment variable; repeatable"
     )
     frameworks.add(submit)
+    submit.add_argument(
+        "--dry-run", action="store_true", help="submit nothing: list what would be sent, and say when it would start"
+    )
     submit.add_argument("--wait", action="store_true", help="wait for its end; exit code 1 if it fails")
     wait = add_verb(verbs, common, "wait", run_wait, "Wait until a job has ended.", job="the job")
     wait.add_argument("--timeout", type=float, metavar="S", help="give up after so many seconds (exit code 3)")
@@ -59,22 +62,26 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run_submit(arguments: argparse.Namespace) -> int:
     """`edt submit`."""
-    submitted = client(arguments).submit(
-        name=arguments.name,
-        max_workers=arguments.max_workers,
-        min_workers=arguments.min_workers,
-        slots_per_unit=arguments.slots_per_unit,
-        pending_timeout=arguments.pending_timeout,
-        priority=arguments.priority,
-        instance_group=arguments.instance_group,
-        mode=arguments.mode,
-        seed=arguments.seed,
-        threads_per_slot=arguments.threads_per_slot,
-        warm_start=arguments.warm_start,
-        env=dict(arguments.env),
+    wishes: dict[str, Any] = {
+        "name": arguments.name,
+        "max_workers": arguments.max_workers,
+        "min_workers": arguments.min_workers,
+        "slots_per_unit": arguments.slots_per_unit,
+        "pending_timeout": arguments.pending_timeout,
+        "priority": arguments.priority,
+        "instance_group": arguments.instance_group,
+        "mode": arguments.mode,
+        "seed": arguments.seed,
+        "threads_per_slot": arguments.threads_per_slot,
+        "warm_start": arguments.warm_start,
+        "env": dict(arguments.env),
         **torchrunning.asked(arguments),
         **frameworks.chosen(arguments),
-    )
+    }
+    if arguments.dry_run:
+        print(client(arguments).preview(**wishes), flush=True)
+        return 0
+    submitted = client(arguments).submit(**wishes)
     print(submitted.id, flush=True)
     return _wait(submitted, None) if arguments.wait else 0
 

@@ -208,3 +208,18 @@ def test_an_administrator_shares_the_slots_at_a_shell_and_in_python(server, clie
     with pytest.raises(NotFound, match="There are: default"):
         client.delete_instance_group("night shift")
     job.stop()
+
+
+def test_a_forecast_and_a_preview_submit_nothing(client, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    told = client.forecast(max_workers=2)
+    assert (told.code, told.slots) == ("now", 2)
+    assert repr(told) == told.text
+    with pytest.raises(Unprocessable, match="max_workers"):
+        client.forecast(max_workers=0)
+    assert client.forecast(max_workers=3, min_workers=3).code == "never"
+    before = len(client.jobs())
+    looked = client.preview(tmp_path, max_workers=2)
+    assert looked.forecast == told
+    assert "train.py" in [file.name for file in looked.files]
+    assert len(client.jobs()) == before

@@ -57,6 +57,23 @@ def test_submit_prints_the_id_alone(edt, peer, folder, view):
     assert (sent["name"], sent["max_workers"]) == ("n", 4)
 
 
+def test_a_dry_run_lists_the_files_and_the_forecast_and_submits_nothing(edt, peer, folder):
+    text = "It would start at once, on 1 of 8 slots (8 are free)."
+    peer.on("POST", "forecasts", {"code": "now", "text": text, "start_low": 0, "start_high": 0, "slots": 1})
+    (folder / "big.bin").write_bytes(b"x" * 3000)
+    done = edt("submit", folder, "--dry-run", "--max-workers", 4)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Would pack 5 files, ")
+    assert [line.split() for line in lines if "big.bin" in line or "train.py" in line] == [
+        ["big.bin", "3.0", "kB"],
+        ["train.py", "0", "B", "←", "main"],
+    ]
+    assert lines[-1] == text
+    assert "POST jobs" not in peer.paths()
+    assert json.loads(peer.requests[-1].body)["max_workers"] == 4
+
+
 def test_a_submission_may_begin_with_another_jobs_weights(edt, peer, folder, view):
     peer.on("POST", "jobs", lambda _: (201, view()))
     assert edt("submit", folder, "--warm-start", "edt-0", "--mode", "fast").returncode == 0
