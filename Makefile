@@ -8,11 +8,14 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab front-end screenshots test check format bench chaos chaos-hosts chaos-server docs constraints clean core-events
+.PHONY: help install demo lab front-end screenshots test check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := scaling throughput rescale failure first_step scheduler decision server_load
+# What people call, and what that gives them.
+REFERENCE := edt_sdk edt_sdk.readings edt_sdk.cluster_view edt_sdk.picture edt_sdk.sharing edt_sdk.schemas.job \
+  edt_sdk.schemas.plan edt_sdk.schemas.events edt_sdk.testing edt_server.core
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 help: ## this list
@@ -70,6 +73,10 @@ chaos-hosts: $(STAMP) ## a host is lost with everything on it, 20 times (LOSSES=
 
 docs: $(STAMP) ## links, examples and the table of settings in the documentation are right
 	@$(BIN)/python -m pytest -q tests/repo/test_docs.py
+
+reference: $(STAMP) ## the API as HTML, from the docstrings, in docs/reference/
+	@$(BIN)/pdoc --docformat google --no-show-source -o docs/reference $(REFERENCE)
+	@echo "docs/reference/index.html"
 
 constraints: $(STAMP) ## write constraints.txt from .venv, after a deliberate upgrade
 	@{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/^\(torch==[0-9.]*\)+.*/\1/'; } > .venv/constraints.txt
