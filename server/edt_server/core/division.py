@@ -1,10 +1,11 @@
-"""One node's division, kept up to date: the claims around the cut in one sorted line, and a position in it.
+"""One node's division, kept up to date: the claims on either side of the cut, in order.
 
-Claims to single slots are totally ordered and the strongest win, so a number of slots is a position in their order. The
-line has that order as far as it is needed: the claim to the last slot that each holds, to the next one it would get,
-and to those between where the cut has been. One slot more or less is a step along it, without a search where the cut
-has been before; a claim that changes takes its place at the cut at once, however much it holds. The result is what
-`webster.divide` gives from nothing. Entries of what has changed stay in the line until the cut comes to them.
+Claims to single slots are totally ordered and the strongest win, so a number of slots is a place in their order: the
+cut. That order is written down only as far as it is needed, as two sorted lists that end at the cut: of each claim the
+last slot that it holds, the next one that it would get, and those between where the cut has been. A slot that moves is
+taken from the end of one list and put at the end of the other, without a search where the cut has been before; a claim
+that changes takes its place at the cut at once, however much it holds. The result is what `webster.divide` gives from
+nothing. Entries of what has changed stay in the lists until the cut comes to them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _LAST_SERIAL = (1 << _SERIAL) - 1
 class _Item:
     """A claim and what it holds.
 
-    In the line are its claims to the slots from `low` up to and without `high`, counted from 0: low ≤ held ≤ high, less
-    than `held` but at its floor, and more but at its cap.
+    In the lists are its claims to the slots from `low` up to and without `high`, counted from 0. `low` is less than
+    `held` but at its floor, and `high` is more but at its cap.
     """
 
     __slots__ = (
@@ -53,7 +54,7 @@ class _Item:
         self.become(claim)
 
     def become(self, claim: Claim) -> None:
-        """Take over another claim; its entries are still those of the former one."""
+        """Take over another claim. Its entries are those of the former one until it has another number."""
         self.order = claim.order
         self.weight = claim.weight
         self.scaled = claim.weight << _BITS
@@ -63,7 +64,7 @@ class _Item:
         self.floor = claim.floor if claim.floor < claim.cap else claim.cap
 
     def number(self, serial: int) -> None:
-        """Take a number that none of its entries in the line has."""
+        """Have other entries than before."""
         self.serial = serial
         self.tie = (self.weight << _ORDER | (_LAST_ORDER - self.order)) << _SERIAL | serial
 
@@ -93,9 +94,9 @@ class Division:
 
     def __init__(self, shares: Iterable[tuple[str, Claim, int]]) -> None:
         self._items: dict[str, _Item] = {}
-        self._line: list[int] = []  # the weakest first
-        self._cut = 0  # entries from here on have won
-        self._by_serial: dict[int, _Item] = {}  # whose an entry is; of an item that has changed they are nobody's
+        self._lost: list[int] = []  # entries of claims to slots that they do not hold, the strongest last
+        self._won: list[int] = []  # of those that they do, as negative numbers: the weakest last
+        self._by_serial: dict[int, _Item] = {}  # whose an entry is; of an item that has changed it is nobody's
         self._serials = 0
         self._held = 0
         self._before: dict[str, int] = {}  # of those who do not hold what they held at the last settle
@@ -105,7 +106,7 @@ class Division:
             item = self._items[name] = _Item(name, claim, held)
             self._held += held
             self._hold(item, min(max(held, item.floor), item.cap))
-        self._line_up()
+        self._write_down()
 
     def put(self, name: str, claim: Claim) -> None:
         """A claim is there, or is another one now."""
@@ -126,7 +127,7 @@ class Division:
         item.floor, item.cap, item.owned = floor, cap, owned
         low, held, high = item.low, item.held, item.high
         if same and floor <= low and high <= cap and (low < held or held == floor) and (held < high or held == cap):
-            return  # all that has to be in the line is there, and nothing else
+            return  # all that has to be written down is, and nothing else
         self._place(item)
 
     def remove(self, name: str) -> None:
@@ -153,8 +154,8 @@ class Division:
             self._take(self._held - slots)
         elif self._held < slots:
             self._give(slots - self._held)
-        if len(self._line) > 6 * len(self._items) + 64 or self._serials > _LAST_SERIAL // 2:
-            self._line_up()
+        if len(self._lost) + len(self._won) > 6 * len(self._items) + 64 or self._serials > _LAST_SERIAL // 2:
+            self._write_down()
         before, self._before = self._before, {}
         items = self._items
         return {name: items[name].held for name, held in before.items() if items[name].held != held}
@@ -166,34 +167,32 @@ class Division:
             item.held = held
 
     def _number(self, item: _Item) -> None:
-        """From now on its entries are others, those from before nobody's."""
-        self._by_serial.pop(item.serial, None)
         item.number(self._serials)
         self._by_serial[item.serial] = item
         self._serials += 1
 
     def _place(self, item: _Item) -> None:
-        """Put an item in line anew, holding what it wins where the cut is now."""
+        """Write an item down anew, holding what it wins where the cut is now."""
         self._touched = True
+        self._by_serial.pop(item.serial, None)
         self._number(item)
-        line, cut = self._line, self._cut
-        if cut:
-            held = item.above(line[cut - 1])
+        lost, won = self._lost, self._won
+        if lost:
+            held = item.above(lost[-1])
         else:  # nobody lacks anything: it can have what is left, too
-            held = item.above(line[0]) if line else item.floor
+            held = item.above(-won[-1]) if won else item.floor
             held = max(held, min(item.cap, self._slots - self._held + item.held))
         self._hold(item, held)
         item.low = item.high = held
         if held > item.floor:
             item.low -= 1
-            insort(line, item.entry(item.low), cut)
+            insort(won, -item.entry(item.low))
         if held < item.cap:
             item.high += 1
-            insort(line, item.entry(held), 0, cut)
-            self._cut += 1
+            insort(lost, item.entry(held))
 
-    def _line_up(self) -> None:
-        """Make the line anew, with what has to be in it; items that are not on their side of the cut are placed."""
+    def _write_down(self) -> None:
+        """Write all down anew, as little as is needed; items that are not on their side of the cut are placed."""
         self._by_serial.clear()
         self._serials = 0
         won: list[int] = []
@@ -207,52 +206,49 @@ class Division:
             if held < item.cap:
                 item.high += 1
                 lost.append(item.entry(held))
-        self._line = sorted(lost + won)
-        self._cut = len(lost)
+        line = sorted(lost + won)  # a list has as many as before, whatever is on the wrong side
+        self._lost = line[: len(lost)]
+        self._won = [-entry for entry in reversed(line[len(lost) :])]
         if won and lost and min(won) < max(lost):
-            cut = self._line[self._cut - 1]
-            wrong = [entry for entry in won if entry <= cut] + [entry for entry in lost if entry > cut]
-            for entry in wrong:
+            cut = self._lost[-1]
+            for entry in [entry for entry in won if entry <= cut] + [entry for entry in lost if entry > cut]:
                 found = self._by_serial.get(entry & _LAST_SERIAL)
                 if found is not None:
                     self._place(found)
 
     def _take(self, slots: int) -> None:
-        line, by_serial, before, cut = self._line, self._by_serial, self._before, self._cut
+        lost, won, by_serial, before = self._lost, self._won, self._by_serial, self._before
         while slots:
-            assert cut < len(line), "the floors are more than the slots"
-            item = by_serial.get(line[cut] & _LAST_SERIAL)
+            assert won, "the floors are more than the slots"
+            entry = -won.pop()
+            item = by_serial.get(entry & _LAST_SERIAL)
             if item is None:
-                del line[cut]
                 continue
+            lost.append(entry)
             held = item.held
             if item.name not in before:
                 before[item.name] = held
             item.held = held = held - 1
-            cut += 1
             if held == item.low and held > item.floor:
                 item.low = held - 1
-                insort(line, item.entry(held - 1), cut)
+                insort(won, -item.entry(held - 1))
             slots -= 1
             self._held -= 1
-        self._cut = cut
 
     def _give(self, slots: int) -> None:
-        line, by_serial, before, cut = self._line, self._by_serial, self._before, self._cut
-        while slots and cut:
-            cut -= 1
-            item = by_serial.get(line[cut] & _LAST_SERIAL)
+        lost, won, by_serial, before = self._lost, self._won, self._by_serial, self._before
+        while slots and lost:
+            entry = lost.pop()
+            item = by_serial.get(entry & _LAST_SERIAL)
             if item is None:
-                del line[cut]
                 continue
+            won.append(-entry)
             held = item.held
             if item.name not in before:
                 before[item.name] = held
             item.held = held = held + 1
-            slots -= 1
-            self._held += 1
             if held == item.high and held < item.cap:
                 item.high = held + 1
-                insort(line, item.entry(held), 0, cut)
-                cut += 1
-        self._cut = cut
+                insort(lost, item.entry(held))
+            slots -= 1
+            self._held += 1
