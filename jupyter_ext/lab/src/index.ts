@@ -1,9 +1,13 @@
 /** The list of plugins; each lies in the folder or file of its one thing. */
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import { actions } from './actions';
 import { card } from './card';
 import { edt } from './edt';
+import { panel } from './panel';
+import { status } from './status';
+import { toasts } from './toasts';
 
-const plugins: JupyterFrontEndPlugin<any>[] = [edt, card];
+const plugins: JupyterFrontEndPlugin<any>[] = [edt, card, panel, status, toasts, actions];
 
 export default plugins;

@@ -1,1 +1,3 @@
 import './base.css';
+import './card.css';
+import './panel.css';

@@ -1,0 +1,74 @@
+/** The commands that act on one job: in the palette, in the panel's context menu, behind the buttons of cards. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+
+import { sentenceOf } from '../api';
+import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
+import { IEdt } from '../tokens';
+import type { IJobView } from '../views';
+import { choose, JOB_ATTRIBUTE } from './choose';
+import { LABELS, offered } from './offered';
+import * as verbs from './verbs';
+
+const VERBS: Record<string, { label: string; run: (edt: IEdt, view: IJobView) => Promise<void> }> = {
+  [CommandIDs.suspend]: { label: 'Suspend Job …', run: verbs.suspend },
+  [CommandIDs.resume]: { label: 'Resume Job', run: verbs.resume },
+  [CommandIDs.stop]: { label: 'Stop Job …', run: verbs.stop },
+  [CommandIDs.update]: { label: 'Change Priority, Workers or Group of a Job …', run: verbs.update },
+  [CommandIDs.download]: { label: 'Download Result of a Job', run: verbs.download },
+  [CommandIDs.copyPython]: { label: 'Copy Python to Reach a Job', run: verbs.copyPython },
+  [CommandIDs.delete]: { label: 'Delete Job …', run: verbs.remove }
+};
+
+const MENU = [
+  CommandIDs.openJob,
+  CommandIDs.suspend,
+  CommandIDs.resume,
+  CommandIDs.stop,
+  CommandIDs.update,
+  CommandIDs.clone,
+  CommandIDs.download,
+  CommandIDs.copyPython,
+  CommandIDs.delete
+];
+
+export const actions: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-edt:actions',
+  description: 'Commands that act on one job.',
+  autoStart: true,
+  requires: [IEdt],
+  optional: [ICommandPalette],
+  activate: (app: JupyterFrontEnd, edt: IEdt, palette: ICommandPalette | null) => {
+    for (const [command, { label, run }] of Object.entries(VERBS)) {
+      app.commands.addCommand(command, {
+        label: args => (args['short'] ? (LABELS[command] ?? label) : label),
+        caption: label,
+        isVisible: args => (args['short'] ? allowed(app, edt, command) : true),
+        describedBy: {
+          args: { type: 'object', properties: { id: { type: 'string', description: 'Id of the job; asked for without.' } } }
+        },
+        execute: async args => {
+          try {
+            const view = await choose(app, edt, args as IJobArgs, command, label.replace(/ …$/, ''));
+            if (view) {
+              await run(edt, view);
+            }
+          } catch (error) {
+            Notification.error(sentenceOf(error), { autoClose: 10_000 });
+          }
+        }
+      });
+      palette?.addItem({ command, category: CATEGORY });
+    }
+    MENU.forEach((command, rank) => {
+      app.contextMenu.addItem({ command, selector: '.jp-edt-row', rank, args: { short: true } });
+    });
+  }
+};
+
+/** True when the job under the pointer is one for this command. */
+function allowed(app: JupyterFrontEnd, edt: IEdt, command: string): boolean {
+  const id = app.contextMenuHitTest(node => node.dataset[JOB_ATTRIBUTE] !== undefined)?.dataset[JOB_ATTRIBUTE];
+  const view = id === undefined ? undefined : edt.jobs.get(id)?.view;
+  return view !== undefined && offered(view, view.owner === edt.jobs.user).includes(command);
+}

@@ -1,0 +1,91 @@
+/** What the commands do: ask for agreement where something is lost, tell the server, show what it answers. */
+import { Clipboard, Notification } from '@jupyterlab/apputils';
+
+import type { IEdt } from '../tokens';
+import type { IJobPatch, IJobView } from '../views';
+import { agreed, filled } from './ask';
+import { deleteWords, pythonOf, stopWords, suspendWords } from './consequences';
+
+type Verb = (edt: IEdt, view: IJobView) => Promise<void>;
+
+const checkpointsOf = async (edt: IEdt, view: IJobView) => (await edt.api.checkpoints(view.id)).checkpoints;
+
+export const stop: Verb = async (edt, view) => {
+  const body = stopWords(view, await checkpointsOf(edt, view));
+  if (await agreed(`Stop “${view.name}”?`, body, 'Stop', true)) {
+    edt.jobs.put(await edt.api.stop(view.id));
+  }
+};
+
+export const suspend: Verb = async (edt, view) => {
+  if (await agreed(`Suspend “${view.name}”?`, suspendWords(view), 'Suspend')) {
+    edt.jobs.put(await edt.api.suspend(view.id));
+  }
+};
+
+export const resume: Verb = async (edt, view) => {
+  edt.jobs.put(await edt.api.resume(view.id));
+};
+
+export const remove: Verb = async (edt, view) => {
+  const body = deleteWords(view, await checkpointsOf(edt, view));
+  if (await agreed(`Delete “${view.name}”?`, body, 'Delete', true)) {
+    await edt.api.delete(view.id);
+    edt.jobs.drop(view.id);
+  }
+};
+
+export const update: Verb = async (edt, view) => {
+  const groups = (await edt.api.info()).instance_groups;
+  const told = await filled(
+    `Change “${view.name}”`,
+    [
+      { name: 'priority', label: 'Priority', value: String(view.priority), least: 1 },
+      { name: 'max_workers', label: 'Maximum workers (slots)', value: String(view.max_workers), least: 1 },
+      {
+        name: 'instance_group',
+        label: 'Instance group',
+        value: view.instance_group,
+        choices: groups.includes(view.instance_group) ? groups : [view.instance_group, ...groups]
+      }
+    ],
+    'Change'
+  );
+  const patch = told && changed(view, told);
+  if (patch && Object.keys(patch).length) {
+    edt.jobs.put(await edt.api.update(view.id, patch));
+  }
+};
+
+/** All that the job has written as one zip, by the browser's own download. */
+export const download: Verb = async (edt, view) => {
+  const link = document.createElement('a');
+  link.href = edt.api.resultUrl(view.id);
+  link.download = `${view.name}-${view.id}.zip`;
+  document.body.append(link);
+  link.click();
+  link.remove();
+};
+
+/** The lines that reach the job from a cell, into the clipboard. */
+export const copyPython: Verb = async (_, view) => {
+  Clipboard.copyToSystem(pythonOf(view.id));
+  Notification.success('Copied: paste it into a cell.', { autoClose: 3000 });
+};
+
+function changed(view: IJobView, told: Record<string, string>): IJobPatch {
+  const patch: IJobPatch = {};
+  const priority = Number(told['priority']);
+  const most = Number(told['max_workers']);
+  const group = told['instance_group'] ?? view.instance_group;
+  if (priority !== view.priority) {
+    patch.priority = priority;
+  }
+  if (most !== view.max_workers) {
+    patch.max_workers = most;
+  }
+  if (group !== view.instance_group) {
+    patch.instance_group = group;
+  }
+  return patch;
+}

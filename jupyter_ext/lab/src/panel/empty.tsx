@@ -1,0 +1,47 @@
+/** What is there instead of jobs: how to submit the first one, or how to see those that a filter hides. */
+import { Clipboard } from '@jupyterlab/apputils';
+import { useState } from 'react';
+
+import { Button } from '../state';
+
+const EXAMPLE = `from edt_sdk import Client
+
+job = Client().submit("my_folder", main="train.py", max_workers=4)
+job`;
+
+/** Nobody has a job yet, or I have none. */
+export function NoJobs(props: { mine: boolean; onTrain: (() => void) | null; onAll: () => void }): JSX.Element {
+  const [copied, setCopied] = useState(false);
+  const copy = (): void => {
+    Clipboard.copyToSystem(EXAMPLE);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 2000);
+  };
+  return (
+    <div className="jp-edt-empty">
+      <p>
+        <b>{props.mine ? 'You have no jobs yet.' : 'Nobody has a job yet.'}</b>
+      </p>
+      <p>Put a training script into a folder beside your notebook and submit it from a cell:</p>
+      <pre tabIndex={0}>{EXAMPLE}</pre>
+      <p className="jp-edt-buttons">
+        <Button onClick={copy}>{copied ? 'Copied' : 'Copy'}</Button>
+        {props.onTrain ? <Button onClick={props.onTrain}>Train with a form …</Button> : null}
+        {props.mine ? <Button onClick={props.onAll}>Show everybody’s</Button> : null}
+      </p>
+      <p>It starts as soon as one slot is free, grows as more come free, and appears here at once.</p>
+    </div>
+  );
+}
+
+/** There are jobs, but the filters hide them all. */
+export function NoneChosen(props: { hidden: number; onClear: () => void }): JSX.Element {
+  return (
+    <div className="jp-edt-empty" role="status">
+      <p>
+        None of {props.hidden === 1 ? 'the 1 job' : `the ${props.hidden} jobs`} is like that.
+      </p>
+      <Button onClick={props.onClear}>Show all of them</Button>
+    </div>
+  );
+}

@@ -1,0 +1,199 @@
+/** The side panel: the machine's last hours on top, and the jobs below, mine or everybody's. */
+import type { CommandRegistry } from '@lumino/commands';
+import { useEffect, useMemo, useState } from 'react';
+
+import { CommandIDs } from '../commands';
+import { useJobs } from '../hooks';
+import type { Jobs, Scope } from '../jobs';
+import { Picture } from '../picture';
+import { Button } from '../state';
+import type { IJobView } from '../views';
+import { clock, sentence } from '../words';
+import { NoJobs, NoneChosen } from './empty';
+import { chosen, CHIPS, counts } from './filters';
+import { Row, ROW_HEIGHT } from './row';
+import { Windowed } from './windowed';
+
+const TIMELINE_EVERY_MS = 15_000;
+
+export interface IPanelProps {
+  jobs: Jobs;
+  commands: CommandRegistry;
+  /** Nothing is asked for while the panel is closed. */
+  visible: boolean;
+}
+
+export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element {
+  useJobs(jobs);
+  const [scope, setScope] = useState<Scope>('mine');
+  const [chips, setChips] = useState<ReadonlySet<string>>(new Set());
+  const [search, setSearch] = useState('');
+  useEffect(() => {
+    if (!visible) {
+      return;
+    }
+    const held = [jobs.watchList(scope), jobs.watchCluster()];
+    return () => held.forEach(one => one.dispose());
+  }, [jobs, scope, visible]);
+
+  const list = jobs.list(scope);
+  const views = list?.jobs ?? [];
+  const shown = useMemo(() => chosen(views, chips, search), [list, chips, search]);
+  const run = (command: string, args = {}): void => void commands.execute(command, args);
+  const opens = commands.hasCommand(CommandIDs.openJob);
+  return (
+    <div className="jp-edt-panel">
+      <Head commands={commands} scope={scope} onScope={setScope} />
+      <Trouble jobs={jobs} />
+      <Machine jobs={jobs} commands={commands} visible={visible} />
+      <Filters views={views} chips={chips} search={search} onChips={setChips} onSearch={setSearch} />
+      {list === undefined ? (
+        <p className="jp-edt-empty" role="status">
+          {jobs.reach.ok ? 'Asking the server for its jobs …' : 'The list appears as soon as the server answers.'}
+        </p>
+      ) : !views.length ? (
+        <NoJobs
+          mine={scope === 'mine'}
+          onTrain={commands.hasCommand(CommandIDs.train) ? () => run(CommandIDs.train) : null}
+          onAll={() => setScope('all')}
+        />
+      ) : !shown.length ? (
+        <NoneChosen
+          hidden={views.length}
+          onClear={() => {
+            setChips(new Set());
+            setSearch('');
+          }}
+        />
+      ) : (
+        <Windowed<IJobView>
+          items={shown}
+          rowHeight={ROW_HEIGHT}
+          keyOf={view => view.id}
+          label={scope === 'mine' ? 'My jobs, newest first' : 'Jobs of everybody, newest first'}
+          row={view => <Row view={view} mine={view.owner === jobs.user} />}
+          attributes={view => ({ 'data-edt-job': view.id, 'aria-label': sentence(view) })}
+          onOpen={view => opens && run(CommandIDs.openJob, { id: view.id })}
+        />
+      )}
+      {list?.more ? <p className="jp-edt-foot">The newest {views.length} jobs; older ones: Client().jobs() in a cell.</p> : null}
+    </div>
+  );
+}
+
+function Head(props: { commands: CommandRegistry; scope: Scope; onScope: (scope: Scope) => void }): JSX.Element {
+  const { commands, scope, onScope } = props;
+  const doors: [string, string, string][] = [
+    [CommandIDs.train, 'Train …', 'Submit a training with a form'],
+    [CommandIDs.openCluster, 'Machine', 'Slots, shares and policy'],
+    [CommandIDs.openCatalogue, 'Catalogue', 'Data sets, models and instance groups']
+  ];
+  return (
+    <div className="jp-edt-panel-head">
+      <div className="jp-edt-buttons" role="group" aria-label="Whose jobs">
+        <Button pressed={scope === 'mine'} onClick={() => onScope('mine')}>
+          Mine
+        </Button>
+        <Button pressed={scope === 'all'} onClick={() => onScope('all')}>
+          Everybody’s
+        </Button>
+      </div>
+      <div className="jp-edt-buttons">
+        {doors
+          .filter(([command]) => commands.hasCommand(command))
+          .map(([command, label, title]) => (
+            <Button key={command} title={title} onClick={() => void commands.execute(command)}>
+              {label}
+            </Button>
+          ))}
+      </div>
+    </div>
+  );
+}
+
+/** The server does not answer: since when, why, and what to do. */
+function Trouble({ jobs }: { jobs: Jobs }): JSX.Element | null {
+  if (jobs.reach.ok) {
+    return null;
+  }
+  const seen = jobs.reach.seen ? `Last seen ${clock(jobs.reach.seen)}. ` : '';
+  return (
+    <div className="jp-edt-trouble" role="alert">
+      <span aria-hidden="true">⚠︎ </span>
+      {seen}
+      {jobs.reach.says}{' '}
+      <Button onClick={() => void jobs.refresh()}>Ask now</Button>
+    </div>
+  );
+}
+
+/** Who held which slots lately, and how many are free now. */
+function Machine(props: { jobs: Jobs; commands: CommandRegistry; visible: boolean }): JSX.Element | null {
+  const { jobs, commands, visible } = props;
+  const [beat, setBeat] = useState(0);
+  useEffect(() => {
+    if (!visible) {
+      return;
+    }
+    const timer = setInterval(() => !document.hidden && setBeat(n => n + 1), TIMELINE_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [visible]);
+  const cluster = jobs.cluster;
+  if (!cluster) {
+    return null;
+  }
+  const total = cluster.slots.length;
+  const free = total - cluster.slots.filter(slot => slot.job !== null).length;
+  const held = cluster.jobs.map(job => `${job.id}:${job.held}`).join();
+  const says = total ? `${free} of ${total} slots are free` : 'The server offers no slots';
+  return (
+    <div className="jp-edt-machine">
+      <Picture api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} quiet />
+      <div>
+        {says}
+        {commands.hasCommand(CommandIDs.openCluster) ? null : '.'}
+      </div>
+    </div>
+  );
+}
+
+interface IFiltersProps {
+  views: readonly IJobView[];
+  chips: ReadonlySet<string>;
+  search: string;
+  onChips: (chips: ReadonlySet<string>) => void;
+  onSearch: (search: string) => void;
+}
+
+function Filters({ views, chips, search, onChips, onSearch }: IFiltersProps): JSX.Element | null {
+  const many = counts(views);
+  const toggle = (name: string): void => {
+    const next = new Set(chips);
+    if (!next.delete(name)) {
+      next.add(name);
+    }
+    onChips(next);
+  };
+  if (!views.length) {
+    return null;
+  }
+  return (
+    <div className="jp-edt-filters">
+      <input
+        type="search"
+        className="jp-mod-styled"
+        placeholder="Name, id, owner, group"
+        aria-label="Search jobs"
+        value={search}
+        onChange={event => onSearch(event.currentTarget.value)}
+      />
+      <div className="jp-edt-chips" role="group" aria-label="Only jobs in these states">
+        {CHIPS.filter(chip => many[chip.name] || chips.has(chip.name)).map(chip => (
+          <Button key={chip.name} className="jp-edt-chip" pressed={chips.has(chip.name)} onClick={() => toggle(chip.name)}>
+            {chip.label} {many[chip.name]}
+          </Button>
+        ))}
+      </div>
+    </div>
+  );
+}

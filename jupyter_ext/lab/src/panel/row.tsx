@@ -1,0 +1,31 @@
+/** One job in the panel: state, name, slots, how far, and in a sentence why it is not further. */
+import { Progress, State } from '../state';
+import { type IJobView, isFinal } from '../views';
+import { count, progressWords, timeWords, whyWords } from '../words';
+
+export const ROW_HEIGHT = 66;
+
+export function Row({ view, mine }: { view: IJobView; mine: boolean }): JSX.Element {
+  const why = whyWords(view);
+  const further = [progressWords(view), timeWords(view)].filter(Boolean).join(' · ');
+  // A job that trains says how far it is; one that does not says why.
+  const says = why && (!view.slots || view.state === 'RECOVERING' || isFinal(view.state)) ? why : further;
+  return (
+    <>
+      <div className="jp-edt-row-head">
+        <State state={view.state} />
+        <b className="jp-edt-name" title={`${view.name} (${view.id})`}>
+          {view.name}
+        </b>
+        <span className="jp-edt-row-slots" title={`${count(view.slots, 'slot')} of at most ${view.max_workers}`}>
+          {isFinal(view.state) ? '' : `${view.slots}/${view.max_workers} slots`}
+        </span>
+      </div>
+      <Progress view={view} />
+      <div className="jp-edt-row-says" title={[mine ? '' : `of ${view.owner}`, why, further].filter(Boolean).join('\n')}>
+        {mine ? '' : `${view.owner} · `}
+        {says}
+      </div>
+    </>
+  );
+}
