@@ -119,16 +119,22 @@ def facts_html(view: JobView) -> str:
     return escape(text) + (f"<br/>{escape(why)}" if why else "")
 
 
-def jobs_table(views: Sequence[JobView]) -> str:
-    """A table of jobs, newest first; the first 50."""
+def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
+    """A table of jobs, newest first; the first `most`, and how many more there are."""
     if not views:
         return "<p>No jobs. Submit one: <code>client.submit('folder', main='train.py', max_workers=4)</code></p>"
+    rest = f"<p>{left_out(len(views), most)}</p>" if len(views) > most else ""
     rows = "".join(
         f"<tr><td>{state_html(view)}</td><td>{escape(view.name)}</td><td><code>{escape(view.id)}</code></td>"
         f"<td>{'' if view.state.final else f'{view.slots}/{view.max_workers}'}</td><td>{facts_html(view)}</td></tr>"
-        for view in views[:50]
+        for view in views[:most]
     )
-    return f"<table><tr><th>State</th><th>Name</th><th>Id</th><th>Slots</th><th>Progress</th></tr>{rows}</table>"
+    return f"<table><tr><th>State</th><th>Name</th><th>Id</th><th>Slots</th><th>Progress</th></tr>{rows}</table>{rest}"
+
+
+def left_out(there: int, shown: int) -> str:
+    """What is said below a list of which only the beginning is shown."""
+    return f"… and {there - shown:,} more of {there:,}; the list itself has them all."
 
 
 def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:

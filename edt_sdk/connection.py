@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
@@ -147,13 +147,34 @@ class Connection:
         with self.open("POST", path, data=body, headers={"Content-Type": content_type}, timeout=300.0) as response:
             return self._decode(response)
 
-    def save(self, path: str, target: IO[bytes], *, params: Params | None = None) -> int:
-        """Write an answer's body to `target` while it arrives; its number of bytes."""
+    def text(self, path: str, *, params: Params | None = None) -> str:
+        """An answer that is no JSON, such as a picture."""
+        with self.open("GET", path, params=params) as response:
+            try:
+                return response.content.decode()
+            except requests.RequestException as broken:
+                raise self.unreachable(broken, "broke off its answer") from broken
+
+    def save(
+        self,
+        path: str,
+        target: IO[bytes],
+        *,
+        params: Params | None = None,
+        told: Callable[[int, int | None], None] = lambda written, total: None,
+    ) -> int:
+        """Write an answer's body to `target` while it arrives; its number of bytes.
+
+        `told` is called with the bytes there are and those there will be, None where the server does not say.
+        """
         written = 0
         with self.open("GET", path, params=params) as response:
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
             try:
                 for chunk in response.iter_content(1 << 20):
                     written += target.write(chunk)
+                    told(written, total)
             except requests.RequestException as broken:
                 raise self.unreachable(broken, "broke off the download") from broken
         return written
@@ -328,12 +349,27 @@ def over(stop: threading.Event | None, deadline: float | None) -> bool:
     return (stop is not None and stop.is_set()) or (deadline is not None and time.monotonic() >= deadline)
 
 
-def save_file(connection: Connection, path: str, target: Path, *, params: Params | None = None) -> int:
-    """Write an answer's body to `target` under a temporary name first, so that a partial file never has the name."""
+def watching(connection: Connection, *, timeout: float = 10.0) -> Connection:
+    """A connection of its own with the same server, for a thread that asks again anyway: no retries."""
+    return Connection(connection.url, connection._token, retries=0, timeout=timeout)
+
+
+def save_file(
+    connection: Connection,
+    path: str,
+    target: Path,
+    *,
+    params: Params | None = None,
+    told: Callable[[int, int | None], None] = lambda written, total: None,
+) -> int:
+    """Write an answer's body to `target` under a temporary name first, so that a partial file never has the name.
+
+    `told`: see `Connection.save`.
+    """
     partial = target.with_name(f".{target.name}.part")
     try:
         with partial.open("wb") as file:
-            size = connection.save(path, file, params=params)
+            size = connection.save(path, file, params=params, told=told)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

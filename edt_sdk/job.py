@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from edt_sdk import card
 from edt_sdk.answers import Answer
 from edt_sdk.connection import Connection, save_file
 from edt_sdk.job_readings import JobReadings
-from edt_sdk.monitor import JobMonitor, Monitor
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, NotFound, ServerUnreachable, WaitTimeout
 from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView
 from edt_sdk.schemas.parts import PARTS
@@ -30,6 +29,8 @@ from edt_sdk.waiting import ProgressLine, fetch, in_thread, watch
 
 if TYPE_CHECKING:
     import torch
+
+    from edt_sdk.monitor import Monitor
 
 MIME = "application/vnd.edt.job+json"
 FINAL_MODEL = "model/train/model_epoch_final.pth"
@@ -67,6 +68,15 @@ class Job(JobReadings):
     def view(self) -> JobView:
         """The job as last seen, without asking the server."""
         return self._view
+
+    @property
+    def taken(self) -> float:
+        """When `view` was seen, seconds since the epoch."""
+        return self._taken
+
+    def through(self, connection: Connection) -> Job:
+        """The same job over another connection, for another thread."""
+        return Job(connection, self._view, self._taken)
 
     @property
     def status(self) -> JobState:
@@ -234,20 +244,28 @@ class Job(JobReadings):
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def download(self, directory: str | os.PathLike[str] = ".", part: str = "all", *, extract: bool = False) -> Path:
+    def download(
+        self,
+        directory: str | os.PathLike[str] = ".",
+        part: str = "all",
+        *,
+        extract: bool = False,
+        told: Callable[[int, int | None], None] = lambda written, total: None,
+    ) -> Path:
         """Fetch its results as one zip, streamed to disk; the path of the zip.
 
         Args:
             directory: where to; made when missing.
             part: "model", "checkpoint", "log" or "all".
             extract: also unpack it, into `directory/<job id>/`, and return that folder.
+            told: called while it arrives, with the bytes there are and those there will be (None: not known).
         """
         if part not in PARTS:
             raise InvalidRequest(f"part is one of {', '.join(PARTS)}, not {part!r}.", field="part")
         folder = Path(directory).expanduser()
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / f"{self.id}-{part}.zip"
-        save_file(self._connection, f"jobs/{self.id}/result", target, params={"part": part})
+        save_file(self._connection, f"jobs/{self.id}/result", target, params={"part": part}, told=told)
         if not zipfile.is_zipfile(target):
             target.unlink()
             raise ServerUnreachable(f"The download of job {self.id} is damaged.", hint="Try again.", job=self.id)
@@ -279,7 +297,12 @@ class Job(JobReadings):
         return model
 
     def monitor(self) -> Monitor:
-        """Watch it live: a widget in a notebook, a line in a terminal."""
+        """Watch it live: tabs of widgets in a notebook, a line in a terminal.
+
+        When the job ends, when the kernel is interrupted, and at `.close()` it leaves a picture that lasts.
+        """
+        from edt_sdk.monitor import JobMonitor
+
         return JobMonitor(self).show()
 
     # --- how it looks -------------------------------------------------------------------------------------------------

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from edt_sdk.card import jobs_table, sentence
-from edt_sdk.job import Job
+from typing import TYPE_CHECKING
+
+from edt_sdk.card import jobs_table, left_out, sentence
+
+if TYPE_CHECKING:
+    from edt_sdk.job import Job
+
+# Ten thousand lines at the end of a cell are nobody's to read.
+_MOST = 100
 
 
-class JobList(list[Job]):
+class JobList(list["Job"]):
     """Jobs as they were when they were listed; an ordinary list in everything else."""
 
     def __repr__(self) -> str:
-        return "\n".join(sentence(job.view) for job in self) or "No jobs."
+        lines = [sentence(job.view) for job in self[:_MOST]]
+        if len(self) > _MOST:
+            lines.append(left_out(len(self), _MOST))
+        return "\n".join(lines) or "No jobs."
 
     def _repr_html_(self) -> str:
         """The table."""

@@ -34,25 +34,37 @@ class JobReadings:
         return self._view.id
 
     @overload
-    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[False] = False) -> LogText: ...
+    def logs(
+        self, stream: str = "all", *, worker: int | None = None, tail: int | None = None, follow: Literal[False] = False
+    ) -> LogText: ...
     @overload
     def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[True]) -> Iterator[LogLine]: ...
     @overload
     def logs(self, stream: str = "all", *, worker: int | None = None, follow: bool) -> LogText | Iterator[LogLine]: ...
 
     def logs(
-        self, stream: str = "all", *, worker: int | None = None, follow: bool = False
+        self, stream: str = "all", *, worker: int | None = None, tail: int | None = None, follow: bool = False
     ) -> LogText | Iterator[LogLine]:
         """What it wrote.
 
         Args:
             stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
             worker: one worker only.
+            tail: only the last so many lines, fewer where they are long; not together with `follow`.
             follow: an iterator that goes on until the job has ended, over dropped connections.
         """
         if stream not in STREAMS:
             raise InvalidRequest(f"stream is one of {', '.join(STREAMS)}, not {stream!r}.", field="stream")
-        params: dict[str, str | int | float | None] = {"stream": stream, "worker": worker}
+        if tail is not None and (tail < 1 or follow):
+            raise InvalidRequest(
+                f"tail is a number of lines above 0, not {tail}." if tail < 1 else "follow begins with the first line.",
+                hint="Leave out tail.",
+                field="tail",
+            )
+        params: Params = {"stream": stream, "worker": worker}
+        if tail is not None:
+            page = self._connection.json("GET", f"jobs/{self.id}/logs", params={**params, "tail": tail})
+            return LogText(msgspec.convert(page["lines"], list[LogLine]))
         return self._follow_logs(params) if follow else LogText(self._all_logs(params))
 
     def _all_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:

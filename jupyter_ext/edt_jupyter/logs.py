@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from tornado.web import authenticated
 
@@ -37,7 +38,9 @@ class LogsHandler(StreamHandler):
         elif self.request.headers.get("Accept", "").startswith("text/plain"):
             await self._text(reader, row.state.final)
         else:
-            batch = await asyncio.to_thread(reader.read, limit=limit, final=row.state.final)
+            tail = self.number("tail", 0, low=0, high=_MOST)
+            read = partial(reader.last, tail) if tail else partial(reader.read, limit=limit)
+            batch = await asyncio.to_thread(read, final=row.state.final)
             self.reply({"lines": batch.lines, "next": batch.next, "done": batch.done})
 
     async def _step(self, job: str, reader: LogReader) -> Step:

@@ -23,11 +23,13 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.parts import STREAMS
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.cursor import from_cursor, to_cursor
+from edt_server.log_end import end_of
 from edt_server.tail import read_tail, split_lines
 
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
 _KEY = re.compile(r"[oe]\d*\Z|l:[^/\0]+\Z")
 _FOREVER = float("inf")
+_ALL = 1 << 62
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +185,14 @@ class LogReader:
                 until = min(until, placed[-1].time)
         chosen = merge(files, limit=limit, until=until)
         return self._deliver(chosen, wanted, done=final and len(chosen) == sum(map(len, files)) and until == _FOREVER)
+
+    def last(self, lines: int, *, final: bool = False) -> LogBatch:
+        """The last `lines` of all, fewer where they are long; `read` goes on behind them."""
+        for source in sources(self._paths):
+            if self._wanted(source):
+                self._offsets[source.key] = end_of(source.path, lines)
+        batch = self.read(limit=_ALL, final=final)
+        return LogBatch(batch.lines[-lines:], batch.cursors[-lines:], batch.next, batch.done)
 
     def _deliver(self, chosen: list[Placed], read: list[Source], *, done: bool) -> LogBatch:
         cursors: list[str] = []

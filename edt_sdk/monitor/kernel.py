@@ -1,0 +1,108 @@
+"""What a monitor needs of the kernel it lives in: an output that can be replaced, which cell runs, and interrupts.
+
+Everything here is IPython's, which is untyped and not loaded outside of notebooks; nothing else in this room knows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_LOOK_AGAIN = 0.3
+
+
+def in_notebook() -> bool:
+    """True in a kernel, where widgets can be shown."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def toolkit() -> Any:
+    """ipywidgets: untyped, and loaded only where a widget is made."""
+    import ipywidgets  # type: ignore[import-untyped]
+
+    return ipywidgets
+
+
+class Output:
+    """One output of the cell that runs: a widget first, and later something else in the same place."""
+
+    def __init__(self, widget: Any) -> None:
+        self._handle = display(widget, display_id=True)
+
+    def replace(self, bundle: dict[str, Any]) -> None:
+        """Show a MIME bundle in its place, from any thread."""
+        self._handle.update(bundle, raw=True)
+
+
+def display(value: Any, **settings: Any) -> Any:
+    """IPython's `display`."""
+    from IPython import display as module
+
+    show: Any = module.display
+    return show(value, **settings)
+
+
+def running_cell() -> tuple[str, int]:
+    """The cell that is being executed: its id, "" where the front end tells none, and its number."""
+    shell = _shell()
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    named = (parent.get("metadata") or {}).get("cellId")
+    return str(named or ""), int(getattr(shell, "execution_count", 0))
+
+
+class Signs:
+    """Tells when a cell begins, and when the kernel is interrupted.
+
+    A kernel ignores SIGINT while no cell runs, and gives it to the cell while one does. So that the button works on a
+    monitor too, which outlives its cell, that signal is listened for between cells: where it was ignored, and nowhere
+    else.
+
+    Args:
+        began: called with the id of each cell that begins.
+        interrupted: called after each interrupt, in the kernel's main thread.
+    """
+
+    def __init__(self, began: Callable[[str], None], interrupted: Callable[[], None]) -> None:
+        self._began = began
+        self._interrupted = interrupted
+        self._listening = False
+
+    def listen(self) -> None:
+        """Begin, once; in the thread that runs cells."""
+        if self._listening:
+            return
+        self._listening = True
+        shell = _shell()
+        shell.events.register("pre_run_cell", self._before)
+        shell.events.register("post_run_cell", self._after)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # a cell that runs in a thread of its own: only interrupts of cells are seen
+        loop.call_later(_LOOK_AGAIN, self._between_cells, loop)
+
+    def _before(self, info: Any) -> None:
+        if named := getattr(info, "cell_id", None):
+            self._began(str(named))
+
+    def _after(self, result: Any) -> None:
+        if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
+            self._interrupted()
+
+    def _between_cells(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take the signal as soon as it is the kernel's to ignore; it puts back what it found after each cell."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, lambda *_: self._interrupted())
+        else:
+            loop.call_later(_LOOK_AGAIN, self._between_cells, loop)
+
+
+def _shell() -> Any:
+    from IPython.core.getipython import get_ipython
+
+    return get_ipython()

@@ -1,0 +1,103 @@
+"""The first tab: how the job is, why, when it will end, and what can be done to it."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from typing import Any
+
+from edt_sdk.card import picture, why_words
+from edt_sdk.monitor.actions import Actions
+from edt_sdk.monitor.downloading import Downloading
+from edt_sdk.monitor.kernel import toolkit
+from edt_sdk.monitor.page import Desk, Page
+from edt_sdk.monitor.parts import facts, lasting
+from edt_sdk.monitor.settings import Settings
+from edt_sdk.readings import clock, figures
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.job import JobState, JobView
+
+# Seconds between two forecasts: each is a simulation of what everybody will do.
+FORECAST_EVERY = 20.0
+
+
+class Overview(Page):
+    """State, figures, settings, actions, downloads."""
+
+    title = "Overview"
+    pause = 0.0
+
+    def __init__(self, desk: Desk) -> None:
+        self._ends: float | None = None
+        self._forecast_at = float("-inf")
+        super().__init__(desk)
+        self._show(desk.job.view)
+
+    def build(self) -> Any:
+        """Facts above, controls below."""
+        widgets = toolkit()
+
+        self._facts = widgets.HTML()
+        self._settings = Settings(self.desk)
+        self._actions = Actions(self.desk)
+        self._downloading = Downloading(self.desk)
+        parts = [self._facts, self._settings.widget, self._actions.widget, self._downloading.widget]
+        return widgets.VBox(parts)
+
+    def look(self, view: JobView) -> None:
+        """Now and then a forecast; the rest is in the job itself."""
+        now = time.monotonic()
+        if view.state is JobState.RUNNING and now - self._forecast_at >= FORECAST_EVERY:
+            self._forecast_at = now
+            self._ends = self._forecast(view)
+        self._show(view)
+
+    def still(self, view: JobView) -> str:
+        """The figures."""
+        return facts(rows(view, time.time(), None))
+
+    def _show(self, view: JobView) -> None:
+        why = escape(why_words(view))
+        ends = self._ends if view.state is JobState.RUNNING else None
+        self._facts.value = f"{picture(view)}<br/>{why}{facts(rows(view, time.time(), ends))}"
+        self._settings.fill(view)
+        self._actions.fill(view)
+
+    def _forecast(self, view: JobView) -> float | None:
+        try:
+            return self.desk.job.what_if(max_workers=view.max_workers).ends_now
+        except EdtError:
+            return None  # one that cannot be given is left out
+
+
+def rows(view: JobView, now: float, ends: float | None) -> list[tuple[str, str]]:
+    """What is known of a job, each with its unit. Pure.
+
+    Args:
+        view: the job.
+        now: seconds since the epoch.
+        ends: forecast of its end, None where there is none.
+    """
+    p = view.progress
+    found: list[tuple[str, str]] = []
+    if p is not None:
+        found.append(("Update", f"{p.update} of {p.total_updates}" if p.total_updates else str(p.update)))
+        found.append(("Epoch", f"{min(p.epoch + 1, p.epochs)} of {p.epochs}" if p.epochs else ""))
+        found.append(("Training", figures(p.loss, p.accuracy)))
+        tested = p.test_loss is not None or p.test_accuracy is not None
+        found.append(("Validation", figures(p.test_loss, p.test_accuracy) if tested else "none yet"))
+        if not view.state.final and p.samples_per_second:
+            found.append(("Speed", f"{p.samples_per_second:.4g} samples per second"))
+    elif not view.state.final:
+        found.append(("Update", "none yet"))
+    if not view.state.final:
+        found.append(("Slots", f"{view.slots} of at most {view.max_workers}"))
+    found.append(("Instance group", f"{view.instance_group}, priority {view.priority}"))
+    if view.started is not None:
+        until = view.ended if view.ended is not None else now
+        found.append(("Since its start", lasting(until - view.started)))
+    if ends is not None:
+        found.append(("Ends about", f"{clock(ends)} UTC, in {lasting(ends - now)}, if nobody else comes"))
+    if view.warm_start:
+        found.append(("Began with the weights of", view.warm_start))
+    return found
