@@ -13,13 +13,14 @@ from itertools import pairwise
 
 from edt_sdk.pictures import scales
 from edt_sdk.pictures.lettering import shortened, width_of
-from edt_sdk.pictures.look import OTHERS_COLOUR, Look, job_colour
+from edt_sdk.pictures.look import OTHERS_COLOUR, Look, job_colour, on_colour
 from edt_sdk.pictures.marks import Mark, drawn, entries, gathered
 from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, num, tag, told, words
 from edt_sdk.pictures.scales import Frame
+from edt_sdk.pictures.time_axis import time_axis
 
 OTHERS = ""  # the id of the band of all that have none of their own
-_PALE = "0.35"
+_PALE = "0.22"
 _LEFT = 44
 
 
@@ -97,7 +98,7 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     ink = look.ink
     most = max([1.0, *map(float, held.capacity), *_heights(held)])
     tops, rows = legend(look, _LEFT, 4, _legend_entries(held, look))
-    top = rows + 14
+    top = rows + 20
     tall = look.height(0.32, 150, 340)
     frame = Frame(_LEFT, top, look.width - 8, top + tall, held.edges[0], held.edges[-1], 0, most)
     parts = scales.y_axis(frame, look, _slot_ticks(most))
@@ -126,18 +127,6 @@ _HATCH = (
 )
 
 
-def time_axis(frame: Frame, look: Look, *, clock: bool) -> list[str]:
-    """The x axis of times: of day, with the zone's name, or since the beginning."""
-    wide = frame.right - frame.left
-    if clock:
-        most = max(2, int(wide // 74))
-        title = scales.zone_name(frame.x1, look.zone)
-        return scales.x_axis(frame, look, scales.clock_ticks(frame.x0, frame.x1, most, look.zone), title)
-    scale, unit = scales.unit_of(frame.x1 - frame.x0)
-    values = scales.ticks(0, max((frame.x1 - frame.x0) / scale, 1e-9), max(2, int(wide // 90)))
-    return scales.x_axis(frame, look, [(frame.x0 + value * scale, f"{value:.4g} {unit}") for value in values], "")
-
-
 def _slot_ticks(most: float) -> list[tuple[float, str]]:
     values = [value for value in scales.ticks(0, most, min(6, max(2, int(most)))) if value == int(value)]
     return [(value, f"{value:g}") for value in values]
@@ -156,7 +145,7 @@ def _legend_entries(held: Allocation, look: Look) -> list[tuple[str, str]]:
     ]
     if any(any(band.leaving) for band in held.bands):
         found.append((_swatch(OTHERS_COLOUR) + _swatch("url(#leaving)"), "being given back"))
-    return [*found, *entries(held.marks, look.ink)]
+    return [*found, *entries(held.marks, look.ink, "slots")]
 
 
 def _swatch(fill: str, opacity: str | None = None) -> str:
@@ -181,7 +170,8 @@ def _areas(held: Allocation, frame: Frame, look: Look) -> Iterator[str]:
         path = _stepped(held.edges, below, above, frame)
         if path:
             fill, opacity = colour_of(band), _opacity(held, band)
-            shape = tag("path", d=path, fill=fill, fill_opacity=opacity, stroke=look.ink.edge, stroke_width=0.7)
+            stroke = fill if opacity else look.ink.edge
+            shape = tag("path", d=path, fill=fill, fill_opacity=opacity, stroke=stroke, stroke_width=0.7)
             yield told(shape, f"{band.name}: {_range(band.slots)}")
             names += _name(band, below, above, frame, held, look)
         if any(band.leaving):
@@ -239,13 +229,14 @@ def _name(
     room, first, last = best
     if not room or frame.y(below[first]) - frame.y(above[first]) < 16:
         return []
-    text = shortened(band.name, room - 12, SMALL)
+    text = shortened(band.name, room - 12, SMALL * 1.1)
     if len(text) < min(len(band.name), 4) or width_of(text, SMALL) > room:
         return []
     x = (frame.x(held.edges[first]) + frame.x(held.edges[last])) / 2
     y = (frame.y(below[first]) + frame.y(above[first])) / 2 + 4
     pale = held.mine and band.job != held.mine
-    return [words(x, y, text, look.ink.text if pale else "#ffffff", anchor="middle", bold=not pale)]
+    fill = look.ink.text if pale else on_colour(colour_of(band))
+    return [words(x, y, text, fill, anchor="middle", bold=not pale)]
 
 
 def _capacity(held: Allocation, frame: Frame, look: Look) -> Iterator[str]:

@@ -20,7 +20,7 @@ GREEN = "#2e9e5b"
 QUIET = "#8a8a8a"
 TEXT = "#7f7f7f"
 
-JOB_COLOURS = ("#3b7dd8", "#c8741a", "#1a9470", "#c2569b", "#8a6fd8", "#1a93ab", "#9a8433", "#d1574a")
+JOB_COLOURS = ("#5c95ea", "#b58f24", "#ab2b90", "#82995b", "#a3461f", "#5c5eeb", "#e0618e", "#89534f")
 OTHERS_COLOUR = "#868686"
 
 
@@ -84,6 +84,13 @@ class Look:
     def height(self, share: float, low: int, high: int) -> int:
         """A height that is this share of the width, between these."""
         return round(min(high, max(low, share * self.width)))
+
+
+def on_colour(colour: str) -> str:
+    """White or nearly black, whichever is easier to read on a colour such as #5c95ea."""
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.22 else "#111111"
 
 
 def job_colour(job: str) -> str:

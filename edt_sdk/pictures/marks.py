@@ -12,9 +12,9 @@ MOST_MARKS = 60
 # In order of what must not be overlooked; the words are those of the legend.
 KINDS = {
     "failure": "failure",
-    "preempt": "slots taken away",
-    "shrink": "fewer slots",
-    "grow": "more slots",
+    "preempt": "taken away",
+    "shrink": "fewer",
+    "grow": "more",
     "checkpoint": "checkpoint",
     "note": "event",
 }
@@ -52,10 +52,11 @@ def glyph(kind: str, ink: Ink) -> str:
             return f'<path d="M0 -5V5" stroke="{ink.text}" stroke-width="2"/>'
 
 
-def entries(marks: Sequence[Mark], ink: Ink) -> list[tuple[str, str]]:
-    """Legend entries of the kinds that occur."""
+def entries(marks: Sequence[Mark], ink: Ink, counted: str) -> list[tuple[str, str]]:
+    """Legend entries of the kinds that occur; `counted` is what there are more or fewer of: slots, workers."""
     present = {mark.kind for mark in marks}
-    return [(glyph(kind, ink), name) for kind, name in KINDS.items() if kind in present]
+    names = {**KINDS, "grow": f"more {counted}", "shrink": f"fewer {counted}", "preempt": f"{counted} taken away"}
+    return [(glyph(kind, ink), name) for kind, name in names.items() if kind in present]
 
 
 def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: float = 7) -> list[Mark]:

@@ -57,13 +57,27 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
+_LETTERS = ((1e12, ""), (1e9, "G"), (1e6, "M"), (1e4, "k"), (0.0, ""))
+
+
 def number(value: float) -> str:
     """A number in few characters: 0.125, 12.5 k, 3 M, 2e+20."""
-    size = abs(value)
-    for scale, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if scale <= size < 1e12:
-            return f"{value / (1e3 if letter == 'k' else scale):.4g} {letter}"
-    return f"{value:.4g}"
+    return _with_letter(value, _letter(abs(value)))
+
+
+def numbers(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Values with their names, all in one unit: 0, 5 k, 10 k."""
+    letter = _letter(max(map(abs, values), default=0.0))
+    return [(value, _with_letter(value, letter)) for value in values]
+
+
+def _letter(size: float) -> str:
+    return next(letter for least, letter in _LETTERS if size >= least)
+
+
+def _with_letter(value: float, letter: str) -> str:
+    scale = {"G": 1e9, "M": 1e6, "k": 1e3}.get(letter)
+    return f"{value:.4g}" if scale is None or not value else f"{value / scale:.4g} {letter}"
 
 
 def unit_of(seconds: float) -> tuple[float, str]:

@@ -15,8 +15,9 @@ from tornado.web import authenticated
 from edt_jupyter.authorization import authorized
 from edt_jupyter.base import EdtHandler
 from edt_sdk.pictures import THEMES, Look
+from edt_sdk.pictures.comparison import MOST_JOBS
+from edt_sdk.pictures.curves import AXES
 from edt_sdk.pictures.look import NARROWEST, WIDEST
-from edt_sdk.pictures.losses import AXES
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 
 SVG = "image/svg+xml"
@@ -94,6 +95,10 @@ class JobPictureHandler(PictureHandler):
         elif picture == "loss":
             smooth = self.real("smooth", 0.0, 1.0) or 0.0
             self.show(await pictures.loss(user, job, self.look(), axis=self.one_of("x", AXES), smooth=smooth))
+        elif picture == "efficiency":
+            self.show(await pictures.efficiency(user, job, self.look()))
+        elif picture == "spark":
+            self.show(await pictures.spark(user, job, self.look(width=260)))
         else:
             await self.service.mine(user, job)
             raise no_picture(picture, JOB_PICTURES)
@@ -111,5 +116,23 @@ class PicturesHandler(PictureHandler):
             start, end = self.real("start"), self.real("end")
             job = self.get_query_argument("job", "")
             self.show(await pictures.timeline(user, self.look(), job=job, start=start, end=end))
+        elif picture == "slots":
+            self.show(await pictures.slots(user, self.look(), job=self.get_query_argument("job", "")))
+        elif picture == "shares":
+            self.show(await pictures.shares(user, self.look()))
+        elif picture == "compare":
+            axis, smooth = self.one_of("x", AXES), self.real("smooth", 0.0, 1.0) or 0.0
+            self.show(await pictures.comparison(user, self._jobs(), self.look(), axis=axis, smooth=smooth))
         else:
             raise no_picture(picture, MACHINE_PICTURES)
+
+    def _jobs(self) -> list[str]:
+        named = [each.strip() for each in self.get_query_argument("jobs", "").split(",") if each.strip()]
+        jobs = list(dict.fromkeys(named))
+        if not 1 <= len(jobs) <= MOST_JOBS:
+            raise InvalidRequest(
+                f"jobs names {len(jobs)} jobs; from 1 to {MOST_JOBS} can be compared.",
+                hint="Such as jobs=ID,ID; GET /edt/api/jobs lists them.",
+                field="jobs",
+            )
+        return jobs

@@ -24,6 +24,7 @@ def cluster(core: Core, rows: Sequence[JobRow]) -> dict[str, Any]:
     The reasons of jobs are empty; `unexplained` names those that have one.
     """
     order = {job: number for number, job in enumerate(core.jobs)}
+    leaving = {slot for job in core.jobs for slot in core.leaving(job)}
     living = sorted((row for row in rows if row.id in order), key=lambda row: order[row.id])
     return {
         "slots": [
@@ -33,6 +34,7 @@ def cluster(core: Core, rows: Sequence[JobRow]) -> dict[str, Any]:
                 "device": slot.device,
                 "resource_group": core.resource_group_of(slot.id),
                 "job": core.holder(slot.id),
+                "leaving": slot.id in leaving,
             }
             for slot in core.slots
         ],

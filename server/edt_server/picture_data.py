@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
-from edt_sdk.pictures import Allocation, Band, Loss, Losses, Mark
+from edt_sdk.pictures import (
+    Allocation,
+    Band,
+    Compared,
+    Efficiency,
+    GroupShare,
+    Loss,
+    Losses,
+    Mark,
+    Shares,
+    SlotCell,
+    SlotsMap,
+    Spark,
+    Speed,
+)
 from edt_sdk.pictures.allocation import OTHERS
+from edt_sdk.pictures.losses import NO_UPDATE
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobState, JobView
 from edt_server.results import Checkpoint
 from edt_server.timeline import TimelineRow
 from edt_server.training_curve import Curve, TrainPoint
 
 MOST_BANDS = 10
+_SHORTEST = 0.5  # seconds; less is no measurement of a speed
 _LOST = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
-NO_UPDATE = "No update yet: the curve begins with the first one."
 FAILURES = _LOST
 MARKED = _LOST | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS
 
@@ -156,7 +173,6 @@ def losses_of(
         workers=tuple((x(point), point.world) for point in curve.sizes),
         marks=tuple(sorted(changes, key=lambda mark: mark.at)),
         axis=axis,
-        total=curve.updates,
     )
 
 
@@ -215,3 +231,84 @@ def _saved(checkpoints: Sequence[Checkpoint], curve: Curve, place: Callable[[int
         for each in checkpoints
         if each.update and each.training == curve.training
     ]
+
+
+def compared(job: str, curve: Curve, name: str, axis: str) -> Compared:
+    """One job of a comparison: its last training over samples, updates, or seconds since its first update."""
+    found = losses_of(curve, name, axis=axis)
+    begun = curve.train[0].time if curve.train and axis == "time" else 0.0
+    return Compared(job, name, *(tuple(Loss(p.x - begun, p.loss) for p in some) for some in (found.train, found.test)))
+
+
+def efficiency_of(curve: Curve, name: str) -> Efficiency:
+    """Samples a second at each number of workers; a size that was measured for a moment only is left out."""
+    return Efficiency(
+        name,
+        tuple(
+            Speed(workers, samples / seconds, seconds)
+            for workers, (samples, seconds) in curve.speeds.items()
+            if seconds >= _SHORTEST
+        ),
+    )
+
+
+def spark_of(view: JobView, curve: Curve) -> Spark:
+    """A job at a glance."""
+    progress = view.progress
+    done = progress.update / progress.total_updates if progress is not None and progress.total_updates else 0.0
+    living = not view.state.final
+    return Spark(
+        name=view.name,
+        state=view.state.value,
+        done=1.0 if view.state is JobState.FINISHED else done,
+        slots=view.slots if living else 0,
+        most=view.max_workers if living else 0,
+        losses=tuple(_loss(point.loss) for point in curve.train),
+    )
+
+
+def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str = "") -> SlotsMap:
+    """Each slot and who has it, from what `/cluster` answers with.
+
+    Args:
+        cluster: the answer.
+        named: hosts there should be, with the slots of each; one that has none now is lost.
+        mine: the job that is emphasised.
+    """
+    names = {job["id"]: job["name"] for job in cluster["jobs"]}
+    fenced = {each["device"] for each in cluster["elsewhere"]}
+    hosts: dict[str, list[SlotCell]] = {host: [] for host in named}
+    for slot in cluster["slots"]:
+        job = slot["job"] or ""
+        state = "held" if job else "fenced" if slot["device"] in fenced else "idle"
+        if job and slot["leaving"]:
+            state = "leaving"
+        cell = SlotCell(slot["id"], slot["device"], state, job, names.get(job, job))
+        hosts.setdefault(slot["host"], []).append(cell)
+    lost = {host: [SlotCell(None, "-", "lost")] * count for host, count in named.items() if not hosts[host]}
+    return SlotsMap(tuple((host, tuple(lost.get(host, cells))) for host, cells in hosts.items()), mine)
+
+
+def shares_of(cluster: Mapping[str, Any]) -> Shares:
+    """The instance groups, each behind the one it is part of, from what `/cluster` answers with."""
+    groups = cluster["groups"]
+    inside: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for group in groups:
+        inside[group["parent"]].append(group)
+    return Shares(tuple(_below("", 0, inside)))
+
+
+def _below(parent: str, depth: int, inside: Mapping[str, list[Mapping[str, Any]]]) -> Iterator[GroupShare]:
+    for group in inside.get(parent, ()):
+        yield GroupShare(
+            name=group["name"],
+            depth=depth,
+            slots=group["slots"],
+            entitled=group["entitled"],
+            held=group["held"],
+            borrowed=group["borrowed"],
+            lent=group["lent"],
+            jobs=group["jobs"],
+            waiting=len(group["waiting"]),
+        )
+        yield from _below(group["name"], depth + 1, inside)

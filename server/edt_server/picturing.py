@@ -7,10 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edt_sdk.pictures import Look, draw_allocation, draw_losses
+from edt_sdk.pictures import (
+    Comparison,
+    Look,
+    draw_allocation,
+    draw_comparison,
+    draw_efficiency,
+    draw_losses,
+    draw_shares,
+    draw_slots,
+    draw_spark,
+)
+from edt_sdk.pictures.losses import NO_UPDATE
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_server import picture_data, results
@@ -22,6 +34,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = 240
 _POINTS = 300
+_SPARK_POINTS = 80
 _MOST_EVENTS = 20_000
 
 
@@ -64,6 +77,22 @@ class Picturing:
 
         return await asyncio.to_thread(draw)
 
+    async def efficiency(self, user: str, job: str, look: Look) -> str:
+        """Throughput at each number of workers."""
+        row = await self._reading.mine(user, job)
+        paths = self._reading.paths(row)
+        return await asyncio.to_thread(
+            lambda: draw_efficiency(picture_data.efficiency_of(self._curves.read(paths), row.spec.name), look)
+        )
+
+    async def spark(self, user: str, job: str, look: Look) -> str:
+        """Loss, progress and slots at a glance."""
+        view = await self._reading.job(user, job)
+        paths = self._reading.paths(await self._reading.mine(user, job))
+        return await asyncio.to_thread(
+            lambda: draw_spark(picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS)), look)
+        )
+
     # --- of the machine -----------------------------------------------------------------------------------------------
 
     async def timeline(
@@ -72,6 +101,37 @@ class Picturing:
         """Everybody's jobs over time; one of the user's own may be emphasised."""
         row = await self._reading.mine(user, job) if job else None
         return await self._timeline(user, look, row, start, end, of_life=False)
+
+    async def slots(self, user: str, look: Look, *, job: str = "") -> str:
+        """Each slot and who has it."""
+        await self._check(user, job)
+        cluster = await self._reading.standing()
+        named = self._reading.settings.local_hosts
+        return await asyncio.to_thread(lambda: draw_slots(picture_data.slots_of(cluster, named, mine=job), look))
+
+    async def shares(self, user: str, look: Look) -> str:
+        """What instance groups are entitled to, hold, borrow and lend."""
+        cluster = await self._reading.standing()
+        return await asyncio.to_thread(lambda: draw_shares(picture_data.shares_of(cluster), look))
+
+    async def comparison(self, user: str, jobs: Sequence[str], look: Look, *, axis: str, smooth: float) -> str:
+        """The losses of several of the user's jobs."""
+        rows = [await self._reading.mine(user, job) for job in jobs]
+
+        def draw() -> str:
+            compared = tuple(
+                picture_data.compared(
+                    row.id, self._curves.read(self._reading.paths(row)).few(_POINTS), row.spec.name, axis
+                )
+                for row in rows
+            )
+            return draw_comparison(Comparison(compared, axis), look, smooth=smooth)
+
+        return await asyncio.to_thread(draw)
+
+    async def _check(self, user: str, job: str) -> None:
+        if job:
+            await self._reading.mine(user, job)
 
     async def _timeline(
         self, user: str, look: Look, row: JobRow | None, start: float | None, end: float | None, *, of_life: bool
@@ -106,7 +166,7 @@ class Picturing:
 def _no_loss(row: JobRow) -> str:
     if row.state.final:
         return "It ended before its first update: its logs say why."
-    return picture_data.NO_UPDATE
+    return NO_UPDATE
 
 
 def _no_slot(row: JobRow) -> str:

@@ -177,6 +177,13 @@ class Reading:
 
     async def cluster(self, user: str) -> dict[str, Any]:
         """Slots with the job in each, groups, jobs that live, and the threads of a slot."""
+        answer = await self.standing()
+        for job in unexplained(answer, user):
+            job["reason"] = await self._commits.read(self._why, job["id"])  # one by one: decisions come in between
+        return answer
+
+    async def standing(self) -> dict[str, Any]:
+        """The same without the reasons of jobs, which take a while to work out."""
 
         def read() -> dict[str, Any]:
             rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
@@ -185,8 +192,6 @@ class Reading:
         others = await asyncio.to_thread(self._claims.elsewhere)
         elsewhere = [{"device": device, "data_dir": claim.data_dir} for device, claim in sorted(others.items())]
         answer = await self._commits.read(read)
-        for job in unexplained(answer, user):
-            job["reason"] = await self._commits.read(self._why, job["id"])  # one by one: decisions come in between
         return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
 
     def _why(self, job: str) -> str:

@@ -1,0 +1,87 @@
+"""The losses of up to five jobs over one axis, each in its job's colour and with a dash of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from edt_sdk.pictures.curves import LEFT, Loss, dots, drawable, lines, loss_axis, loss_frame, loss_grid, smoothed
+from edt_sdk.pictures.lettering import shortened
+from edt_sdk.pictures.look import Look, job_colour
+from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
+from edt_sdk.pictures.scales import Frame
+
+MOST_JOBS = 5
+_POINTS = 160
+_DASHES = (None, "8 3", "2 3", "10 3 2 3", "5 2 1 2 1 2")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One job: its id, its name, and its losses; those of validations are dots."""
+
+    job: str
+    name: str
+    train: tuple[Loss, ...]
+    test: tuple[Loss, ...] = ()
+
+    def says(self) -> str:
+        """The job in words."""
+        known = [point.loss for point in self.train if point.known]
+        return f"{self.name} {known[-1]:.4g}" if known else f"{self.name} none yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """At most `MOST_JOBS` jobs are drawn; x is one of `curves.AXES`, and time is in seconds since each began."""
+
+    jobs: tuple[Compared, ...]
+    axis: str = "samples"
+
+    def says(self) -> str:
+        """The picture in one sentence."""
+        return f"Training loss at the end: {', '.join(job.says() for job in self.jobs)}."
+
+
+def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth: float = 0.0) -> str:
+    """The picture, as an SVG document; `smooth` as in `draw_losses`."""
+    look = look or Look()
+    jobs = comparison.jobs[:MOST_JOBS]
+    curves = [(job, drawable(job.train, _POINTS), drawable(job.test, _POINTS)) for job in jobs]
+    points = [point for _, train, test in curves for point in (*train, *test)]
+    if len(points) < 2:
+        return notice(look, f"{comparison.says()} The curves begin with the second update.")
+    ink = look.ink
+    rows, high = legend(look, LEFT, 4, list(_legend(jobs, bool(smooth), look)))
+    top = high + 18
+    frame = loss_frame(points, top, top + look.height(0.36, 140, 400), look.width - 10)
+    parts = [*rows, *loss_grid(frame, look), words(6, top - 7, "loss", ink.soft)]
+    for (job, train, test), dash in zip(curves, _DASHES, strict=False):
+        parts += _curve(job, train, test, smooth, dash, frame)
+    parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
+    parts += loss_axis(comparison.axis, frame, look, clock=False)
+    return document(look, frame.bottom + 24, comparison.says(), parts)
+
+
+def _curve(
+    job: Compared, train: Sequence[Loss], test: Sequence[Loss], smooth: float, dash: str | None, frame: Frame
+) -> Iterator[str]:
+    colour = job_colour(job.job)
+    smooth_line = smoothed(train, smooth)
+    shapes = [*lines(train, frame, colour, 1, opacity="0.3")] if smooth_line else []
+    shapes += lines(smooth_line or train, frame, colour, 2, dash=dash)
+    if len([point for point in train if point.known]) == 1:
+        shapes.append(dots(train, frame, colour, 6))
+    shapes.append(dots(test, frame, colour, 6))
+    yield told("".join(shapes), job.says())
+
+
+def _legend(jobs: Sequence[Compared], smooth: bool, look: Look) -> Iterator[tuple[str, str]]:
+    room = min(240.0, look.width - LEFT - 40)
+    for job, dash in zip(jobs, _DASHES, strict=False):
+        name = shortened(job.name, room, SMALL) or job.job
+        yield tag("path", d="M-9 0H8", stroke=job_colour(job.job), stroke_width=2.2, stroke_dasharray=dash), name
+    if any(job.test for job in jobs):
+        yield tag("circle", r=3, fill=look.ink.soft), "test loss"
+    if smooth:
+        yield tag("path", d="M-7 0H7", stroke=look.ink.soft, opacity="0.4"), "before smoothing"

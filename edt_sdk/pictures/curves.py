@@ -1,0 +1,127 @@
+"""What pictures of losses have in common: points, lines through them that numbers alone make up, smoothing, a frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from edt_sdk.pictures import scales
+from edt_sdk.pictures.look import Look
+from edt_sdk.pictures.paper import num, tag
+from edt_sdk.pictures.scales import Frame, bounded
+from edt_sdk.pictures.time_axis import time_axis
+
+AXES = ("samples", "updates", "time")
+MOST_POINTS = 400
+LEFT = 56
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One value of a curve: where on the x axis, and the loss, which may be no number."""
+
+    x: float
+    loss: float
+
+    @property
+    def known(self) -> bool:
+        """Whether the loss is a number."""
+        return math.isfinite(self.loss)
+
+
+def drawable(points: Sequence[Loss], most: int = MOST_POINTS) -> list[Loss]:
+    """The points that have a place, at most so many: the smallest and the largest of each stretch, and the ends."""
+    placed = [Loss(bounded(point.x), bounded(point.loss)) if point.known else point for point in points]
+    placed = [point for point in placed if math.isfinite(point.x)]
+    if len(placed) <= most:
+        return placed
+    kept = {0, len(placed) - 1}
+    stretches = (most - 2) // 2
+    for stretch in range(stretches):
+        group = range(stretch * len(placed) // stretches, (stretch + 1) * len(placed) // stretches)
+        kept |= {min(group, key=lambda at: _height(placed[at])), max(group, key=lambda at: _height(placed[at]))}
+    return [placed[at] for at in sorted(kept)]
+
+
+def _height(point: Loss) -> float:
+    return point.loss if point.known else -math.inf
+
+
+def smoothed(points: Sequence[Loss], smooth: float) -> list[Loss]:
+    """The mean over the points around each: from 0, no line at all, to 1, over a third of all points."""
+    known = [point for point in points if point.known]
+    half = round(min(1.0, max(0.0, smooth)) * len(known) / 6)
+    if half < 1:
+        return []
+    found = []
+    for at, point in enumerate(known):
+        around = known[max(0, at - half) : at + half + 1]
+        found.append(Loss(point.x, sum(each.loss / len(around) for each in around)))
+    return found
+
+
+def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float) -> Frame:
+    """Where these points lie, with a little room above and, unless they are near 0, below."""
+    xs = [point.x for point in points]
+    ys = [point.loss for point in points if point.known] or [0.0, 1.0]
+    low, high = min(ys), max(ys)
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    # A loss is above 0 nearly always: an axis that goes below it would suggest otherwise.
+    floor = 0.0 if 0 <= low <= 0.4 * high else low - room
+    last = max(xs)
+    return Frame(
+        LEFT, top, right, bottom, min(xs), max(last, min(xs) + max(1e-9, abs(last) * 1e-12)), floor, high + room
+    )
+
+
+def lines(
+    points: Sequence[Loss],
+    frame: Frame,
+    colour: str,
+    wide: float,
+    *,
+    opacity: str | None = None,
+    dash: str | None = None,
+) -> Iterator[str]:
+    """A line for each run of numbers: a value that is none breaks it."""
+    runs: list[list[str]] = [[]]
+    for point in points:
+        if point.known:
+            runs[-1].append(f"{num(frame.x(point.x))},{num(frame.y(point.loss))}")
+        elif runs[-1]:
+            runs.append([])
+    for run in runs:
+        if len(run) > 1:
+            yield tag(
+                "polyline",
+                points=" ".join(run),
+                fill="none",
+                stroke=colour,
+                stroke_width=wide,
+                stroke_dasharray=dash,
+                stroke_linejoin="round",
+                opacity=opacity,
+            )
+
+
+def dots(points: Sequence[Loss], frame: Frame, colour: str, wide: float, *, opacity: str | None = None) -> str:
+    """A dot for each number: one path, whatever their count."""
+    path = "".join(f"M{num(frame.x(p.x))} {num(frame.y(p.loss))}h0" for p in points if p.known)
+    if not path:
+        return ""
+    return tag("path", d=path, stroke=colour, stroke_width=wide, stroke_linecap="round", opacity=opacity)
+
+
+def loss_grid(frame: Frame, look: Look) -> list[str]:
+    """Grid lines with their losses."""
+    return scales.y_axis(frame, look, scales.numbers(scales.ticks(frame.y0, frame.y1)))
+
+
+def loss_axis(kind: str, frame: Frame, look: Look, *, clock: bool = True) -> list[str]:
+    """The x axis of one of `AXES`; without `clock` time is since a beginning."""
+    if kind == "time":
+        return time_axis(frame, look, clock=clock)
+    about = max(4, int((frame.right - frame.left) // 70))
+    values = scales.ticks(frame.x0, frame.x1, about)
+    return scales.x_axis(frame, look, scales.numbers(values), kind)

@@ -1,0 +1,120 @@
+"""What more workers bring: throughput measured at each number of workers, against as many times the smallest one's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from edt_sdk.pictures import scales
+from edt_sdk.pictures.lettering import width_of
+from edt_sdk.pictures.look import Look
+from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
+from edt_sdk.pictures.scales import Frame, bounded
+
+_LEFT = 62
+_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Throughput at one size: workers, samples a second, and over how many seconds that was measured."""
+
+    workers: int
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """What is drawn.
+
+    Attributes:
+        name: what people call the job.
+        speeds: measured, one for each number of workers.
+    """
+
+    name: str
+    speeds: tuple[Speed, ...]
+
+    @property
+    def usable(self) -> list[Speed]:
+        """Those that are numbers, by workers."""
+        known = [speed for speed in self.speeds if speed.workers > 0 and 0 < speed.rate < math.inf]
+        return sorted(known, key=lambda speed: speed.workers)
+
+    def share(self, speed: Speed) -> float:
+        """Throughput over what as many times the smallest size's would be; 1 is ideal."""
+        first = self.usable[0]
+        return bounded(speed.rate) / speed.workers / (bounded(first.rate) / first.workers)
+
+    def says(self) -> str:
+        """The picture in one sentence."""
+        speeds = self.usable
+        if not speeds:
+            return f"{self.name}: nothing is measured yet; the first points come some updates after the training began."
+        rate = f"{scales.number(speeds[0].rate)} samples per second with {_workers(speeds[0].workers)}"
+        if len(speeds) == 1:
+            return f"{self.name}: {rate}. What more or fewer bring is shown when it has run with another number."
+        last = speeds[-1]
+        return (
+            f"{self.name}: {rate}, {scales.number(last.rate)} with {_workers(last.workers)}: "
+            f"{100 * self.share(last):.0f} % of ideal."
+        )
+
+
+def draw_efficiency(efficiency: Efficiency, look: Look | None = None) -> str:
+    """The picture, as an SVG document."""
+    look = look or Look()
+    speeds = efficiency.usable[:_MOST]
+    if len(speeds) < 2:
+        return notice(look, efficiency.says())
+    ink = look.ink
+    entries = [
+        (tag("circle", r=4, fill=ink.train), "measured"),
+        (tag("path", d="M-7 0H7", stroke=ink.text, stroke_dasharray="4 3"), "ideal: as many times the smallest"),
+    ]
+    rows, high = legend(look, _LEFT, 4, entries)
+    top = high + 22
+    first, last = speeds[0], speeds[-1]
+    ideal = bounded(first.rate) / first.workers * last.workers
+    most = max([ideal, *(bounded(speed.rate) for speed in speeds)]) * 1.08
+    frame = Frame(_LEFT, top, look.width - 24, top + look.height(0.26, 120, 280), 0, last.workers * 1.04, 0, most)
+    parts = [*rows, words(6, top - 10, "samples per second", ink.soft)]
+    parts += scales.y_axis(frame, look, scales.numbers(scales.ticks(0, most)))
+    ends = (frame.x(0), frame.y(0), frame.x(last.workers), frame.y(ideal))
+    parts.append(tag("path", d=_path(ends), stroke=ink.text, stroke_dasharray="4 3", fill="none"))
+    places = " ".join(f"{frame.x(s.workers):.1f},{frame.y(bounded(s.rate)):.1f}" for s in speeds)
+    parts.append(tag("polyline", points=places, fill="none", stroke=ink.train, stroke_width=1.8))
+    parts += _dots(efficiency, frame, look)
+    about = max(2, min(last.workers, int((frame.right - frame.left) // 48)))
+    values = [value for value in scales.ticks(0, last.workers, about) if value == int(value)]
+    parts += scales.x_axis(frame, look, [(value, f"{value:g}") for value in values], "")
+    parts.append(words(frame.right, frame.bottom + 32, "workers", ink.soft, anchor="end"))
+    parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
+    return document(look, frame.bottom + 40, efficiency.says(), parts)
+
+
+def _path(ends: tuple[float, float, float, float]) -> str:
+    return "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*ends)
+
+
+def _dots(efficiency: Efficiency, frame: Frame, look: Look) -> Iterator[str]:
+    """Each point with its share of ideal, where it does not run into the one before."""
+    last = -math.inf
+    for speed in efficiency.usable[:_MOST]:
+        x, y = frame.x(speed.workers), frame.y(bounded(speed.rate))
+        share = f"{100 * efficiency.share(speed):.0f} %"
+        text = (
+            f"{scales.number(speed.rate)} samples per second with {_workers(speed.workers)}, {share} of ideal, "
+            f"measured over {scales.span(speed.seconds)}"
+        )
+        yield told(tag("circle", cx=x, cy=y, r=4, fill=look.ink.train), text)
+        half = width_of(share, SMALL) / 2
+        if x - half > last + 4 and x + half < look.width - 2:
+            yield words(x, min(y + 18, frame.bottom - 4), share, look.ink.text, anchor="middle")
+            last = x + half
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"

@@ -1,0 +1,132 @@
+"""How instance groups stand to each other: for each what it is entitled to, what it holds, what it borrows and lends.
+
+A bar is what a group holds, its hatched end what it holds beyond its own; the frame is what it is entitled to. The same
+is written behind it in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from edt_sdk.pictures import scales
+from edt_sdk.pictures.lettering import shortened, width_of
+from edt_sdk.pictures.look import Look
+from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
+from edt_sdk.pictures.scales import Frame
+
+_MOST_GROUPS = 40
+_ROW, _BAR = 38.0, 14.0
+_BOLD = 1.12  # bold letters are broader
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShare:
+    """One instance group; counts are slots.
+
+    Attributes:
+        name: its name.
+        depth: how many groups it is inside of.
+        slots: of its resource group.
+        entitled: what the plan gives it now.
+        held: what its jobs hold.
+        borrowed: of what it is entitled to, what is not its own.
+        lent: of its own, what others use.
+        jobs, waiting: jobs in it, and those that hold less than they asked for.
+    """
+
+    name: str
+    depth: int
+    slots: int
+    entitled: int
+    held: int
+    borrowed: int
+    lent: int
+    jobs: int
+    waiting: int
+
+    def says(self) -> str:
+        """The group in words."""
+        return ", ".join(self.parts())
+
+    def parts(self) -> list[str]:
+        """What there is to say, the most important first."""
+        parts = [f"holds {self.held}, entitled to {self.entitled}"]
+        parts += [f"{self.borrowed} borrowed"] if self.borrowed else []
+        parts += [f"{self.lent} lent"] if self.lent else []
+        parts.append(f"{self.jobs} job{'' if self.jobs == 1 else 's'}" if self.jobs else "no jobs")
+        parts += [f"{self.waiting} waiting for more"] if self.waiting else []
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What is drawn: the groups, each behind the one it is part of."""
+
+    groups: tuple[GroupShare, ...]
+
+    def says(self) -> str:
+        """The picture in one sentence."""
+        if not self.groups:
+            return "There is no instance group yet: an administrator adds one with edt group."
+        return "; ".join(f"{group.name} {group.says()}" for group in self.groups[:8]) + "."
+
+
+def draw_shares(shares: Shares, look: Look | None = None) -> str:
+    """The picture, as an SVG document."""
+    look = look or Look()
+    if not shares.groups:
+        return notice(look, shares.says())
+    shown = shares.groups[:_MOST_GROUPS]
+    left = min(0.3 * look.width, 14 + max(width_of(group.name, SMALL * _BOLD) + 10 * group.depth for group in shown))
+    most = max([1, *(max(group.slots, group.held, group.entitled) for group in shown)])
+    rows, high = legend(look, 6, 4, list(_legend(look)))
+    top = high + 8
+    bottom = top + _ROW * len(shown)
+    frame = Frame(left, top, look.width - 12, bottom, 0, most, 0, 1)
+    parts = [*rows]
+    for number, group in enumerate(shown):
+        parts += _row(group, frame, top + _ROW * number, look)
+    more = len(shares.groups) - len(shown)
+    about = max(2, min(most, int((frame.right - left) // 60)))
+    values = [value for value in scales.ticks(0, most, about) if value == int(value)]
+    parts += scales.x_axis(frame, look, [(value, f"{value:g}") for value in values], "slots")
+    if more > 0:
+        parts.append(words(6, bottom + 34, f"… and {more} more groups", look.ink.soft))
+    return document(look, bottom + (42 if more > 0 else 24), shares.says(), parts, defs=_hatch())
+
+
+def _hatch() -> str:
+    return (
+        '<pattern id="borrowed" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        '<rect width="2.5" height="6" fill="#fff" opacity="0.6"/></pattern>'
+    )
+
+
+def _legend(look: Look) -> Iterator[tuple[str, str]]:
+    ink = look.ink
+    box: dict[str, str | float | None] = {"x": -7, "y": -5, "width": 14, "height": 10}
+    yield tag("rect", **box, fill=ink.train), "held"
+    yield tag("rect", **box, fill=ink.train) + tag("rect", **box, fill="url(#borrowed)"), "held and borrowed"
+    yield tag("rect", **box, fill="none", stroke=ink.text, stroke_dasharray="3 2"), "entitled to"
+
+
+def _row(group: GroupShare, frame: Frame, top: float, look: Look) -> Iterator[str]:
+    ink = look.ink
+    indent = 6 + 10 * group.depth
+    yield words(indent, top + 13, shortened(group.name, frame.left - indent - 8, SMALL * _BOLD), ink.text, bold=True)
+    parts = group.parts()
+    while len(parts) > 1 and width_of(", ".join(parts), SMALL) > frame.right - frame.left:
+        parts.pop()
+    text = shortened(", ".join(parts), frame.right - frame.left, SMALL)
+    yield words(frame.left, top + _BAR + 16, text, ink.soft)
+    zero, held = frame.x(0), frame.x(group.held)
+    beyond = frame.x(max(0, group.held - max(0, group.entitled - group.borrowed)))
+    bar = tag("rect", x=zero, y=top + 2, width=held - zero, height=_BAR, fill=ink.train)
+    if group.borrowed and beyond > zero:
+        wide = beyond - zero
+        bar += tag("rect", x=held - wide, y=top + 2, width=wide, height=_BAR, fill="url(#borrowed)")
+    place: dict[str, str | float | None] = {"x": zero, "y": top + 2, "width": frame.x(group.entitled) - zero}
+    bar += tag("rect", **place, height=_BAR, fill="none", stroke=ink.text, stroke_dasharray="4 3")
+    yield told(bar, f"{group.name} {group.says()}")
+    yield line(zero, top, zero, top + _BAR + 4, ink.line)

@@ -1,0 +1,187 @@
+"""The machine now: a row a host, a cell a slot, in the colour of the job that has it, and what is not in use hatched.
+
+Every state has a word in the legend, and every cell one in its tooltip. A machine of thousands of slots has narrower
+cells, in which neighbours of one job are one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from edt_sdk.pictures.lettering import shortened, width_of
+from edt_sdk.pictures.look import Ink, Look, job_colour, on_colour
+from edt_sdk.pictures.paper import SMALL, document, legend, notice, tag, told, words
+
+# What a slot may be, and the word for it; one that is held has its job's name instead.
+STATES = {
+    "held": "held",
+    "leaving": "being given back",
+    "idle": "free",
+    "fenced": "used by another job store",
+    "lost": "lost with its host",
+}
+_MOST_HOSTS = 48
+_MOST_NAMES = 12
+_ROW, _GAP = 24.0, 6.0
+_NARROW, _BROAD = 20.0, 96.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCell:
+    """One slot.
+
+    Attributes:
+        slot: its number, None for one that is gone.
+        device: such as cpu or cuda:0.
+        state: one of `STATES`.
+        job: id of the job in it, "" for none.
+        name: what people call that job.
+    """
+
+    slot: int | None
+    device: str
+    state: str
+    job: str = ""
+    name: str = ""
+
+    def says(self) -> str:
+        """The cell in words."""
+        number = "a slot" if self.slot is None else f"slot {self.slot}"
+        whose = f" by {self.name}" if self.job else ""
+        return f"{number} ({self.device}): {STATES[self.state]}{whose}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsMap:
+    """What is drawn.
+
+    Attributes:
+        hosts: (name, its slots) in order.
+        mine: the job that is emphasised, "" for none.
+    """
+
+    hosts: tuple[tuple[str, tuple[SlotCell, ...]], ...]
+    mine: str = ""
+
+    def says(self) -> str:
+        """The picture in one sentence."""
+        cells = [cell for _, row in self.hosts for cell in row]
+        if not cells:
+            return "This server offers no slots: no host is there, or no resource group names one."
+        counts = Counter(cell.state for cell in cells)
+        used = counts["held"] + counts["leaving"]
+        jobs = Counter(cell.name for cell in cells if cell.job)
+        listed = ", ".join(f"{name} {count}" for name, count in jobs.most_common(5))
+        whose = f" ({listed})" if listed else ""
+        parts = [f"{used} of {len(cells)} slot{'' if len(cells) == 1 else 's'} held{whose}"]
+        parts += [
+            f"{counts[state]} {STATES[state]}" for state in ("leaving", "idle", "fenced", "lost") if counts[state]
+        ]
+        return f"{', '.join(parts)}."
+
+
+def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
+    """The picture, as an SVG document."""
+    look = look or Look()
+    if not any(row for _, row in slots.hosts):
+        return notice(look, slots.says())
+    shown = slots.hosts[:_MOST_HOSTS]
+    left = min(0.3 * look.width, 12 + max(width_of(host, SMALL) for host, _ in shown))
+    room = look.width - left - 8
+    rows, high = legend(look, 6, 4, list(_legend(slots, look)))
+    parts, top = rows, high + 10
+    for host, cells in shown:
+        parts.append(words(6, top + _ROW / 2 + 4, shortened(host, left - 12, SMALL), look.ink.text))
+        if len(cells) * _NARROW > 4 * room:
+            parts += _packed(cells, left, top, room, slots.mine, look)
+            top += _ROW + _GAP
+            continue
+        across = max(1, min(len(cells), int(room // max(_NARROW, min(_BROAD, room / max(1, len(cells)))))))
+        wide = min(_BROAD, room / across)
+        for at, cell in enumerate(cells):
+            place = (left + wide * (at % across), top + (_ROW + 2) * (at // across))
+            parts.append(told(_cell(cell, *place, wide - 3, slots.mine, look), f"{host}, {cell.says()}"))
+        top += (_ROW + 2) * -(-len(cells) // across) + _GAP
+    if len(slots.hosts) > len(shown):
+        more = f"… and {len(slots.hosts) - len(shown)} more hosts; edt cluster lists all."
+        parts.append(words(6, top + 10, shortened(more, look.width - 12, SMALL), look.ink.soft))
+        top += 18
+    return document(look, top + 2, slots.says(), parts, defs=_hatches(look.ink))
+
+
+def _hatches(ink: Ink) -> str:
+    """Lines of a direction and colour for each state that is not simply held."""
+    strokes = {"idle": (ink.line, 45, "0.35"), "fenced": (ink.warn, -45, "0.9"), "lost": (ink.bad, 0, "0.9")}
+    strokes["leaving"] = ("#ffffff", 45, "0.7")
+    return "".join(
+        f'<pattern id="slot-{state}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        f'patternTransform="rotate({turn})"><path d="M0 0V6" stroke="{colour}" stroke-width="2.5" '
+        f'opacity="{opacity}"/></pattern>'
+        for state, (colour, turn, opacity) in strokes.items()
+    )
+
+
+def _cell(cell: SlotCell, x: float, y: float, wide: float, mine: str, look: Look) -> str:
+    box = _box(cell, x, y, wide, mine, look)
+    if not cell.job:
+        text = STATES[cell.state]
+        fitting = text if width_of(text, SMALL) <= wide - 8 and cell.state == "idle" else ""
+        return box + words(x + wide / 2, y + _ROW / 2 + 4, fitting, look.ink.soft, anchor="middle")
+    text = shortened(cell.name, wide - 6, SMALL * 1.1)
+    if len(text) < min(len(cell.name), 5):
+        text = f"{cell.slot}" if cell.slot is not None and width_of(f"{cell.slot}", SMALL) <= wide + 1 else ""
+    fill = look.ink.text if _pale(cell, mine) else on_colour(job_colour(cell.job))
+    return box + words(x + wide / 2, y + _ROW / 2 + 4, text, fill, anchor="middle", bold=not _pale(cell, mine))
+
+
+def _box(cell: SlotCell, x: float, y: float, wide: float, mine: str, look: Look) -> str:
+    place: dict[str, str | float | None] = {"x": x, "y": y, "width": max(0.5, wide), "height": _ROW, "rx": 3}
+    if not cell.job:
+        stroke = {"idle": look.ink.line, "fenced": look.ink.warn, "lost": look.ink.bad}[cell.state]
+        return tag("rect", **place, fill=f"url(#slot-{cell.state})", stroke=stroke)
+    colour = job_colour(cell.job)
+    opacity = "0.22" if _pale(cell, mine) else None
+    box = tag("rect", **place, fill=colour, fill_opacity=opacity, stroke=colour)
+    return box + (tag("rect", **place, fill="url(#slot-leaving)") if cell.state == "leaving" else "")
+
+
+def _pale(cell: SlotCell, mine: str) -> bool:
+    return bool(mine) and cell.job != mine
+
+
+def _packed(cells: Sequence[SlotCell], left: float, top: float, room: float, mine: str, look: Look) -> Iterator[str]:
+    """A host of very many slots in one row: neighbours in the same state are one piece."""
+    step = room / len(cells)
+    at = 0
+    for (job, state), run in groupby(cells, key=lambda cell: (cell.job, cell.state)):
+        some = list(run)
+        text = f"{len(some)} slots: {STATES[state]}{f' by {some[0].name}' if job else ''}"
+        yield told(_box(some[0], left + at * step, top, len(some) * step, mine, look), text)
+        at += len(some)
+
+
+def _legend(slots: SlotsMap, look: Look) -> Iterator[tuple[str, str]]:
+    cells = [cell for _, row in slots.hosts for cell in row]
+    held = Counter(cell.job for cell in cells if cell.job)
+    names = {cell.job: cell.name for cell in cells if cell.job}
+    room = min(200.0, look.width - 90)
+    for job, count in held.most_common(_MOST_NAMES):
+        some = SlotCell(None, "", "held", job, names[job])
+        name = shortened(names[job], room, SMALL) or job
+        yield _swatch(some, slots.mine, look), f"{name}: {count}"
+    if len(held) > _MOST_NAMES:
+        rest = sum(held.values()) - sum(count for _, count in held.most_common(_MOST_NAMES))
+        yield tag("circle", r=2, fill=look.ink.soft), f"{len(held) - _MOST_NAMES} other jobs: {rest}"
+    counts = Counter(cell.state for cell in cells)
+    for state in ("leaving", "idle", "fenced", "lost"):
+        if counts[state]:
+            job = "-" if state == "leaving" else ""
+            yield _swatch(SlotCell(None, "", state, job), "", look), f"{STATES[state]}: {counts[state]}"
+
+
+def _swatch(cell: SlotCell, mine: str, look: Look) -> str:
+    small = _box(cell, -7, -6, 14, mine, look)
+    return small.replace(f'height="{_ROW:g}"', 'height="12"')

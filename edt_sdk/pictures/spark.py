@@ -1,0 +1,84 @@
+"""A job at a glance, for a card or a line of a list: the loss without axes, progress, and the slots it holds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from edt_sdk.pictures.curves import Loss, drawable, lines
+from edt_sdk.pictures.lettering import shortened, width_of
+from edt_sdk.pictures.look import Look
+from edt_sdk.pictures.paper import SMALL, document, line, tag, words
+from edt_sdk.pictures.scales import Frame, number
+
+_POINTS = 100
+_CURVE, _BAR, _BOX = 34.0, 8.0, 7.0
+_MOST_BOXES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """What is drawn.
+
+    Attributes:
+        name: what people call the job.
+        state: its state, in a word.
+        done: share of its updates that are done, 0 to 1.
+        slots: what it holds.
+        most: what it may hold; 0 when it has ended, and no boxes are drawn.
+        losses: of the training, in order.
+    """
+
+    name: str
+    state: str
+    done: float
+    slots: int
+    most: int
+    losses: tuple[float, ...] = ()
+
+    def says(self) -> str:
+        """The picture in one sentence."""
+        known = [loss for loss in self.losses if math.isfinite(loss)]
+        parts = [f"{self.name} ({self.state}): {100 * _share(self.done):.0f} % done"]
+        parts += [f"{self.slots} of at most {self.most} slots"] if self.most else []
+        parts.append(f"loss {known[-1]:.4g}" if known else "no loss yet")
+        return f"{', '.join(parts)}."
+
+
+def draw_spark(spark: Spark, look: Look | None = None) -> str:
+    """The picture, as an SVG document."""
+    look = look or Look(width=260)
+    ink = look.ink
+    points = drawable([Loss(float(at), loss) for at, loss in enumerate(spark.losses)], _POINTS)
+    known = [point.loss for point in points if point.known]
+    told_loss = f"loss {number(known[-1])}" if known else "no loss yet"
+    right = look.width - 8 - width_of(told_loss, SMALL)
+    parts = [words(look.width - 2, 4 + _CURVE / 2 + 4, told_loss, ink.text, anchor="end")]
+    parts.append(line(2, 4 + _CURVE, right, 4 + _CURVE, ink.line, opacity="0.6"))
+    if len(known) > 1:
+        room = (max(known) - min(known)) or 1.0
+        frame = Frame(2, 5, right, 2 + _CURVE, points[0].x, points[-1].x, min(known), min(known) + room)
+        parts += lines(points, frame, ink.train, 1.6)
+    top = 10 + _CURVE
+    done = f"{100 * _share(spark.done):.0f} %"
+    end = look.width - 8 - width_of("100 %", SMALL)
+    parts.append(tag("rect", x=0.5, y=top, width=end, height=_BAR, rx=3, fill="none", stroke=ink.line))
+    parts.append(tag("rect", x=0.5, y=top, width=max(0.0, _share(spark.done) * end), height=_BAR, rx=3, fill=ink.train))
+    parts.append(words(look.width - 2, top + _BAR, done, ink.text, anchor="end"))
+    top += _BAR + 7
+    text = shortened(_slots(spark), look.width - 8, SMALL)
+    room_left = look.width - 12 - width_of(text, SMALL)
+    shown = min(spark.most, _MOST_BOXES, max(0, int(room_left // 9)))
+    for at in range(shown):
+        fill = ink.good if at < min(spark.slots, spark.most) * shown / spark.most else "none"
+        parts.append(tag("rect", x=0.5 + 9 * at, y=top, width=_BOX, height=_BOX, rx=1.5, fill=fill, stroke=ink.line))
+    parts.append(words(look.width - 2, top + _BOX, text, ink.soft, anchor="end"))
+    return document(look, top + _BOX + 5, spark.says(), parts)
+
+
+def _slots(spark: Spark) -> str:
+    return f"{spark.slots} of {spark.most} slots" if spark.most else spark.state.lower()
+
+
+def _share(done: float) -> float:
+    return min(1.0, max(0.0, done)) if done == done else 0.0

@@ -1,0 +1,18 @@
+"""An x axis of times: of day, or since a beginning."""
+
+from __future__ import annotations
+
+from edt_sdk.pictures import scales
+from edt_sdk.pictures.look import Look
+from edt_sdk.pictures.scales import Frame
+
+
+def time_axis(frame: Frame, look: Look, *, clock: bool) -> list[str]:
+    """The axis below a frame; with `clock` x is seconds since the epoch, and the zone's name stands at its end."""
+    wide = frame.right - frame.left
+    if clock:
+        values = scales.clock_ticks(frame.x0, frame.x1, max(3, int(wide // 68)), look.zone)
+        return scales.x_axis(frame, look, values, scales.zone_name(frame.x1, look.zone))
+    scale, unit = scales.unit_of(frame.x1 - frame.x0)
+    rounded = scales.ticks(0, max((frame.x1 - frame.x0) / scale, 1e-9), max(3, int(wide // 70)))
+    return scales.x_axis(frame, look, [(frame.x0 + value * scale, f"{value:.4g} {unit}") for value in rounded], "")

@@ -1,0 +1,189 @@
+"""Data that pictures are drawn from in tests and in the gallery: one of each kind, with what is hard to draw in it."""
+
+from __future__ import annotations
+
+import math
+
+from edt_sdk.pictures import (
+    Allocation,
+    Band,
+    Compared,
+    Comparison,
+    Efficiency,
+    GroupShare,
+    Loss,
+    Losses,
+    Mark,
+    Shares,
+    SlotCell,
+    SlotsMap,
+    Spark,
+    Speed,
+    draw_allocation,
+    draw_comparison,
+    draw_efficiency,
+    draw_losses,
+    draw_shares,
+    draw_slots,
+    draw_spark,
+)
+
+NOON = 1_795_176_000.0  # 2026-11-20 12:00 UTC
+LONG = "resnet50-imagenet-baseline-with-label-smoothing-and-a-long-name-run-0017"
+
+
+def allocation(mine: str = "job-a") -> Allocation:
+    edges = tuple(NOON + at for at in (0, 40, 100, 160, 175, 260, 400, 470))
+    return Allocation(
+        edges,
+        (
+            Band("job-a", "digits-a", (1, 4, 4, 2, 2, 1, 1), (0, 0, 2, 0, 1, 0, 0)),
+            Band("job-b", LONG, (0, 0, 0, 2, 2, 3, 3)),
+            Band("job-c", "mnist & <friends>", (0, 0, 2, 2, 1, 1, 0)),
+        ),
+        (6, 6, 6, 6, 6, 8, 8),
+        (
+            Mark(NOON + 40, "grow", "slots 1, 2, 3 granted: the job began a training that can use 4 slots"),
+            Mark(NOON + 100, "preempt", "asked to give back 2 slots: another job arrived"),
+            Mark(NOON + 230, "failure", "worker 2 was ended by signal 9"),
+            Mark(NOON + 260, "shrink", "gives back slot 1: its maximum of workers is now 1"),
+        ),
+        mine,
+    )
+
+
+def crowd() -> Allocation:
+    columns = 240
+    bands = [
+        Band(
+            f"job-{n}",
+            f"sweep-{n:03d}",
+            tuple(float((at * 7 + n * 13) % 11 > 5 + n % 3) * (1 + n % 3) for at in range(columns)),
+        )
+        for n in range(10)
+    ]
+    bands.append(Band("", "9 989 other jobs", tuple(float(20 + (at * 5) % 9) for at in range(columns))))
+    edges = tuple(NOON - 7 * 86400 + at * 7 * 86400 / columns for at in range(columns + 1))
+    return Allocation(
+        edges, tuple(bands), (64,) * columns, note="240 of 118 204 changes are drawn; zoom in to see the others."
+    )
+
+
+def losses(axis: str = "samples") -> Losses:
+    train = [Loss(64.0 * at, 2.3 * math.exp(-at / 60) + 0.12 + 0.1 * math.sin(at * 1.7)) for at in range(1, 240)]
+    train[120] = Loss(train[120].x, math.nan)
+    test = tuple(Loss(64.0 * at, 2.2 * math.exp(-at / 65) + 0.2) for at in range(40, 241, 40))
+    marks = (
+        Mark(64.0 * 30, "grow", "1 to 2 workers from update 31 on"),
+        Mark(64.0 * 60, "grow", "2 to 4 workers from update 61 on"),
+        Mark(64.0 * 110, "failure", "worker 2 was ended by signal 9"),
+        Mark(64.0 * 111, "shrink", "4 to 3 workers from update 112 on"),
+        Mark(64.0 * 80, "checkpoint", "checkpoint epoch-2"),
+        Mark(64.0 * 160, "checkpoint", "checkpoint epoch-4"),
+    )
+    sizes = ((64.0, 1), (64.0 * 30, 2), (64.0 * 60, 4), (64.0 * 111, 3), (64.0 * 115, 4))
+    if axis == "time":
+        move = lambda x: NOON + x / 20  # noqa: E731
+        return Losses(
+            "digits-a",
+            tuple(Loss(move(p.x), p.loss) for p in train),
+            tuple(Loss(move(p.x), p.loss) for p in test),
+            tuple((move(x), n) for x, n in sizes),
+            tuple(Mark(move(m.at), m.kind, m.text) for m in marks),
+            "time",
+        )
+    return Losses("digits-a", tuple(train), test, sizes, marks, axis)
+
+
+def slots(mine: str = "") -> SlotsMap:
+    def held(slot: int, job: str, name: str, state: str = "held") -> SlotCell:
+        return SlotCell(slot, "cuda:0", state, job, name)
+
+    first = (
+        held(0, "job-a", "digits-a"),
+        held(1, "job-a", "digits-a", "leaving"),
+        held(2, "job-b", LONG),
+        SlotCell(3, "cuda:3", "idle"),
+    )
+    second = (
+        held(4, "job-b", LONG),
+        held(5, "job-c", "mnist"),
+        SlotCell(6, "cuda:2", "fenced"),
+        SlotCell(7, "cuda:3", "idle"),
+    )
+    return SlotsMap((("node-a", first), ("node-b", second), ("node-c", (SlotCell(None, "-", "lost"),) * 4)), mine)
+
+
+def many_slots() -> SlotsMap:
+    hosts = []
+    for host in range(12):
+        cells = tuple(
+            SlotCell(s, f"cuda:{s}", "held", f"job-{(host * 3 + s // 6) % 9}", f"sweep-{(host * 3 + s // 6) % 9}")
+            if (s + host) % 5
+            else SlotCell(s, f"cuda:{s}", "idle")
+            for s in range(64)
+        )
+        hosts.append((f"gpu-node-{host:02d}.cluster.example", cells))
+    return SlotsMap(tuple(hosts))
+
+
+def efficiency() -> Efficiency:
+    return Efficiency(
+        "digits-a", (Speed(1, 412.0, 30), Speed(2, 803.0, 44), Speed(4, 1480.0, 210), Speed(8, 2610.0, 18))
+    )
+
+
+def shares() -> Shares:
+    return Shares(
+        (
+            GroupShare("research", 0, 16, 12, 13, 4, 0, 5, 2),
+            GroupShare("vision", 1, 16, 8, 8, 2, 0, 3, 1),
+            GroupShare("speech", 1, 16, 4, 5, 2, 0, 2, 1),
+            GroupShare("production-night-batch-of-the-forecasting-team", 0, 16, 4, 3, 0, 2, 1, 0),
+            GroupShare("idle", 0, 16, 0, 0, 0, 2, 0, 0),
+        )
+    )
+
+
+def comparison() -> Comparison:
+    jobs = []
+    for n, name in enumerate(("lr-0.1", "lr-0.01", LONG, "lr-0.003-warm", "lr-0.3")):
+        train = tuple(
+            Loss(64.0 * at, (2.3 + n / 5) * math.exp(-at / (40 + 25 * n)) + 0.05 * math.sin(at * 1.3 + n) + 0.2)
+            for at in range(1, 200)
+        )
+        jobs.append(
+            Compared(
+                f"job-{n}", name, train, tuple(Loss(64.0 * at, 0.5 + n / 10) for at in (100, 199)) if n < 2 else ()
+            )
+        )
+    return Comparison(tuple(jobs))
+
+
+def spark() -> Spark:
+    return Spark("digits-a", "RUNNING", 0.62, 3, 4, tuple(point.loss for point in losses().train))
+
+
+# name → a function of a Look that draws it; the names are those of the golden files.
+PICTURES = {
+    "allocation": lambda look: draw_allocation(allocation(), look),
+    "allocation-everybody": lambda look: draw_allocation(allocation(mine=""), look),
+    "allocation-week": lambda look: draw_allocation(crowd(), look),
+    "allocation-empty": lambda look: draw_allocation(Allocation((), (), ()), look),
+    "loss": lambda look: draw_losses(losses(), look),
+    "loss-smooth": lambda look: draw_losses(losses(), look, smooth=0.3),
+    "loss-time": lambda look: draw_losses(losses("time"), look),
+    "loss-few": lambda look: draw_losses(Losses("digits-a", losses().train[:5], workers=((64.0, 1),)), look),
+    "loss-one": lambda look: draw_losses(Losses("digits-a", losses().train[:1]), look),
+    "loss-none": lambda look: draw_losses(Losses("digits-a", ()), look),
+    "slots": lambda look: draw_slots(slots(), look),
+    "slots-mine": lambda look: draw_slots(slots("job-b"), look),
+    "slots-many": lambda look: draw_slots(many_slots(), look),
+    "slots-none": lambda look: draw_slots(SlotsMap(()), look),
+    "efficiency": lambda look: draw_efficiency(efficiency(), look),
+    "efficiency-one": lambda look: draw_efficiency(Efficiency("digits-a", efficiency().speeds[:1]), look),
+    "shares": lambda look: draw_shares(shares(), look),
+    "shares-none": lambda look: draw_shares(Shares(()), look),
+    "compare": lambda look: draw_comparison(comparison(), look),
+    "spark": lambda look: draw_spark(spark(), look),
+}
