@@ -17,7 +17,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,12 +98,9 @@ def build() -> None:
             print("  its packages first (100 MB from the npm registry, a minute) …", file=sys.stderr, flush=True)
             _run("the packages it is made of", environment, "jlpm", "install", "--immutable")
         _run("its types", environment, "jlpm", "tsc")
-        before = time.time()
+        # Names carry a hash of what is inside: what an earlier build left would be shipped too.
+        shutil.rmtree(BUILT, ignore_errors=True)
         _run("the bundle", environment, "jupyter_builder", "build", str(SOURCES))
-        # Names carry a hash of what is inside, so an earlier build's files lie beside and would be shipped too. They go
-        # last: a browser that loads the page meanwhile finds one or the other.
-        for path in [path for path in BUILT.rglob("*") if path.is_file() and path.stat().st_mtime < before - 1]:
-            path.unlink()
         (BUILT / DIGEST).write_text(wanted + "\n", encoding="ascii")
 
 
@@ -134,9 +130,8 @@ def _run(what: str, environment: dict[str, str], tool: str, *arguments: str) -> 
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr).strip()
-        advice = (
-            "Its packages come from registry.npmjs.org: is that reachable from here?" if "install" in arguments else ""
-        )
+        fetching = "install" in arguments
+        advice = "Its packages come from registry.npmjs.org: is that reachable from here?" if fetching else ""
         wrong = CannotBuild if fetching else FrontEndMissing
         raise wrong(_sentence(f"Could not build {what}:\n{said[-3000:]}\n", advice))
 
