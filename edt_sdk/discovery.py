@@ -45,6 +45,7 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     token: str = ""
     sock: str = ""
+    root_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import msgspec
 from edt_sdk.schemas.errors import PackageError
 
 NOT_RUN = "# not run in a job: "
+_FUTURE = re.compile(r"^from __future__ import [\w, ]+$", re.MULTILINE)
 # Cell magics whose body is Python that a script can run as it is.
 _TRANSPARENT = frozenset({"time", "capture", "prun", "timeit"})
 _LINE = re.compile(
@@ -36,13 +37,22 @@ def script_from_cells(cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     pieces: list[str] = []
     notes: list[str] = []
     for number, cell in enumerate(cells, 1):
-        text, dropped = _plain(cell.replace("\r\n", "\n"), number)
+        text, dropped = plain_cell(cell.replace("\r\n", "\n"), number)
         notes += [f"cell {number}: not run in a job: {line}" for line in dropped]
         if text.strip():
             pieces.append(text.rstrip("\n") + "\n")
     if not pieces:
         raise PackageError("The cells contain no code.", field="source")
-    return "\n\n".join(pieces), tuple(notes)
+    return "\n\n".join(_future_first(pieces)), tuple(notes)
+
+
+def _future_first(pieces: list[str]) -> list[str]:
+    """The pieces, with what later ones import from `__future__` at the top, where alone a script may."""
+    found = [line for piece in pieces[1:] for line in _FUTURE.findall(piece)]
+    if not found:
+        return pieces
+    rest = [_FUTURE.sub(lambda line: f"# at the top: {line[0]}", piece) for piece in pieces[1:]]
+    return ["\n".join(dict.fromkeys(found)) + "\n", pieces[0], *rest]
 
 
 def cells_of(path: Path, tag: str | None = None) -> list[str]:
@@ -71,8 +81,12 @@ def cells_of(path: Path, tag: str | None = None) -> list[str]:
     return sources
 
 
-def _plain(cell: str, number: int) -> tuple[str, list[str]]:
-    """The cell without what only IPython understands, and the lines that were dropped."""
+def plain_cell(cell: str, number: int) -> tuple[str, list[str]]:
+    """The cell without what only IPython understands, and the lines that were dropped.
+
+    Raises:
+        PackageError: the rest is not Python; the message names the cell by its number.
+    """
     lines = cell.split("\n")
     first = next((at for at, line in enumerate(lines) if line.strip()), 0)
     dropped: list[str] = []

@@ -74,3 +74,23 @@ def test_cells_of_a_notebook_file(tmp_path):
     path.write_text("{}")
     with pytest.raises(PackageError, match="not a notebook"):
         cells_of(path)
+
+
+def test_what_comes_from_the_future_stands_at_the_top():
+    script, _ = script_from_cells(["x = 1", "from __future__ import annotations\ny = 2"])
+    assert script.startswith("from __future__ import annotations\n")
+    compile(script, "<job>", "exec")
+
+
+def test_the_cells_of_a_tag(tmp_path):
+    cells = [
+        {"cell_type": "code", "metadata": {}, "source": "a"},
+        {"cell_type": "code", "metadata": {"tags": ["edt", "x"]}, "source": ["b\n", "c"]},
+        {"cell_type": "code", "source": "no metadata"},
+        {"cell_type": "markdown", "metadata": {"tags": ["edt"]}, "source": "d"},
+    ]
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps({"nbformat": 4, "cells": cells}))
+    assert cells_of(path, "edt") == ["b\nc"]
+    with pytest.raises(PackageError, match=r"No code cell of n\.ipynb has the tag 'other'"):
+        cells_of(path, "other")

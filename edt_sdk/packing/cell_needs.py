@@ -1,0 +1,240 @@
+"""What a cell takes along from its notebook: definitions of the names that it uses, from cells that were run before.
+
+Functions, classes and imports travel as their source, in the order in which they were run, with what they need
+themselves; plain values (numbers, texts, and lists of such) as they are now. Nothing is pickled and nothing is run: the
+outcome is a script that people can read. What cannot travel is refused by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import ModuleType
+
+from edt_sdk.packing.cells import plain_cell
+from edt_sdk.packing.names import names_of, needed
+from edt_sdk.schemas.errors import PackageError
+
+_MOST = 10_000  # characters of a value in a script
+_SESSION = frozenset({"get_ipython", "display", "In", "Out"})
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+_GUARDING = (ast.If, ast.Try)
+_IN_GUARDS = (*_DEFINING, *_GUARDING, ast.Assign, ast.AnnAssign, ast.Pass, ast.Raise)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenAlong:
+    """What goes before a cell.
+
+    Attributes:
+        script: the source.
+        notes: sentences for the person who submits.
+    """
+
+    script: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    place: tuple[int, int]  # cell and statement, in the order in which they were run
+    statement: ast.stmt
+    source: str
+
+
+def take_along(cell: str, earlier: Sequence[str], namespace: Mapping[str, object]) -> TakenAlong:
+    """The definitions that `cell` needs.
+
+    Args:
+        cell: code of a notebook cell, magics and all.
+        earlier: the cells that were run before, oldest first; those that are not Python are passed over.
+        namespace: the notebook's variables as they are now.
+
+    Raises:
+        PackageError: it uses something that cannot travel, or is not Python.
+    """
+    text, _ = plain_cell(cell.replace("\r\n", "\n"), 1)
+    wanted, star = needed(ast.parse(text))
+    taking = _Taking(_definitions(earlier), namespace)
+    taking.take(wanted)
+    if taking.stuck:
+        raise _cannot(taking.stuck)
+    missing = () if star else tuple(sorted(taking.missing))
+    unknown = (f"nothing in this notebook defines {_list(missing)}, which the cell uses",) if missing else ()
+    return TakenAlong(taking.script(), (*taking.notes(), *unknown))
+
+
+class _Taking:
+    """What has been taken so far."""
+
+    def __init__(self, definitions: Mapping[str, _Definition], namespace: Mapping[str, object]) -> None:
+        self._definitions, self._namespace = definitions, namespace
+        self._sources: dict[tuple[int, int], _Definition] = {}
+        self._values: dict[str, str] = {}  # name → the line that makes it
+        self._seen: set[str] = set()
+        self._named: dict[str, list[str]] = {"class": [], "function": [], "import": []}
+        self.stuck: dict[str, object] = {}
+        self.missing: set[str] = set()
+
+    def take(self, wanted: Iterable[str]) -> None:
+        waiting = sorted(wanted)
+        while waiting:
+            name = waiting.pop()
+            if name not in self._seen:
+                self._seen.add(name)
+                waiting += self._take(name)
+
+    def _take(self, name: str) -> list[str]:
+        """Take one name; those that it needs itself."""
+        if name in _SESSION:
+            self.stuck[name] = None
+        elif name not in self._namespace:
+            if not hasattr(builtins, name) and not (name.startswith("__") and name.endswith("__")):
+                self.missing.add(name)
+        elif (definition := self._definitions.get(name)) is not None and _travels(definition.statement):
+            self._sources[definition.place] = definition
+            self._name(name, definition.statement)
+            names = names_of(definition.statement)
+            return sorted((names.now | names.later) - names.binds)
+        elif (line := _line(name, self._namespace[name])) is not None:
+            self._values[name] = line
+        else:
+            self.stuck[name] = self._namespace[name]
+        return []
+
+    def _name(self, name: str, statement: ast.stmt) -> None:
+        kind = "function"
+        if isinstance(statement, ast.ClassDef):
+            kind = "class"
+        elif isinstance(statement, ast.Import | ast.ImportFrom | ast.If | ast.Try):
+            kind = "import"
+        self._named[kind].append(name)
+
+    def script(self) -> str:
+        """The source of all that was taken."""
+        sources = [self._sources[place].source for place in sorted(self._sources)]
+        return "\n".join([*(self._values[name] for name in sorted(self._values)), *sources])
+
+    def notes(self) -> tuple[str, ...]:
+        words = [
+            f"{_list(sorted(names))} ({kind if len(names) == 1 else _PLURAL[kind]})"
+            for kind, names in self._named.items()
+            if names
+        ]
+        words += [_short(self._values[name]) for name in sorted(self._values)]
+        return (f"taken along from this notebook: {'; '.join(words)}",) if words else ()
+
+
+_PLURAL = {"class": "classes", "function": "functions", "import": "imports"}
+
+
+def _definitions(earlier: Sequence[str]) -> dict[str, _Definition]:
+    """Name → the statement that bound it last."""
+    found: dict[str, _Definition] = {}
+    for number, cell in enumerate(earlier):
+        try:
+            text, _ = plain_cell(cell.replace("\r\n", "\n"), number)
+            tree = ast.parse(text)
+        except (PackageError, SyntaxError, ValueError):
+            continue  # it did not run either
+        lines = text.split("\n")
+        for at, statement in enumerate(tree.body):
+            first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
+            alone = "\n".join(lines[first - 1 : statement.end_lineno])
+            shares = ast.unparse(ast.parse(alone)) != ast.unparse(statement) if _parses(alone) else True
+            source = ast.unparse(statement) if shares else alone
+            for name in names_of(statement).binds:
+                found[name] = _Definition((number, at), statement, source)
+    return found
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _travels(statement: ast.stmt) -> bool:
+    """Whether a statement may be run again in a job: it defines something, and does nothing else."""
+    if isinstance(statement, _DEFINING):
+        return True
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.value, ast.Lambda)
+    if isinstance(statement, _GUARDING):
+        inside = [each for each in ast.walk(statement) if isinstance(each, ast.stmt)]
+        return all(isinstance(each, _IN_GUARDS) or _in_function(each, statement) for each in inside) and any(
+            isinstance(each, _DEFINING) for each in inside
+        )
+    return False
+
+
+def _in_function(statement: ast.stmt, guard: ast.stmt) -> bool:
+    functions = [each for each in ast.walk(guard) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any(statement in ast.walk(function) for function in functions)
+
+
+def _line(name: str, value: object) -> str | None:
+    """A line that makes the value in a script, None where there is none."""
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__} as {name}"
+    if isinstance(value, PurePath):
+        return f"{name} = __import__('pathlib').Path({str(value)!r})"
+    if _plain_value(value) and len(text := repr(value)) <= _MOST:
+        return f"{name} = {text}"
+    module, inside = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+    named = isinstance(module, str) and module != "__main__" and isinstance(inside, str) and inside.isidentifier()
+    if named and getattr(sys.modules.get(str(module)), inside, None) is value:
+        return f"from {module} import {inside} as {name}"
+    return None
+
+
+def _plain_value(value: object) -> bool:
+    """Whether Python's own notation for it gives the same again."""
+    if type(value) in (list, tuple, dict, set) and len(repr(value)) > _MOST:
+        return False
+    if not isinstance(value, bool | int | float | complex | str | bytes | list | tuple | dict | set | None):
+        return False
+    try:
+        return bool(ast.literal_eval(repr(value)) == value) and type(ast.literal_eval(repr(value))) is type(value)
+    except (ValueError, SyntaxError, RecursionError):
+        return False
+
+
+def _cannot(stuck: Mapping[str, object]) -> PackageError:
+    session = sorted(set(stuck) & _SESSION)
+    if session:
+        return PackageError(
+            f"The cell uses {_list(session)}, which only a notebook has.", hint="A job can print.", field="source"
+        )
+    told = [f"{name} is {_what(value)}" for name, value in sorted(stuck.items())]
+    return PackageError(
+        f"What the cell uses cannot be taken along as source: {_list(told)}.",
+        hint="Make it in the cell, or in a function that the cell calls; FabricModel.train() in a cell takes objects.",
+        field="source",
+    )
+
+
+def _what(value: object) -> str:
+    kind = type(value)
+    if kind in (list, tuple, dict, set, str, bytes):
+        return (
+            f"a {kind.__name__} of {len(repr(value))} characters" if len(repr(value)) > _MOST else f"a {kind.__name__}"
+        )
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= 60 else f"{line[:57]}…"
+
+
+def _list(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
