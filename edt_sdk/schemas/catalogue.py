@@ -204,11 +204,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         id: names it in places where `name` could mean another one later.
         origin: where its code came from, for people.
         template: the model it was made of, "" for none.
-        code_dir: the one top folder of its code, "" when its files lie at the top.
         console: its script takes `--train_dir` and `--weights`, as models of WMLA's console do; a training gives them.
         files, size: of its code.
         created, changed: seconds since the epoch (UTC).
         trainings: how many jobs there are of it.
+        weights: it has weights of its own, with which a training begins.
     """
 
     id: str
@@ -218,7 +218,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     framework: str
     main: str
-    code_dir: str
     args: tuple[str, ...]
     hyperparameters: dict[str, Any]
     dataset: str
@@ -231,6 +230,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     changed: float
     trainings: int
+    weights: bool
 
 
 class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):

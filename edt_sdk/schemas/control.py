@@ -47,6 +47,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         checkpoint_interval: seconds between rolling checkpoints.
         hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
         warm_start: absolute path of the `.pth` file with the weights to begin with, "" for the script's own.
+        dataset_dir: the job's DATA_DIR where that is the catalogue's copy of a data set, "" for one below `data_fs`.
         host: name of the host that the supervisor runs on; "" where the machine is the only one.
         hosts_dir: folder of the addresses of host agents (`agent.AgentAddress`), for slots of other hosts.
     """
@@ -66,6 +67,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_interval: float = 30.0
     hang_timeout: float = 60.0
     warm_start: str = ""
+    dataset_dir: str = ""
     host: str = ""
     hosts_dir: str = ""
 

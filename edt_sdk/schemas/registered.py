@@ -21,6 +21,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
         train, test, val: parts of the data set, relative to its folder, "" for all of it.
         hyperparameters: what `pth_parameter_mgr` finds; None for a job without.
         console: the script takes `--train_dir` and `--weights`, as models of WMLA's console do.
+        weights: it begins with weights that the model has of its own.
     """
 
     model: str = ""
@@ -32,3 +33,4 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     val: str = ""
     hyperparameters: dict[str, Any] | None = None
     console: bool = False
+    weights: bool = False

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from edt_sdk.schemas.control import PROTOCOL, Launch, SupervisorHello
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import submission
+from edt_server.catalogue.pinned import copy_of
+from edt_server.catalogue.training import console_arguments
 from edt_server.settings import Settings
 from edt_server.store import JobRow
 
@@ -22,11 +26,13 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
         host: the named host it runs on, "" for this machine.
         hosts_dir: where the addresses of hosts' agents are, "" without any.
     """
+    paths = JobPaths(settings.data_dir, row.owner, row.id)
+    warm_start = submission.warm_start(paths, row.spec)
     return Launch(
         job_id=row.id,
         owner=row.owner,
         attempt=row.attempt,
-        spec=row.spec,
+        spec=msgspec.structs.replace(row.spec, args=console_arguments(row.spec, paths, warm_start)),
         data_dir=str(settings.data_dir),
         runtime_dir=str(settings.runtime_dir / row.id),
         control_file=str(control_file),
@@ -37,7 +43,8 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
         data_fs=settings.data_fs,
         checkpoint_interval=settings.checkpoint_interval,
         hang_timeout=settings.hang_timeout,
-        warm_start=submission.warm_start(JobPaths(settings.data_dir, row.owner, row.id), row.spec),
+        warm_start=warm_start,
+        dataset_dir=copy_of(settings.data_dir, row.owner, row.spec),
         host=host,
         hosts_dir=hosts_dir,
     )

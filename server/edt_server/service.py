@@ -19,7 +19,9 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
+from edt_sdk.schemas.registered import Registered
 from edt_server import reports, submission, suspension
+from edt_server.catalogue.catalogue import Catalogue
 from edt_server.clock import Clock, next_tell
 from edt_server.commits import Commits
 from edt_server.core import JobChanged
@@ -72,6 +74,7 @@ class Service(Reading):
         self.settings = settings
         self.hub = Hub()
         self.sharing = Sharing(self.change, lambda: self._ledger.core.plan)
+        self.catalogue = Catalogue(self)
         self.threads_per_slot = settings.threads_per_slot
         self._on_state = on_state
         self._interpreters = Interpreters(settings.interpreter)
@@ -174,6 +177,11 @@ class Service(Reading):
         return bool(self._living)
 
     @property
+    def store(self) -> Store:
+        """The open store."""
+        return self._ledger.store
+
+    @property
     def uploads(self) -> Path:
         """Where an upload may be kept until it is submitted."""
         return self.settings.data_dir / "uploads"
@@ -245,8 +253,16 @@ class Service(Reading):
 
     # --- verbs that change --------------------------------------------------------------------------------------------
 
-    async def submit(self, user: str, spec: JobSpec, package: Path) -> JobView:
-        """Make a job of a package (a file, left where it is).
+    async def submit(
+        self,
+        user: str,
+        spec: JobSpec,
+        package: Path,
+        *,
+        training: Registered | None = None,
+        weights: Path | None = None,
+    ) -> JobView:
+        """Make a job of a package (a file, left where it is); `training` and `weights` when it is one of a model.
 
         Raises:
             InvalidRequest, Unprocessable: the specification cannot be used here.
@@ -258,7 +274,7 @@ class Service(Reading):
         await self._commits.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
-        weights: Path | None = None
+        spec = await self.catalogue.registered(user, spec, training)
         if spec.warm_start:
             former = await self.mine(user, spec.warm_start)
             weights = await asyncio.to_thread(submission.weights_of, self.paths(former))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -16,6 +17,8 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.paths import JobPaths
+from edt_server.catalogue.pinned import check_there, folder_of
+from edt_server.catalogue.training import PARAMETERS, WEIGHTS_DIR, parameters
 from edt_server.core import JobArrived
 from edt_server.ledger import Change
 from edt_server.package import unpack
@@ -47,6 +50,7 @@ class Submission:
     def enter(self, change: Change) -> None:
         """Write the job down and let the core decide whether it starts."""
         spec = self.spec
+        check_there(change, spec)
         change.ledger.names[self.job] = spec.name
         change.tx.add_job(self._row(change.now))
         data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
@@ -142,11 +146,23 @@ def place(
         if weights is not None:
             make_private_dir(paths.job_dir)
             _keep(weights, paths.job_dir / _WARM_START)
+        _write_settings(settings, spec, paths)
     except BaseException:
         remove(paths)
         raise
     said = remarks(spec, settings.data_fs)
     return Submission(paths.job_id, owner, spec, interpreter, threads, paths, said)
+
+
+def _write_settings(settings: Settings, spec: JobSpec, paths: JobPaths) -> None:
+    """What a training of a model finds in its RESULT_DIR. Before anything of the user's runs there, so never a link."""
+    found = parameters(spec.registered, folder_of(settings.data_dir, settings.data_fs, paths.owner, spec))
+    if found is not None:
+        (paths.result_dir / PARAMETERS).write_text(json.dumps(found, indent=1), encoding="utf-8")
+    kept = paths.job_dir / _WARM_START
+    if spec.registered is not None and spec.registered.console and kept.exists():
+        (paths.result_dir / WEIGHTS_DIR).mkdir()
+        _keep(kept, (paths.result_dir / WEIGHTS_DIR) / "model_epoch_final.pth")
 
 
 def main_file(spec: JobSpec) -> str:
@@ -176,7 +192,8 @@ def weights_of(paths: JobPaths) -> Path:
 
 def warm_start(paths: JobPaths, spec: JobSpec) -> str:
     """Where the job has the weights it begins with, "" when it begins with its script's own."""
-    return str(paths.job_dir / _WARM_START) if spec.warm_start else ""
+    own = spec.registered is not None and spec.registered.weights
+    return str(paths.job_dir / _WARM_START) if spec.warm_start or own else ""
 
 
 def _keep(file: Path, kept: Path) -> None:

@@ -50,14 +50,16 @@ def of_job(orders: Launch, paths: JobPaths, log_dir: Path, fabric_home: Path) ->
         "DLI_LOGGER_LEVEL": "info",
         "DLI_CS_DATASTORE_META": f"type=fs,data_path={spec.data_path}" if spec.data_path else "type=fs",
     }
-    return variables | _data(orders.data_fs, spec.data_path)
+    return variables | _data(orders.data_fs, spec.data_path, orders.dataset_dir)
 
 
-def _data(data_fs: str, data_path: str) -> dict[str, str]:
+def _data(data_fs: str, data_path: str, dataset_dir: str) -> dict[str, str]:
     variables = {"DATA_PATH": data_path} if data_path else {}
     if data_fs:
         # Not set without a data folder: scripts have a default of their own for that.
         variables |= {"DLI_DATA_FS": data_fs, "DATA_DIR": os.path.join(data_fs, data_path) if data_path else data_fs}
+    if dataset_dir:
+        variables["DATA_DIR"] = dataset_dir
     return variables
 
 

@@ -1,0 +1,1 @@
+"""The catalogue: data sets and models under names, and their trainings as ordinary jobs (decision 026)."""

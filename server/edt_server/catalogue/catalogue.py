@@ -1,0 +1,21 @@
+"""The catalogue of one service: its two halves, and what a job that is submitted takes from them."""
+
+from __future__ import annotations
+
+from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.registered import Registered
+from edt_server.catalogue.datasets import Datasets
+from edt_server.catalogue.models import Models
+from edt_server.catalogue.shelf import Office
+
+
+class Catalogue:
+    """Data sets and models under names."""
+
+    def __init__(self, office: Office) -> None:
+        self.datasets = Datasets(office)
+        self.models = Models(office)
+
+    async def registered(self, user: str, spec: JobSpec, training: Registered | None) -> JobSpec:
+        """See `Datasets.registered`."""
+        return await self.datasets.registered(user, spec, training)

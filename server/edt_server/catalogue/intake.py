@@ -1,0 +1,250 @@
+"""Files on their way into the catalogue: uploads unpacked, folders copied, code packed. Blocks.
+
+A .zip, .tar or .tar.gz is known by its name and unpacked by the same careful reader as a job's package (`package.py`);
+any other upload is one file. A folder is copied with what its links lead to, if there is room for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from edt_sdk.packing import collect, human_bytes, write_archive
+from edt_sdk.schemas.catalogue import FileEntry
+from edt_sdk.schemas.errors import PackageError, Unprocessable
+from edt_server.package import unpack
+
+_TARS = (".tar", ".tar.gz", ".tgz")
+_CODE = (*_TARS, ".zip")
+_MOST_FILES = 1_000_000
+_MOST_COUNTED = 200_000
+_CHUNK = 1 << 20
+_TRAIN_DIR = b"--train_dir"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Most files and bytes of code; most bytes of an upload of data, unpacked."""
+
+    max_files: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A package of code: its main script, its files, and whether the script takes `--train_dir`."""
+
+    name: str
+    main: str
+    files: int
+    size: int
+    console: bool
+
+
+def unpack_data(upload: Path, filename: str, target: Path, limits: Limits) -> None:
+    """Put an upload into the folder `target`, which is made.
+
+    Raises:
+        PackageError: it is an archive that is unreadable, unsafe or too large.
+    """
+    if not filename.lower().endswith(_CODE):
+        target.mkdir()
+        shutil.copyfile(upload, target / (PurePosixPath(filename.replace("\\", "/")).name or "data"))
+        return
+    try:
+        _unpacked(upload, filename, target, _MOST_FILES, limits.max_bytes)
+    except PackageError as error:
+        raise PackageError(
+            str(error),
+            hint="Send a .tar.gz, .tar or .zip of the files; put a larger one into the server's data folder and "
+            "register it by its path.",
+            field="package",
+        ) from None
+
+
+def copy_data(source: Path, target: Path) -> None:
+    """Copy a folder, or one file, into the folder `target`, which is made.
+
+    Raises:
+        Unprocessable: there is no room, or a file in it cannot be read.
+    """
+    if source.is_file():
+        files = [(source.name, source)]
+    else:
+        files = [(path.relative_to(source).as_posix(), path) for path in _walk(source)]
+    size = sum(path.stat().st_size for _, path in files)
+    free = shutil.disk_usage(target.parent).free
+    if size > free:
+        raise Unprocessable(
+            f"A copy of {source} takes {human_bytes(size)}, and the server's disk has {human_bytes(free)} left.",
+            hint="Register it by its path without a copy.",
+            field="copy",
+        )
+    target.mkdir()
+    for name, path in files:
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(path, place)
+        except OSError as wrong:
+            raise Unprocessable(
+                f"{path} cannot be copied: {wrong.strerror}.",
+                hint="Register the folder by its path without a copy, or leave that file out.",
+                field="path",
+            ) from None
+
+
+def pack_code(source: Path, filename: str, main: str | None, package: Path, limits: Limits) -> Code:
+    """Make the package of a model's code.
+
+    Args:
+        source: a folder, a script, a notebook, or an archive.
+        filename: what an uploaded file was called; "" for what lies where it is.
+        main: the main script, None where only one can be meant.
+        package: the file to write; what is needed on the way is beside it, and removed.
+        limits: of an archive, and of what is packed.
+
+    Raises:
+        PackageError: it cannot be read, or has not one main script.
+        TooLarge: it is over the limits.
+    """
+    name = filename or source.name
+    work = package.with_name("unpacked")
+    try:
+        if source.is_file() and name.lower().endswith(_CODE):
+            _unpacked(source, name, work, limits.max_files, limits.max_bytes)
+            folder, main = _top(work, main)
+        elif filename:
+            # A script that was uploaded: under its own name, whatever the upload's file is called.
+            work.mkdir()
+            folder = work / (PurePosixPath(filename.replace("\\", "/")).name or "main.py")
+            shutil.copyfile(source, folder)
+        else:
+            folder = source
+        collected = collect(folder, main, most=limits.max_files)
+        with package.open("wb") as sink:
+            write_archive(collected.files, sink, cap=limits.max_bytes)
+        text = next((file.content for file in collected.files if file.name == collected.main), b"")
+        script = text if isinstance(text, bytes) else text.read_bytes()
+        size = sum(file.size for file in collected.files)
+        return Code(collected.name, collected.main, len(collected.files), size, takes_train_dir(script))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def takes_train_dir(script: bytes) -> bool:
+    """Whether a script is one of WMLA's console, which takes `--train_dir`."""
+    return _TRAIN_DIR in script
+
+
+def listing(package: Path) -> tuple[FileEntry, ...]:
+    """The files of a package of code."""
+    with tarfile.open(package) as tar:
+        return tuple(FileEntry(name=member.name, size=member.size) for member in tar if member.isfile())
+
+
+def member(package: Path, name: str) -> bytes | None:
+    """The content of one file of a package of code, None when there is none of that name."""
+    with tarfile.open(package) as tar:
+        try:
+            found = tar.extractfile(name)
+        except KeyError:
+            return None
+        return None if found is None else found.read()
+
+
+def counted(folder: Path) -> tuple[int, int] | None:
+    """How many files and bytes are in a folder; None when there are too many to look at."""
+    files = size = 0
+    for path in _walk(folder):
+        files += 1
+        if files > _MOST_COUNTED:
+            return None
+        try:
+            size += path.stat().st_size
+        except OSError:
+            continue
+    return files, size
+
+
+def first_files(folder: Path, most: int) -> tuple[FileEntry, ...]:
+    """The first files of a folder, sorted folder by folder."""
+    found: list[FileEntry] = []
+    for path in _walk(folder):
+        if len(found) == most:
+            break
+        try:
+            found.append(FileEntry(name=path.relative_to(folder).as_posix(), size=path.stat().st_size))
+        except OSError:
+            continue
+    return tuple(found)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every file below `folder`, through links too, but never a folder within itself."""
+    above: dict[str, tuple[str, ...]] = {str(folder): (os.path.realpath(folder),)}
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = above.pop(place, ())
+        kept = []
+        for name in sorted(folders):
+            path = os.path.join(place, name)
+            leads_to = os.path.realpath(path)
+            if leads_to not in real:
+                kept.append(name)
+                above[path] = (*real, leads_to)
+        folders[:] = kept
+        for name in sorted(files):
+            path = os.path.join(place, name)
+            if os.path.isfile(path):
+                yield Path(path)
+
+
+def _top(folder: Path, main: str | None) -> tuple[Path, str | None]:
+    """The folder that holds the code: the archive's one top folder where it has nothing beside it."""
+    entries = list(folder.iterdir())
+    if len(entries) != 1 or not entries[0].is_dir() or (main is not None and (folder / main).is_file()):
+        return folder, main
+    return entries[0], main
+
+
+def _unpacked(archive: Path, filename: str, target: Path, max_files: int, max_bytes: int) -> None:
+    if not filename.lower().endswith(".zip"):
+        unpack(archive, target, main="", code_dir="", max_files=max_files, max_bytes=max_bytes)
+        return
+    made = target.with_name(f"{target.name}.tar")
+    try:
+        _as_tar(archive, made, max_files, max_bytes)
+        unpack(made, target, main="", code_dir="", max_files=max_files, max_bytes=max_bytes)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _as_tar(archive: Path, made: Path, max_files: int, max_bytes: int) -> None:
+    """A zip as a tar, so that one reader judges both; links and devices, which a zip cannot hold plainly, are files."""
+    try:
+        with zipfile.ZipFile(archive) as source, tarfile.open(made, "w") as tar:
+            entries = source.infolist()
+            size = sum(entry.file_size for entry in entries)
+            if len(entries) > max_files or size > max_bytes:
+                raise PackageError(
+                    f"The archive has {len(entries)} members of {human_bytes(size)}; "
+                    f"at most {max_files} of {human_bytes(max_bytes)} are accepted."
+                )
+            for entry in entries:
+                info = tarfile.TarInfo(entry.filename.rstrip("/"))
+                info.mode = 0o755 if entry.is_dir() or entry.external_attr >> 16 & 0o100 else 0o644
+                if entry.is_dir():
+                    info.type = tarfile.DIRTYPE
+                    tar.addfile(info)
+                    continue
+                info.size = entry.file_size
+                with source.open(entry) as content:
+                    tar.addfile(info, content)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as wrong:
+        raise PackageError(f"The package is not a readable zip archive: {wrong}.") from None

@@ -1,0 +1,214 @@
+"""The verbs of models and of templates: list, add, show, change, delete, train."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.catalogue import DEFAULT_FRAMEWORK, Model, ModelChange, ModelDetails, NewModel, Training
+from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_sdk.schemas.job import JobView
+from edt_server.catalogue import intake
+from edt_server.catalogue.places import Places, below_data_fs
+from edt_server.catalogue.records import DATASET, MODEL, TEMPLATE, ModelRecord, model_record, model_shown
+from edt_server.catalogue.shelf import Office, Shelf, data_of
+from edt_server.catalogue.training import job_of
+from edt_server.ledger import Change
+from edt_server.store import CatalogueRow
+
+_SETTINGS = ("description", "framework", "args", "hyperparameters", "dataset", "max_workers")
+
+
+class Models:
+    """Models and templates of one service."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._settings = office.settings
+        self._shelves = {kind: Shelf(office, kind) for kind in (MODEL, TEMPLATE)}
+        self._datasets = Shelf(office, DATASET)
+
+    async def list(self, user: str, kind: str | None = None) -> builtins.list[Model]:
+        """The user's models and templates, by name; only of one kind where it is given."""
+        uses = await self._shelves[MODEL].uses(user)
+        kinds = self._shelves if kind is None else (kind,)
+        rows = [row for each in kinds for row in await self._shelves[each].rows(user)]
+        return [model_shown(row, uses) for row in sorted(rows, key=lambda row: (row.name, row.kind))]
+
+    async def get(self, user: str, name: str, kind: str = MODEL) -> ModelDetails:
+        """One of them with its trainings and the files of its code. NotFound."""
+        shelf = self._shelves[kind]
+        row = await shelf.row(user, name)
+        uses = await shelf.uses(user)
+        trainings = await shelf.jobs(user, lambda use: use.model == row.id)
+        files = await asyncio.to_thread(intake.listing, shelf.places(row).code)
+        return ModelDetails(model=model_shown(row, uses), trainings=trainings, files=files)
+
+    async def file(self, user: str, name: str, file: str, kind: str = MODEL) -> bytes:
+        """The content of one file of its code. NotFound."""
+        shelf = self._shelves[kind]
+        content = await asyncio.to_thread(intake.member, shelf.places(await shelf.row(user, name)).code, file)
+        if content is None:
+            raise NotFound(f"{name} has no file {file!r}.", field="file")
+        return content
+
+    async def add(self, user: str, new: NewModel, upload: Path | None = None, filename: str = "") -> Model:
+        """Add a model or template: the file `upload` (left where it is), called `filename`, or what `new` names.
+
+        Raises:
+            Conflict: the name is taken.
+            NotFound, InvalidRequest, Unprocessable: its place, template or data set cannot be used.
+            PackageError, TooLarge: its code cannot. Nothing is left behind.
+        """
+        new.check()
+        said = [name for name, value in (("path", new.path), ("template", new.template)) if value is not None]
+        if len(said) + (upload is not None) != 1:
+            raise InvalidRequest(
+                "The code of a model comes from an upload, a path of the server's data folder, or a template.",
+                hint="Say exactly one of these.",
+                field=said[0] if said else "path",
+            )
+        if new.dataset:
+            await self._datasets.row(user, new.dataset)
+        origin = None if new.template is None else await self._origin(user, new.template)
+        if origin is None:
+            row = await self._shelves[new.kind].add(
+                user, new.name, lambda places: self._fill(places, new, upload, filename)
+            )
+        else:
+            source = self._shelves[origin.kind].places(origin)
+            row = await self._shelves[new.kind].add(
+                user, new.name, lambda places: _made_of(places, new, origin, source)
+            )
+        return model_shown(row, [])
+
+    async def _origin(self, user: str, name: str) -> CatalogueRow:
+        """The template of that name, else the model."""
+        try:
+            return await self._shelves[TEMPLATE].row(user, name)
+        except NotFound as wrong:
+            try:
+                return await self._shelves[MODEL].row(user, name)
+            except NotFound:
+                raise wrong from None
+
+    def _fill(self, places: Places, new: NewModel, upload: Path | None, filename: str) -> ModelRecord:
+        settings = self._settings
+        source = upload if upload is not None else below_data_fs(settings.data_fs, new.path or "")
+        limits = intake.Limits(settings.max_package_files, settings.max_package_bytes)
+        code = intake.pack_code(source, filename, new.main, places.code, limits)
+        return ModelRecord(
+            description=new.description or "",
+            framework=new.framework or DEFAULT_FRAMEWORK,
+            main=code.main,
+            args=new.args or (),
+            hyperparameters=new.hyperparameters or {},
+            dataset=new.dataset or "",
+            max_workers=new.max_workers or 1,
+            origin=f"upload {filename}".rstrip() if upload is not None else str(source),
+            console=code.console,
+            files=code.files,
+            size=code.size,
+        )
+
+    async def change(self, user: str, name: str, changes: ModelChange, kind: str = MODEL) -> Model:
+        """Change settings of a model; its trainings stay as they are.
+
+        Raises:
+            NotFound: there is none of that name, or no such data set.
+            InvalidRequest: the new main script is not among its files.
+        """
+        changes.check()
+        shelf = self._shelves[kind]
+        row = await shelf.row(user, name)
+        if changes.dataset:
+            await self._datasets.row(user, changes.dataset)
+        said = {key: getattr(changes, key) for key in _SETTINGS if getattr(changes, key) is not None}
+        if changes.main is not None:
+            content = await asyncio.to_thread(intake.member, shelf.places(row).code, changes.main)
+            if content is None:
+                raise InvalidRequest(f"{name} has no file {changes.main!r}.", field="main")
+            said |= {"main": changes.main, "console": intake.takes_train_dir(content)}
+        return model_shown(await self._update(row, said), await shelf.uses(user))
+
+    async def replace_code(
+        self, user: str, name: str, upload: Path, filename: str, main: str | None = None, kind: str = MODEL
+    ) -> Model:
+        """Put other code in the place of a model's; its trainings keep what they have. Raises as `add` does."""
+        shelf = self._shelves[kind]
+        row = await shelf.row(user, name)
+        places = shelf.places(row)
+        limits = intake.Limits(self._settings.max_package_files, self._settings.max_package_bytes)
+        fresh = places.code.with_name("code-new.tar.gz")
+        try:
+            code = await asyncio.to_thread(intake.pack_code, upload, filename, main, fresh, limits)
+            await asyncio.to_thread(fresh.replace, places.code)
+        finally:
+            await asyncio.to_thread(fresh.unlink, missing_ok=True)
+        said = {"main": code.main, "console": code.console, "files": code.files, "size": code.size}
+        return model_shown(await self._update(row, said), await shelf.uses(user))
+
+    async def set_weights(self, user: str, name: str, weights: Path | None) -> Model:
+        """What trainings of a model begin with from now on: a copy of that file, or nothing. NotFound."""
+        row = await self._shelves[MODEL].row(user, name)
+        kept = self._shelves[MODEL].places(row).weights
+
+        def put() -> None:
+            if weights is None:
+                kept.unlink(missing_ok=True)
+                return
+            kept.parent.mkdir(exist_ok=True)
+            fresh = kept.with_suffix(".new")
+            shutil.copyfile(weights, fresh)
+            fresh.replace(kept)
+
+        await asyncio.to_thread(put)
+        row = await self._update(row, {"weights": weights is not None})
+        return model_shown(row, await self._shelves[MODEL].uses(user))
+
+    async def delete(self, user: str, name: str, kind: str = MODEL) -> None:
+        """Remove a model or template. Its trainings, and models made of it, have their own copy. NotFound."""
+        shelf = self._shelves[kind]
+        await shelf.remove(await shelf.row(user, name))
+
+    async def train(self, user: str, name: str, wanted: Training) -> JobView:
+        """Train a model: an ordinary job.
+
+        Raises:
+            NotFound: no such model or data set.
+            Unprocessable, InvalidRequest: the job cannot be so; see `Service.submit`.
+        """
+        wanted.check()
+        row = await self._shelves[MODEL].row(user, name)
+        spec, training = job_of(row, wanted)
+        places = self._shelves[MODEL].places(row)
+        weights = places.weights if training.weights else None
+        return await self._office.submit(user, spec, places.code, training=training, weights=weights)
+
+    async def _update(self, row: CatalogueRow, said: dict[str, object]) -> CatalogueRow:
+        def work(change: Change) -> CatalogueRow:
+            there = change.tx.entry(row.id) or row
+            record = msgspec.structs.replace(model_record(there), **said)
+            return change.tx.update_entry(row.id, data_of(record), change.now)
+
+        return await self._office.change(work)
+
+
+def _made_of(places: Places, new: NewModel, origin: CatalogueRow, source: Places) -> ModelRecord:
+    """A copy of the origin's code, and what is not said as the origin has it. Blocks."""
+    shutil.copyfile(source.code, places.code)
+    record = model_record(origin)
+    said = {key: getattr(new, key) for key in _SETTINGS if getattr(new, key) is not None}
+    main, console = record.main, record.console
+    if new.main is not None:
+        content = intake.member(places.code, new.main)
+        if content is None:
+            raise InvalidRequest(f"{origin.name} has no file {new.main!r}.", field="main")
+        main, console = new.main, intake.takes_train_dir(content)
+    return msgspec.structs.replace(
+        record, **{**said, "main": main, "console": console, "template": origin.name, "weights": False}
+    )

@@ -1,0 +1,29 @@
+"""The data set of a job that was submitted: that it is still there, and where it lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edt_sdk.schemas.errors import NotFound
+from edt_sdk.schemas.job import JobSpec
+from edt_server.catalogue.places import Places
+from edt_server.ledger import Change
+
+
+def check_there(change: Change, spec: JobSpec) -> None:
+    """NotFound when the data set of a job that is entered was deleted while the job was on its way in."""
+    used = spec.registered
+    if used is not None and used.dataset and change.tx.entry(used.dataset) is None:
+        raise NotFound(f"The data set {spec.dataset} was deleted.", hint="Register it again.", field="dataset")
+
+
+def copy_of(data_dir: Path, owner: str, spec: JobSpec) -> str:
+    """Where the catalogue keeps a copy of the job's data set, "" when it is none of the catalogue's copies."""
+    used = spec.registered
+    return str(Places(data_dir, owner, used.dataset).data) if used is not None and used.copied else ""
+
+
+def folder_of(data_dir: Path, data_fs: str, owner: str, spec: JobSpec) -> str:
+    """The job's DATA_DIR, "" for none."""
+    return copy_of(data_dir, owner, spec) or (os.path.join(data_fs, spec.data_path).rstrip("/") if data_fs else "")

@@ -1,0 +1,105 @@
+"""Where the catalogue's files lie, and which folder of the server a path of a user means.
+
+`catalogue/<owner>/<id>/` below the data folder of the service: `data/` the files of a copied data set, `code.tar.gz`
+the code of a model, `weights/` what its trainings begin with. Two roots, not to be mixed up: `data_dir` is the
+service's own folder, `data_fs` the folder of shared data sets that jobs see as DLI_DATA_FS.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from edt_sdk.schemas.errors import InvalidRequest, NotFound, Unprocessable
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of one thing of the catalogue."""
+
+    data_dir: Path
+    owner: str
+    id: str
+
+    @property
+    def folder(self) -> Path:
+        """All its files."""
+        return self.data_dir / "catalogue" / self.owner / self.id
+
+    @property
+    def data(self) -> Path:
+        """The files of a copied data set."""
+        return self.folder / "data"
+
+    @property
+    def code(self) -> Path:
+        """The code of a model, as a package."""
+        return self.folder / "code.tar.gz"
+
+    @property
+    def weights(self) -> Path:
+        """What trainings of a model begin with, a state dict; it may be missing."""
+        return self.folder / "weights" / "model_epoch_final.pth"
+
+
+def below_data_fs(data_fs: str, path: str) -> Path:
+    """The place that a user means by `path`: relative to the server's data folder, or absolute and in it.
+
+    What links in that folder lead to is its administrator's word. Blocks.
+
+    Raises:
+        Unprocessable: the server has no data folder.
+        InvalidRequest: it is not in the data folder.
+        NotFound: there is nothing of that name.
+    """
+    if not data_fs:
+        raise Unprocessable(
+            "This server has no data folder that something could lie in.",
+            hint="Upload it, or ask the administrator to set c.EdtApp.data_fs.",
+            field="path",
+        )
+    if "\0" in path:
+        raise InvalidRequest("A path has no NUL in it.", field="path")
+    root = os.path.normpath(data_fs)
+    wanted = os.path.normpath(os.path.join(root, path))
+    if wanted != root and not wanted.startswith(root.rstrip("/") + "/"):
+        # The same folder under its other name.
+        real = os.path.realpath(root)
+        if not wanted.startswith(real.rstrip("/") + "/"):
+            raise InvalidRequest(
+                f"{path} is outside of the server's data folder {data_fs}.",
+                hint="Name a folder in it, relative to it, or upload the files.",
+                field="path",
+            )
+        wanted = os.path.join(root, os.path.relpath(wanted, real))
+    if not os.path.exists(wanted):
+        raise NotFound(
+            f"There is no {path} in the server's data folder {data_fs}.", hint=_beside(root, wanted), field="path"
+        )
+    if not os.access(wanted, os.R_OK | (os.X_OK if os.path.isdir(wanted) else 0)):
+        raise Unprocessable(
+            f"{path} cannot be read by the server's account.",
+            hint=f"Its owner makes it readable: chmod -R a+rX {wanted}",
+            field="path",
+        )
+    return Path(wanted)
+
+
+def relative(data_fs: str, place: Path) -> str:
+    """The path of a place in the data folder, "" for that folder itself."""
+    found = os.path.relpath(place, os.path.normpath(data_fs))
+    return "" if found == "." else found
+
+
+def _beside(root: str, wanted: str) -> str:
+    """What there is in the nearest folder that exists."""
+    folder = os.path.dirname(wanted)
+    while folder != root and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    try:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError:
+        return ""
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return f"In {folder} there is {shown}." if names else f"{folder} is empty."

@@ -1,0 +1,77 @@
+"""A model and what was said about one training of it become a job. Pure.
+
+What is said goes before what the model says. A job has its own copy of everything: nothing that happens to the model
+later changes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edt_sdk.schemas.catalogue import Training
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.registered import Registered
+from edt_server.catalogue.records import model_record
+from edt_server.store import CatalogueRow
+
+PARAMETERS = "pth_parameters.json"
+WEIGHTS_DIR = "weights"
+TRAIN_DIR, WEIGHTS = "--train_dir", "--weights"
+
+
+def job_of(row: CatalogueRow, wanted: Training) -> tuple[JobSpec, Registered]:
+    """The job, not checked against the server, and what it uses of the catalogue beside a data set."""
+    model = model_record(row)
+    framework = Framework(wanted.framework or model.framework)
+    spec = JobSpec(
+        name=wanted.name or row.name,
+        main=model.main,
+        framework=framework.value,
+        max_workers=wanted.max_workers or model.max_workers,
+        args=model.args if wanted.args is None else wanted.args,
+        env=wanted.env,
+        priority=wanted.priority,
+        instance_group=wanted.instance_group,
+        mode=wanted.mode,
+        seed=wanted.seed,
+        dataset=model.dataset if wanted.dataset is None else wanted.dataset,
+        warm_start=wanted.warm_start,
+    )
+    hyperparameters = {**model.hyperparameters, **(wanted.hyperparameters or {})}
+    registered = Registered(
+        model=row.id,
+        model_name=row.name,
+        hyperparameters=hyperparameters,
+        console=model.console,
+        weights=model.weights and not wanted.warm_start,
+    )
+    return spec, registered
+
+
+def parameters(used: Registered | None, folder: str) -> dict[str, Any] | None:
+    """What a job finds in RESULT_DIR's pth_parameters.json, None for no such file; `folder` is its DATA_DIR."""
+    if used is None:
+        return None
+    base = folder.rstrip("/")
+    parts = {"train_data": used.train, "test_data": used.test, "val_data": used.val}
+    data = {key: f"{base}/{part}" for key, part in parts.items() if part and folder}
+    if used.hyperparameters is None and not data:
+        return None
+    return {**data, **(used.hyperparameters or {})}
+
+
+def console_arguments(spec: JobSpec, paths: JobPaths, warm_start: str) -> tuple[str, ...]:
+    """The script's arguments, with what a script of WMLA's console is given beside them.
+
+    Its parameters lie in the parent of `--train_dir`, and `--weights` is a folder with a state dict.
+    """
+    used = spec.registered
+    if used is None or not used.console:
+        return spec.args
+    said = {word.partition("=")[0] for word in spec.args}
+    more = () if TRAIN_DIR in said else (TRAIN_DIR, str(paths.model_dir))
+    if warm_start and WEIGHTS not in said:
+        more = (*more, WEIGHTS, str(paths.result_dir / WEIGHTS_DIR))
+    return (*spec.args, *more)
