@@ -243,6 +243,8 @@ class Engine:
             job.instance_group,
             owner=job.owner,
             min_workers=job.min_workers,
+            slots_per_unit=job.slots_per_unit,
+            rigid=job.keeps,
         )
         events: list[CoreEvent] = [arrived]
         if self._settings.tell_speeds:

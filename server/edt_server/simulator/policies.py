@@ -43,6 +43,7 @@ class RigidQueue:
     def __init__(self, *, backfill: bool) -> None:
         self._backfill = backfill
         self._free: dict[int, None] = {}
+        self._all = 0
         self._waiting: dict[str, int] = {}  # in order of arrival
         self._held: dict[str, list[int]] = {}
 
@@ -51,6 +52,7 @@ class RigidQueue:
         match event:
             case SlotsChanged(slots=slots):
                 self._free = dict.fromkeys(slot.id for slot in slots)
+                self._all = len(slots)
             case JobArrived(job=job, max_workers=size):
                 self._waiting[job] = size
             case JobGone(job=job):
@@ -72,7 +74,7 @@ class RigidQueue:
                     del self._free[slot]
                 self._held[job] = slots
                 started += [Grant(job, slot, number) for number, slot in enumerate(slots, 1)]
-            elif not self._backfill:
+            elif not self._backfill and size <= self._all:  # who never fits holds nobody up
                 break
         return started
 

@@ -5,6 +5,8 @@ who was in how many slots. The work of a job is taken from what it did: its work
 measured to have, else at the law of `speed.py`; so the same allocation gives the same end, and another one the end that
 the law says. What a job did between its trainings counts as work too. Jobs that have not ended are left out of the
 workload: nobody knows how much they still have to do.
+
+A program that is not elastic begins again without one of its slots: its work is what it did when it last had all.
 """
 
 from __future__ import annotations
@@ -58,8 +60,21 @@ class _Past:
         elif (self.sizes[-1][1] if self.sizes else 0) != size:
             self.sizes.append((now, size))
 
+    def least(self) -> int:
+        unit = self.arrived.slots_per_unit
+        return -(-self.arrived.min_workers // unit) * unit
+
     def most(self) -> int:
-        return max(1, min(self.arrived.max_workers, max(self.demand, *(size for _, size in self.sizes), 1)))
+        unit = self.arrived.slots_per_unit
+        used = max(self.demand, *(size for _, size in self.sizes), 1)
+        return max(self.least(), min(self.arrived.max_workers, used) // unit * unit)
+
+    def working(self) -> Sequence[tuple[float, int]]:
+        """The sizes at which it did what its work is reckoned from, until the last of these times."""
+        if not self.arrived.rigid:
+            return self.sizes
+        complete = [at for at, (_, size) in enumerate(self.sizes) if size >= self.least()]
+        return self.sizes[complete[-1] : complete[-1] + 2] if complete else ()
 
 
 def read_events(path: Path) -> list[Event]:
@@ -118,7 +133,7 @@ def recorded_run(events: Iterable[Event]) -> Run:
 def workload_of(events: Iterable[Event]) -> tuple[SimulatedJob, ...]:
     """The jobs that ended, with the work they did, by arrival; times in seconds since the first row."""
     pasts, _, begin = _pasts(events)
-    jobs = [_job(past, begin) for past in pasts if past.end is not None and past.sizes]
+    jobs = [_job(past, begin) for past in pasts if past.end is not None and past.working()]
     return tuple(sorted(jobs, key=lambda job: job.time))
 
 
@@ -131,19 +146,21 @@ def work_done(sizes: Sequence[tuple[float, int]], speed: Speed, until: float) ->
 def _job(past: _Past, begin: float) -> SimulatedJob:
     most = past.most()
     speed = Speed.of(past.speeds.items()) if past.speeds else Speed.by_law(most)
-    arrived = past.arrived
+    arrived, working = past.arrived, past.working()
     return SimulatedJob(
         name=arrived.job,
         time=past.time - begin,
         application=arrived.owner or "job",
         replicas=most,
         max_workers=most,
-        work=work_done(past.sizes, speed, past.sizes[-1][0]) if past.sizes else 0.0,
+        work=work_done(working, speed, working[-1][0]) if working else 0.0,
         speed=speed,
         priority=arrived.priority,
-        min_workers=min(arrived.min_workers, most),
+        min_workers=past.least(),
         instance_group=arrived.instance_group,
         owner=arrived.owner,
+        slots_per_unit=arrived.slots_per_unit,
+        keeps=arrived.rigid,
     )
 
 
@@ -175,7 +192,7 @@ def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
             # One that ended and was resumed has one life, with a gap in it.
             before = pasts.get(job)
             if before is None:
-                pasts[job] = _Past(told, now)
+                pasts[job] = _Past(told, now, told.demand)
             else:
                 before.end = None
         case JobDemand(job=job, demand=demand) if job in pasts:

@@ -2,8 +2,9 @@
 
 Jobs: `name,time,application,num_replicas,batch_size`; time in seconds since the beginning. A `duration` column (seconds
 with `num_replicas` workers) may stand instead of what APPS.csv says. Optional columns: `priority`, `max_workers`,
-`min_workers`, `instance_group`, `owner`. Applications: `application,workers,batch_size,samples_per_second,
-samples_total`. What cannot be used is refused with file, line and column.
+`min_workers`, `slots_per_unit`, `elastic` (yes or no), `instance_group`, `owner`. Applications:
+`application,workers,batch_size,samples_per_second,samples_total`. What cannot be used is refused with file, line and
+column.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class SimulatedJob:
         min_workers: it runs on no fewer.
         instance_group: its queue; "" for the plan's first.
         owner: whose it is, for user shares.
+        slots_per_unit: its workers come and go so many at a time; `max_workers` is a multiple of it.
+        keeps: nobody takes its workers while it has them, as it would have to begin again: it is not elastic.
     """
 
     name: str
@@ -53,10 +56,17 @@ class SimulatedJob:
     min_workers: int = 1
     instance_group: str = ""
     owner: str = ""
+    slots_per_unit: int = 1
+    keeps: bool = False
 
     def rigid(self, slots: int) -> SimulatedJob:
-        """The same job where nothing is elastic: its `replicas` (at most all `slots` there are), from start to end."""
-        size = min(self.replicas, slots)
+        """The same job where nothing is elastic: its `replicas`, from start to end.
+
+        At most all `slots` there are, in its units; but a program that runs on its own number alone keeps that, and
+        never starts where there are not so many.
+        """
+        unit = self.slots_per_unit
+        size = self.replicas if self.keeps else max(unit, min(self.replicas, slots) // unit * unit)
         return replace(self, max_workers=size, min_workers=size)
 
 
@@ -178,9 +188,8 @@ def _job(row: Row, applications: Mapping[str, Application], apps: Path | None) -
         speed = _speed(row, known, application, timed=timed)
         most = row.whole("max_workers", max(speed.most, replicas))
         work = row.real("duration", above=0) * speed.at(replicas) if timed else known.samples_total
-    least = row.whole("min_workers", 1)
-    if least > most:
-        raise row.wrong("min_workers", f"is {least}, more than the {most} workers it can use")
+    elastic = _elastic(row)
+    least, most, unit = _sizes(row, most) if elastic else (replicas, replicas, 1)
     return SimulatedJob(
         name=row.text("name"),
         time=row.seconds("time"),
@@ -193,7 +202,30 @@ def _job(row: Row, applications: Mapping[str, Application], apps: Path | None) -
         min_workers=least,
         instance_group=row.text("instance_group", ""),
         owner=row.text("owner", ""),
+        slots_per_unit=unit,
+        keeps=not elastic,
     )
+
+
+def _elastic(row: Row) -> bool:
+    word = row.text("elastic", "yes")
+    if word not in ("yes", "no"):
+        raise row.wrong("elastic", f"is {word!r}, neither yes nor no")
+    return word == "yes"
+
+
+def _sizes(row: Row, most: int) -> tuple[int, int, int]:
+    """The fewest workers an elastic job runs on, the most it can use, and how many come and go at a time."""
+    least, unit = row.whole("min_workers", 1), row.whole("slots_per_unit", 1)
+    if unit > most:
+        raise row.wrong("slots_per_unit", f"is {unit}, more than the {most} workers it can use")
+    if most % unit and row.text("max_workers", ""):
+        raise row.wrong("max_workers", f"is {most}, no multiple of slots_per_unit, {unit}")
+    if least % unit and least > 1:
+        raise row.wrong("min_workers", f"is {least}, no multiple of slots_per_unit, {unit}")
+    if least > most:
+        raise row.wrong("min_workers", f"is {least}, more than the {most} workers it can use")
+    return least, most // unit * unit, unit
 
 
 def _speed(row: Row, known: Application, application: str, *, timed: bool) -> Speed:

@@ -50,6 +50,28 @@ def test_priority_is_a_weight_under_fair_share_and_an_order_under_priority(play,
     assert ends(strict)["high"] == 60 / 8
 
 
+def test_a_program_that_is_not_elastic_keeps_what_it_has_and_the_others_share_the_rest(play, job):
+    program = job("program", work=60, max_workers=6, min_workers=6, keeps=True)
+    heavy = job("heavy", time=1, work=2 * 9 + 8, priority=50_000)
+    run = play([program, heavy], settings=Settings(resize_cost=0))
+    assert run.lives[0].sizes == ((0, 6), (10, 0))
+    assert run.lives[1].sizes == ((1, 2), (10, 8), (11, 0))
+
+
+def test_workers_come_and_go_in_units(play, job):
+    run = play([job("a", slots_per_unit=4), job("b", time=5)], slots=7, settings=Settings(resize_cost=0))
+    assert {size for _, size in run.lives[0].sizes} == {0, 4}
+    assert run.lives[1].sizes[0] == (5, 3)
+
+
+def test_in_a_rigid_queue_units_stay_whole_and_who_never_fits_holds_nobody_up(play, job):
+    units = job("units", slots_per_unit=4, max_workers=8)
+    program = job("program", time=1, max_workers=8, min_workers=8, keeps=True)
+    run = play([units, program, job("small", time=2, max_workers=2)], "rigid-fifo", slots=6, settings=Settings())
+    assert [life.sizes[:1] for life in run.lives] == [((0, 4),), (), ((2, 2),)]
+    assert figures(run).unfinished == 1
+
+
 def test_the_rigid_queues(play, job):
     jobs = [job("big", work=60, max_workers=6), job("all", time=1, max_workers=8), job("small", time=2, max_workers=2)]
     free = Settings(resize_cost=0)

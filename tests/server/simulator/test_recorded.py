@@ -66,6 +66,62 @@ def test_played_again_it_takes_as_long(rows, play):
     assert [life.end for life in run.lives] == pytest.approx([40, 60])
 
 
+def slots(number):
+    return SlotsChanged(tuple(Slot(id=n, host="h") for n in range(number)))
+
+
+PROGRAM = JobArrived("program", 5000, 4, "default", min_workers=4, slots_per_unit=4, rigid=True)
+
+
+def test_a_program_keeps_its_slots_again_and_units_stay_whole(play):
+    from edt_server.simulator import Settings
+
+    past = Recorder()
+    past.tell(slots(8), 0)
+    past.tell(PROGRAM, 0)
+    past.tell(JobArrived("pairs", 5000, 4, "default", slots_per_unit=2), 0)
+    past.tell(JobDemand("pairs", 4), 0)
+    past.tell(JobArrived("heavy", 50_000, 8, "default"), 10)
+    past.tell(JobDemand("heavy", 8), 10)
+    past.release(10)
+    past.tell(JobGone("program"), 30)
+    past.tell(JobGone("pairs"), 40)
+    past.tell(JobGone("heavy"), 60)
+    happened = {life.job.name: life for life in recorded_run(past.rows).lives}
+    assert happened["program"].sizes == ((0, 4), (30, 0))
+    assert happened["pairs"].sizes == ((0, 4), (10, 2), (40, 0))
+    jobs = workload_of(past.rows)
+    assert [(job.name, job.slots_per_unit, job.min_workers, job.keeps) for job in jobs] == [
+        ("program", 4, 4, True),
+        ("pairs", 2, 2, False),
+        ("heavy", 1, 1, False),
+    ]
+    again = play(jobs, settings=Settings(resize_cost=0))
+    assert [life.end for life in again.lives] == pytest.approx([30, 40, 60])
+    assert [life.sizes for life in again.lives] == [happened[life.job.name].sizes for life in again.lives]
+
+
+def test_what_a_program_did_before_it_lost_a_slot_is_not_its_work():
+    past = Recorder()
+    past.tell(slots(4), 0)
+    past.tell(PROGRAM, 0)
+    past.tell(slots(3), 100)
+    past.release(100)
+    past.tell(slots(4), 200)
+    past.tell(JobGone("program"), 230)
+    (job,) = workload_of(past.rows)
+    assert job.work == pytest.approx(30 * job.speed.at(4))
+
+
+def test_a_program_that_never_had_all_it_needs_did_nothing():
+    past = Recorder()
+    past.tell(slots(3), 0)
+    past.tell(PROGRAM, 0)
+    past.tell(JobGone("program"), 10)
+    assert workload_of(past.rows) == ()
+    assert recorded_run(past.rows).lives[0].job.max_workers == 4
+
+
 def test_a_servers_store_is_read_and_left_as_it_is(rows, tmp_path):
     from edt_server.store import Store
 

@@ -55,6 +55,15 @@ def test_optional_columns(files):
     assert (job.priority, job.max_workers, job.min_workers, job.owner, job.instance_group) == (8000, 6, 2, "eva", "day")
 
 
+def test_workers_in_units_and_programs_that_are_not_elastic(files):
+    head = "name,time,num_replicas,duration,max_workers,slots_per_unit,elastic\n"
+    path, _ = files(f"{head}a,0,4,9,8,4,yes\nb,0,3,9,,2,\nc,0,4,9,16,,no\n")
+    a, b, c = read_workload(path)
+    assert (a.max_workers, a.min_workers, a.slots_per_unit, a.keeps) == (8, 1, 4, False)
+    assert (b.max_workers, b.slots_per_unit) == (6, 2)
+    assert (c.max_workers, c.min_workers, c.keeps) == (4, 4, True)
+
+
 HEAD = "name,time,application,num_replicas,batch_size\n"
 
 
@@ -73,6 +82,10 @@ HEAD = "name,time,application,num_replicas,batch_size\n"
         (f"{HEAD}a,0,net,1,33\n", 2, "batch_size"),
         (f"{HEAD}a,0,net,1\n", 2, "batch_size"),
         ("name,time,num_replicas,duration,min_workers\na,0,1,5,9\n", 2, "min_workers"),
+        ("name,time,num_replicas,duration,slots_per_unit\na,0,1,5,9\n", 2, "slots_per_unit"),
+        ("name,time,num_replicas,duration,slots_per_unit,max_workers\na,0,1,5,2,3\n", 2, "max_workers"),
+        ("name,time,num_replicas,duration,slots_per_unit,min_workers\na,0,4,5,2,3\n", 2, "min_workers"),
+        ("name,time,num_replicas,duration,elastic\na,0,4,5,maybe\n", 2, "elastic"),
     ],
 )
 def test_what_is_wrong_is_named(files, jobs, line, column):
