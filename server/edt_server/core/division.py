@@ -218,6 +218,7 @@ class Division:
 
     def _take(self, slots: int) -> None:
         lost, won, by_serial, before = self._lost, self._won, self._by_serial, self._before
+        self._held -= slots
         while slots:
             assert won, "the floors are more than the slots"
             entry = -won.pop()
@@ -233,10 +234,10 @@ class Division:
                 item.low = held - 1
                 insort(won, -item.entry(held - 1))
             slots -= 1
-            self._held -= 1
 
     def _give(self, slots: int) -> None:
         lost, won, by_serial, before = self._lost, self._won, self._by_serial, self._before
+        self._held += slots
         while slots and lost:
             entry = lost.pop()
             item = by_serial.get(entry & _LAST_SERIAL)
@@ -251,4 +252,4 @@ class Division:
                 item.high = held + 1
                 insort(lost, item.entry(held))
             slots -= 1
-            self._held += 1
+        self._held -= slots  # that nobody can use

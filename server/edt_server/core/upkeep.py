@@ -119,16 +119,21 @@ class Upkeep:
         moved: dict[str, int] = {}
         targets = self._targets
         _settle(self._tree.root, visit, targets, moved)
-        for job, claim in self._now.items():
-            if job not in targets:
-                moved.pop(job, None)
-            elif claim is None or claim.cap == 0:
-                moved[job] = 0
+        for job, claim in self._now.items():  # which its division knows from now on, or not any more
+            target = self._target(job, claim)
+            if targets.get(job, target) != target:
+                moved[job] = target
             else:
-                leaf = self._tree.leaf(claim.group, claim.user)
-                if leaf.division is not None:
-                    moved[job] = leaf.division.held(job)
-        return {job: target for job, target in moved.items() if targets[job] != target}
+                moved.pop(job, None)
+        return moved
+
+    def _target(self, job: str, claim: Claim | None) -> int:
+        """What the job is entitled to after the division."""
+        if claim is None or claim.cap == 0:
+            return 0
+        division = self._tree.leaf(claim.group, claim.user).division
+        assert division is not None, "a leaf that was asked is divided"
+        return division.held(job)
 
     def _need(self, leaf: Node, floor: int, demand: int) -> None:
         if leaf.policy != "fairshare":
