@@ -161,9 +161,15 @@ def link() -> None:
 
 
 def main() -> int:
-    """Build and link; 1 with a sentence when that cannot be done, and what an earlier build left stays in use."""
+    """Build and link; with a sentence 1 when the sources do not build, 3 when nothing can be built on this machine.
+
+    What an earlier build left stays in use.
+    """
     try:
         build()
+    except CannotBuild as missing:
+        print(missing, file=sys.stderr)
+        return 3
     except FrontEndMissing as missing:
         print(missing, file=sys.stderr)
         return 1

@@ -35,8 +35,9 @@ class LocalServer:
         root: folder for everything it writes (data, runtime, config); made when missing.
         slots: CPU slots it offers.
         traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line. Without
-            `"EdtApp.warm_workers"` in them every job starts cold; with `"ServerApp.certfile"` it speaks https, and
-            whoever asks it must trust that certificate (REQUESTS_CA_BUNDLE).
+            `"EdtApp.warm_workers"` in them every job starts cold; `"ServerApp.base_url"` becomes part of `url`; with
+            `"ServerApp.certfile"` it speaks https, and whoever asks it must trust that certificate
+            (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server" or "lab".
 
@@ -96,7 +97,8 @@ class LocalServer:
 
     def _start(self, port: int) -> None:
         scheme = "https" if "ServerApp.certfile" in self.traits else "http"
-        self.url = f"{scheme}://127.0.0.1:{port}/"
+        prefix = str(self.traits.get("ServerApp.base_url", "/")).strip("/")
+        self.url = f"{scheme}://127.0.0.1:{port}/{prefix}/" if prefix else f"{scheme}://127.0.0.1:{port}/"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(port),

@@ -11,13 +11,13 @@ export interface IPictureProps {
   /** Asked for again whenever this changes; the server sends only what is new. */
   version?: string | number;
   className?: string;
-  /** Show nothing in place of a sentence where there is no picture: for decoration only. */
-  quiet?: boolean;
+  /** What is shown where there is no picture, in place of the sentence that says why. */
+  instead?: JSX.Element | null;
 }
 
 /** The picture as an image, a sentence where there is none. */
 export function Picture(props: IPictureProps): JSX.Element | null {
-  const { api, path, query = {}, version = '', className = '', quiet = false } = props;
+  const { api, path, query = {}, version = '', className = '', instead } = props;
   const [shown, setShown] = useState<IPicture | null>(null);
   const [trouble, setTrouble] = useState('');
   const dark = useDark();
@@ -49,13 +49,14 @@ export function Picture(props: IPictureProps): JSX.Element | null {
     const title = trouble ? `${shown.says} (not renewed: ${trouble})` : shown.says;
     return <img className={`jp-edt-picture ${className}${faded}`} src={dataUri(shown.svg)} alt={shown.says} title={title} />;
   }
-  if (quiet) {
-    return null;
+  if (instead !== undefined) {
+    return instead;
   }
   return <p className={`jp-edt-no-picture ${className}`}>{trouble || 'The picture is being drawn …'}</p>;
 }
 
-const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+/** Whose clock the times of pictures are in. */
+export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** Bytes of UTF-8 in base64: names in a picture are people's own. */
 export function dataUri(svg: string): string {

@@ -1,16 +1,26 @@
 /** Small parts that every surface shows of a job: its state, how far it is, a button. */
 import type { ReactNode } from 'react';
 
-import { iconOf, LOOKS } from './looks';
+import { LOOKS } from './looks';
 import type { IJobView, JobState } from './views';
 import { doneShare, percent } from './words';
 
+/** The icon of a state; its word stands beside it, or is its title. */
+export function StateIcon({ state, title = '' }: { state: JobState; title?: string }): JSX.Element {
+  return (
+    <svg className="jp-edt-icon" viewBox="0 0 16 16" role={title ? 'img' : undefined} aria-hidden={title ? undefined : true}>
+      {title ? <title>{title}</title> : null}
+      <path fillRule="evenodd" d={LOOKS[state].icon} />
+    </svg>
+  );
+}
+
 /** Icon and word, in the colour of the state. */
-export function State({ state, short = false }: { state: JobState; short?: boolean }): JSX.Element {
+export function State({ state }: { state: JobState }): JSX.Element {
   const look = LOOKS[state];
   return (
-    <span className={`jp-edt-state jp-edt-is-${look.tone}`} title={look.word}>
-      <span aria-hidden="true">{iconOf(state)}</span> <span className={short ? 'jp-edt-unseen' : ''}>{look.word}</span>
+    <span className={`jp-edt-state jp-edt-is-${look.tone}`}>
+      <StateIcon state={state} /> {look.word}
     </span>
   );
 }

@@ -115,6 +115,22 @@ export function whyWords(view: IJobView): string {
   return view.state !== 'FINISHED' && view.message ? (view.message.trim().split('\n')[0] ?? '') : '';
 }
 
+/** `next in line`, `3 jobs before it`, and when it should begin; "" for a job that does not wait in a queue. */
+export function queueWords(view: IJobView, now: number = Date.now() / 1000): string {
+  const ahead = view.reason?.numbers['ahead'];
+  if (view.slots || isFinal(view.state) || typeof ahead !== 'number') {
+    return '';
+  }
+  const place = ahead === 0 ? 'next in line' : `${count(ahead, 'job')} before it`;
+  const forecast = view.reason?.numbers['forecast'] as { earliest?: number; latest?: number | null } | undefined;
+  if (typeof forecast?.earliest !== 'number') {
+    return place;
+  }
+  const low = span(forecast.earliest - now);
+  const begins = typeof forecast.latest === 'number' ? `in ${low} to ${span(forecast.latest - now)}` : `not before ${low}`;
+  return `${place}, begins ${begins}`;
+}
+
 /** How long it has been going, or how long it took. */
 export function timeWords(view: IJobView, now: number = Date.now() / 1000): string {
   if (view.started === null) {

@@ -6,7 +6,7 @@ import { useJobs } from '../hooks';
 import type { Jobs } from '../jobs';
 import { Picture } from '../picture';
 import { Button, Progress, State } from '../state';
-import { type IJobView, isFinal } from '../views';
+import type { IJobView } from '../views';
 import { progressWords, sentence, slotsWords, timeWords, whyWords } from '../words';
 import type { IBundle } from './bundle';
 import { standingOf } from './standing';
@@ -17,14 +17,14 @@ export interface ICardProps {
   jobs: Jobs;
   commands: CommandRegistry;
   bundle: IBundle;
-  /** Told which kind of card this is, so that what the notebook stored can be shown below. */
-  onKind: (kind: string) => void;
+  /** Told whether what the notebook stored says more than the card can. */
+  onStored: (wanted: boolean) => void;
 }
 
-export function Card({ jobs, commands, bundle, onKind }: ICardProps): JSX.Element {
+export function Card({ jobs, commands, bundle, onStored }: ICardProps): JSX.Element {
   useJobs(jobs, bundle.id);
   const { kind, view, says } = standingOf(bundle, jobs.get(bundle.id), jobs.reach, jobs.api.settings.baseUrl);
-  onKind(kind);
+  onStored(kind === 'elsewhere' || (kind !== 'asking' && !view));
   const live = kind === 'live';
   return (
     <div className={`jp-edt-card jp-edt-card-${kind}`} role="group" aria-label={view ? sentence(view) : `Job ${bundle.id}`}>
@@ -45,23 +45,26 @@ export function Card({ jobs, commands, bundle, onKind }: ICardProps): JSX.Elemen
 function Facts({ view, jobs, live }: { view: IJobView; jobs: Jobs; live: boolean }): JSX.Element {
   const why = whyWords(view);
   const facts = [slotsWords(view), progressWords(view) || 'no update yet', timeWords(view)];
-  // A curve of a training that goes on changes with every update; a look every ten seconds shows it grow.
-  const version = isFinal(view.state) ? view.state : `${view.state} ${Math.floor(Date.now() / 10_000)}`;
+  const bar = <Progress view={view} />;
   return (
     <div className="jp-edt-card-body">
       <div className="jp-edt-card-facts">
-        <Progress view={view} />
         <div>{facts.filter(Boolean).join(' · ')}</div>
         {why ? <div className={view.state === 'FAILED' || view.state === 'ERROR' ? 'jp-edt-is-bad' : ''}>{why}</div> : null}
       </div>
-      {live && view.progress ? (
-        <Picture
-          api={jobs.api}
-          path={`jobs/${encodeURIComponent(view.id)}/pictures/spark`}
-          version={version}
-          className="jp-edt-spark"
-          quiet
-        />
+      {view.progress ? (
+        <div className="jp-edt-spark">
+          {live ? (
+            <Picture
+              api={jobs.api}
+              path={`jobs/${encodeURIComponent(view.id)}/pictures/spark`}
+              version={`${view.state} ${view.progress.update} ${view.slots}`}
+              instead={bar}
+            />
+          ) : (
+            bar
+          )}
+        </div>
       ) : null}
     </div>
   );

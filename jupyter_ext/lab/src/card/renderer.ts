@@ -23,7 +23,7 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
   private bundle: IBundle | null = null;
   private snapshot: RenderedHTML | null = null;
   private model: IRenderMime.IMimeModel | null = null;
-  private kind = '';
+  private stored = false;
   private readonly observer: IntersectionObserver;
 
   constructor(
@@ -49,17 +49,17 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
       says.addClass('jp-edt-age');
       says.node.textContent = parsed;
       this.addWidget(says);
-      await this.show_(true);
+      await this.store(true);
       return;
     }
     this.bundle = parsed;
-    this.kind = '';
+    this.stored = false;
     const card = ReactWidget.create(
       createElement(Card, {
         jobs: this.edt.jobs,
         commands: this.commands,
         bundle: parsed,
-        onKind: (kind: string) => this.turn(kind)
+        onStored: (wanted: boolean) => this.turn(wanted)
       })
     );
     this.addWidget(card);
@@ -93,16 +93,16 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
     }
   }
 
-  private turn(kind: string): void {
-    if (kind !== this.kind) {
-      this.kind = kind;
+  private turn(wanted: boolean): void {
+    if (wanted !== this.stored) {
+      this.stored = wanted;
       // Not while React draws: what follows changes the same node.
-      queueMicrotask(() => void this.show_(kind === 'elsewhere'));
+      queueMicrotask(() => void this.store(wanted));
     }
   }
 
   /** Show what the notebook itself stored, or put it away. */
-  private async show_(wanted: boolean): Promise<void> {
+  private async store(wanted: boolean): Promise<void> {
     if (this.isDisposed || !this.model) {
       return;
     }

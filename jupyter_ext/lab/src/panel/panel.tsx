@@ -148,7 +148,7 @@ function Machine(props: { jobs: Jobs; commands: CommandRegistry; visible: boolea
   const says = total ? `${free} of ${total} slots are free` : 'The server offers no slots';
   return (
     <div className="jp-edt-machine">
-      <Picture api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} quiet />
+      <Picture api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} instead={null} />
       <div>
         {says}
         {commands.hasCommand(CommandIDs.openCluster) ? null : '.'}

@@ -1,15 +1,16 @@
 /** One job in the panel: state, name, slots, how far, and in a sentence why it is not further. */
 import { Progress, State } from '../state';
 import { type IJobView, isFinal } from '../views';
-import { count, progressWords, timeWords, whyWords } from '../words';
+import { count, progressWords, queueWords, timeWords, whyWords } from '../words';
 
-export const ROW_HEIGHT = 66;
+export const ROW_HEIGHT = 74;
 
 export function Row({ view, mine }: { view: IJobView; mine: boolean }): JSX.Element {
   const why = whyWords(view);
-  const further = [progressWords(view), timeWords(view)].filter(Boolean).join(' · ');
+  const further = progressWords(view) || timeWords(view);
   // A job that trains says how far it is; one that does not says why.
-  const says = why && (!view.slots || view.state === 'RECOVERING' || isFinal(view.state)) ? why : further;
+  const explained = why !== '' && (!view.slots || view.state === 'RECOVERING' || isFinal(view.state));
+  const queue = queueWords(view);
   return (
     <>
       <div className="jp-edt-row-head">
@@ -22,9 +23,10 @@ export function Row({ view, mine }: { view: IJobView; mine: boolean }): JSX.Elem
         </span>
       </div>
       <Progress view={view} />
-      <div className="jp-edt-row-says" title={[mine ? '' : `of ${view.owner}`, why, further].filter(Boolean).join('\n')}>
+      <div className="jp-edt-row-says" title={[mine ? '' : `of ${view.owner}`, why, further, timeWords(view)].filter(Boolean).join('\n')}>
         {mine ? '' : `${view.owner} · `}
-        {says}
+        {queue ? <b>{queue}. </b> : null}
+        {explained ? why : further}
       </div>
     </>
   );

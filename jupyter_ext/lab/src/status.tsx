@@ -7,30 +7,17 @@ import { createElement, useEffect } from 'react';
 import { CommandIDs } from './commands';
 import { useJobs } from './hooks';
 import type { Jobs } from './jobs';
+import { StateIcon } from './state';
 import { IEdt } from './tokens';
+import type { ICluster, JobState } from './views';
 import { clock, count } from './words';
 
-/** `EDT 2▶ 1⏸ · 6/8 slots` and what that means. Pure. */
-export function statusWords(jobs: Pick<Jobs, 'cluster' | 'reach' | 'user'>): { text: string; says: string } {
-  const { cluster, reach, user } = jobs;
-  if (!reach.ok) {
-    const seen = reach.seen ? `last seen ${clock(reach.seen)}. ` : '';
-    return { text: 'EDT ⚠︎', says: `Elastic training: ${seen}${reach.says}` };
-  }
-  if (!cluster) {
-    return { text: 'EDT …', says: 'Elastic training: asking the server.' };
-  }
+/** What the item counts: jobs of mine with and without a slot, slots in use and in all. Pure. */
+export function tally(cluster: ICluster, user: string | undefined): { run: number; wait: number; used: number; total: number } {
   const mine = cluster.jobs.filter(job => job.owner === user);
   const run = mine.filter(job => job.held > 0).length;
-  const wait = mine.length - run;
-  const total = cluster.slots.length;
   const used = cluster.slots.filter(slot => slot.job !== null).length;
-  const parts = [run ? `${run}▶\uFE0E` : '', wait ? `${wait}⏸\uFE0E` : ''].filter(Boolean).join(' ');
-  const jobsSay = `${count(run, 'job')} of mine ${run === 1 ? 'runs' : 'run'}, ${wait} without a slot`;
-  return {
-    text: `EDT ${parts ? `${parts} · ` : ''}${used}/${total} slots`,
-    says: `Elastic training: ${jobsSay}; ${used} of ${count(total, 'slot')} in use. Shows the jobs.`
-  };
+  return { run, wait: mine.length - run, used, total: cluster.slots.length };
 }
 
 function Item({ jobs, open }: { jobs: Jobs; open: () => void }): JSX.Element {
@@ -39,11 +26,39 @@ function Item({ jobs, open }: { jobs: Jobs; open: () => void }): JSX.Element {
     const held = jobs.watchCluster();
     return () => held.dispose();
   }, [jobs]);
-  const { text, says } = statusWords(jobs);
-  return createElement(
-    'button',
-    { type: 'button', className: 'jp-edt-status', title: says, 'aria-label': says, onClick: open },
-    text
+  const { reach, cluster } = jobs;
+  let says = 'asking the server.';
+  let text = <>EDT …</>;
+  if (!reach.ok) {
+    says = `${reach.seen ? `last seen ${clock(reach.seen)}. ` : ''}${reach.says}`;
+    text = <>EDT no answer</>;
+  } else if (cluster) {
+    const { run, wait, used, total } = tally(cluster, jobs.user);
+    const without = `${wait} without a slot`;
+    says = `${count(run, 'job')} of mine with slots, ${without}; ${used} of ${count(total, 'slot')} in use. Shows the jobs.`;
+    text = (
+      <>
+        EDT {run ? <Part state="RUNNING" n={run} /> : null}
+        {wait ? <Part state="SUSPENDED" n={wait} /> : null}
+        {run || wait ? '· ' : ''}
+        {used}/{total} slots
+      </>
+    );
+  }
+  const label = `Elastic training: ${says}`;
+  return (
+    <button type="button" className="jp-edt-status" title={label} aria-label={label} onClick={open}>
+      {text}
+    </button>
+  );
+}
+
+function Part({ state, n }: { state: JobState; n: number }): JSX.Element {
+  return (
+    <>
+      {n}
+      <StateIcon state={state} />{' '}
+    </>
   );
 }
 
