@@ -83,6 +83,9 @@ export interface IJobView {
   result_dir: string;
   warm_start: string;
   framework: string;
+  /** Names of the catalogue: what it reads, and what it is a training of; "" for none. */
+  dataset: string;
+  model: string;
 }
 
 /** What may change while a job lives. */

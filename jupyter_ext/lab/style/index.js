@@ -1,3 +1,4 @@
 import './base.css';
 import './card.css';
 import './panel.css';
+import './pages.css';

@@ -1,0 +1,47 @@
+/** The catalogue: data sets, models, and the groups that jobs queue in, as three tabs. */
+
+import { useEffect, useState } from 'react';
+import type { ReactElement } from 'react';
+
+import type { ISignal } from '@lumino/signaling';
+
+import { Tabs } from '../page/tabs';
+
+import { Datasets } from './datasets';
+import { InstanceGroups } from './instance_groups';
+import { Models } from './models';
+
+/** `asked` brings a tab to the front while the page is open. */
+export function CataloguePage(props: {
+  tab: string;
+  asked: ISignal<object, string>;
+  onTab: (tab: string) => void;
+}): ReactElement {
+  const [tab, setTab] = useState(props.tab);
+  const choose = (key: string): void => {
+    setTab(key);
+    props.onTab(key);
+  };
+  useEffect(() => {
+    const onAsked = (_: object, key: string): void => choose(key);
+    props.asked.connect(onAsked);
+    return () => {
+      props.asked.disconnect(onAsked);
+    };
+  }, [props.asked]);
+  return (
+    <div className="jp-edt-catalogue">
+      <h2>Data sets, models and instance groups</h2>
+      <Tabs
+        label="The catalogue"
+        chosen={tab}
+        onChoose={choose}
+        tabs={[
+          { key: 'datasets', label: 'Data sets', content: () => <Datasets /> },
+          { key: 'models', label: 'Models', content: () => <Models /> },
+          { key: 'groups', label: 'Instance groups', content: () => <InstanceGroups /> }
+        ]}
+      />
+    </div>
+  );
+}

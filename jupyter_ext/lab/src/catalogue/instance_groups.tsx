@@ -1,0 +1,179 @@
+/** Instance groups: the queues, how each divides its slots, and how they are changed. What is changed counts at once. */
+
+import { useState } from 'react';
+import type { ReactElement } from 'react';
+
+import { enc } from '../api';
+import { agreed } from '../actions/ask';
+import { useEdt } from '../page/edt';
+import { usePolled } from '../page/polled';
+import { Answer, Failure } from '../page/standing';
+import { count, span } from '../words';
+
+import type { IInstanceGroup, IResourceGroup } from './answers';
+import { GroupForm } from './group_form';
+
+const SECONDS = 15;
+const POLICIES: Readonly<Record<string, string>> = {
+  fairshare: 'fair share by priority',
+  priority: 'higher priority first',
+  fifo: 'first come, first served'
+};
+
+/** The page of instance groups. */
+export function InstanceGroups(): ReactElement {
+  const { api } = useEdt();
+  const answer = usePolled(
+    'instance groups',
+    async () => {
+      const [groups, resources, cluster] = await Promise.all([
+        api.request<{ instance_groups: IInstanceGroup[] }>('instance-groups', { no_track_activity: 1 }),
+        api.request<{ resource_groups: IResourceGroup[] }>('resource-groups', { no_track_activity: 1 }),
+        api.cluster()
+      ]);
+      return { groups: groups.instance_groups, resources: resources.resource_groups, cluster };
+    },
+    SECONDS
+  );
+  /** The name of the group in the form, "" for a new one, null for none. */
+  const [editing, setEditing] = useState<string | null>(null);
+  const [failed, setFailed] = useState<unknown>(null);
+  const close = (): void => {
+    setEditing(null);
+    answer.again();
+  };
+  const remove = async (name: string, jobs: number): Promise<void> => {
+    setFailed(null);
+    const text =
+      jobs === 0
+        ? 'No job is in it.'
+        : `${count(jobs, 'job')} that ${jobs === 1 ? 'has' : 'have'} not ended ${jobs === 1 ? 'is' : 'are'} in it.`;
+    if (!(await agreed(`Delete the instance group ${name}?`, text, 'Delete', true))) {
+      return;
+    }
+    try {
+      await api.request(`instance-groups/${enc(name)}`, {}, 'DELETE');
+    } catch (error) {
+      setFailed(error);
+    }
+    close();
+  };
+  return (
+    <Answer of={answer} what="Looking for instance groups">
+      {({ groups, resources, cluster }) => {
+        const state = new Map(cluster.groups.map(group => [group.name, group]));
+        const edited = groups.find(group => group.name === editing);
+        return (
+          <>
+            <p className="jp-edt-hint">
+              An instance group is a queue of jobs over a resource group&apos;s slots. Changes count at once, also for jobs
+              that run.
+            </p>
+            <div className="jp-edt-toolbar">
+              <button type="button" className="jp-edt-button" onClick={() => setEditing('')} disabled={editing === ''}>
+                Add an instance group
+              </button>
+            </div>
+            {editing === '' && (
+              <GroupForm group={null} groups={groups} resources={resources} onDone={close} onCancel={close} />
+            )}
+            {edited !== undefined && (
+              <GroupForm
+                key={edited.name}
+                group={edited}
+                groups={groups}
+                resources={resources}
+                onDone={close}
+                onCancel={close}
+              />
+            )}
+            {failed !== null && <Failure error={failed} />}
+            <div className="jp-edt-scroll">
+              <table className="jp-edt-table">
+                <thead>
+                  <tr>
+                    <th scope="col">Instance group</th>
+                    <th scope="col">Policy</th>
+                    <th scope="col">Preemption</th>
+                    <th scope="col">Over</th>
+                    <th scope="col" className="jp-mod-number">
+                      Share
+                    </th>
+                    <th scope="col" className="jp-mod-number">
+                      Own slots
+                    </th>
+                    <th scope="col">Lends, borrows</th>
+                    <th scope="col">Jobs</th>
+                    <th scope="col">
+                      <span className="jp-edt-visually-hidden">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {groups.map(group => {
+                    const now = state.get(group.name);
+                    return (
+                      <tr key={group.name}>
+                        <th scope="row">
+                          {group.name}
+                          {group.parent !== '' && <div className="jp-edt-hint">in {group.parent}</div>}
+                        </th>
+                        <td>
+                          {POLICIES[group.policy] ?? group.policy}
+                          {group.throughput_aware ? ', by measured speed' : ''}
+                          <div className="jp-edt-hint">turns of at least {span(group.quantum)}</div>
+                        </td>
+                        <td>{group.preemption ? 'on' : 'off'}</td>
+                        <td>{group.resource_group}</td>
+                        <td className="jp-mod-number">{group.share}</td>
+                        <td className="jp-mod-number">{group.own}</td>
+                        <td>
+                          {group.lend === null ? 'all' : group.lend}, {group.borrow === null ? 'no limit' : group.borrow}
+                        </td>
+                        <td>{now === undefined ? '–' : `${now.jobs}, ${now.held} of ${now.slots} slots`}</td>
+                        <td>
+                          <div className="jp-edt-row-actions">
+                            <button
+                              type="button"
+                              className="jp-edt-button"
+                              aria-label={`Change ${group.name}`}
+                              onClick={() => setEditing(group.name)}
+                            >
+                              Change
+                            </button>
+                            <button
+                              type="button"
+                              className="jp-edt-button"
+                              aria-label={`Delete ${group.name}`}
+                              onClick={() => void remove(group.name, now?.jobs ?? 0)}
+                            >
+                              Delete
+                            </button>
+                          </div>
+                        </td>
+                      </tr>
+                    );
+                  })}
+                </tbody>
+              </table>
+            </div>
+            <h3>Resource groups</h3>
+            <ul>
+              {resources.map(resource => {
+                const now = cluster.resource_groups.find(each => each.name === resource.name);
+                return (
+                  <li key={resource.name}>
+                    <strong>{resource.name}</strong>:{' '}
+                    {resource.hosts.length === 0 ? 'every host that no other group names' : resource.hosts.join(', ')};{' '}
+                    {now === undefined ? 'no slot' : `${count(now.slots, 'slot')}, ${now.free} free`}
+                    {resource.slots === '' ? '' : ` (${resource.slots} of each host)`}
+                  </li>
+                );
+              })}
+            </ul>
+          </>
+        );
+      }}
+    </Answer>
+  );
+}

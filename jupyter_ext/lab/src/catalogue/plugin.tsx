@@ -1,0 +1,68 @@
+/** `edt:open-catalogue`: data sets, models and instance groups; `tab` names the one to show. */
+
+import { ILayoutRestorer } from '@jupyterlab/application';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import type { ReadonlyJSONObject } from '@lumino/coreutils';
+import { Signal } from '@lumino/signaling';
+
+import { CATEGORY, CommandIDs } from '../commands';
+import { catalogueIcon } from '../page/icons';
+import { Opener } from '../page/opener';
+import { IEdt } from '../tokens';
+
+import { CataloguePage } from './catalogue_page';
+
+interface Args extends ReadonlyJSONObject {
+  tab: string;
+}
+
+/** The page of the catalogue. */
+export const catalogue: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-edt:catalogue',
+  description: 'Data sets, models and instance groups.',
+  autoStart: true,
+  requires: [IEdt],
+  optional: [ILayoutRestorer, ICommandPalette, ILauncher],
+  activate: (
+    app: JupyterFrontEnd,
+    edt: IEdt,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null
+  ): void => {
+    const command = CommandIDs.openCatalogue;
+    const asked = new Signal<object, string>({});
+    const opener = new Opener<Args>(
+      app,
+      edt,
+      {
+        name: 'catalogue',
+        command,
+        icon: catalogueIcon,
+        caption: 'Data sets, models and instance groups.',
+        key: () => '',
+        label: () => 'Catalogue',
+        content: (args, _, keep) => <CataloguePage tab={args.tab} asked={asked} onTab={tab => keep({ tab })} />
+      },
+      restorer
+    );
+    app.commands.addCommand(command, {
+      label: args => (args['isPalette'] === true ? 'Data Sets, Models and Instance Groups' : 'Catalogue'),
+      caption: 'What jobs are made of, and the queues they wait in',
+      icon: catalogueIcon,
+      execute: args => {
+        const tab = typeof args['tab'] === 'string' ? args['tab'] : '';
+        const open = opener.find({ tab });
+        const page = opener.open({ tab: tab || 'datasets' });
+        if (open !== undefined && tab !== '') {
+          asked.emit(tab);
+        }
+        return page;
+      }
+    });
+    palette?.addItem({ command, category: CATEGORY });
+    launcher?.add({ command, category: CATEGORY, rank: 3 });
+  }
+};

@@ -1,0 +1,216 @@
+/** The machine: which slot is whose, who is entitled to what, who holds it and who waits, and what happened lately. */
+
+import { useEffect, useState } from 'react';
+import type { ReactElement } from 'react';
+
+import { CommandIDs } from '../commands';
+import { useEdt } from '../page/edt';
+import { useNow } from '../page/job_hook';
+import { useShown } from '../page/page';
+import { Picture } from '../page/picture';
+import { Empty, Failure, Loading } from '../page/standing';
+import { clock, count } from '../words';
+import type { ICluster, IClusterJob } from '../views';
+
+import { Groups } from './groups';
+
+const PICTURES = 4;
+const STRETCHES = [
+  ['600', 'last 10 minutes', 600],
+  ['3600', 'last hour', 3600],
+  ['86400', 'last day', 86400],
+  ['604800', 'last week', 604800]
+] as const;
+
+/** All of it, one below the other. */
+export function ClusterPage(): ReactElement {
+  const { jobs, commands } = useEdt();
+  const cluster = useCluster();
+  const now = useNow(5);
+  const [stretch, setStretch] = useState<string>('3600');
+  const { reach } = jobs;
+  if (cluster === undefined) {
+    return reach.ok ? (
+      <Loading what="Asking for the slots" />
+    ) : (
+      <Failure error={new Error(reach.says)} again={() => void jobs.refresh().catch(() => undefined)} />
+    );
+  }
+  const length = Number(stretch);
+  const end = Math.ceil(now / 10) * 10;
+  return (
+    <div className={reach.ok ? 'jp-edt-cluster' : 'jp-edt-cluster jp-mod-stale'}>
+      {!reach.ok && (
+        <div className="jp-edt-stale" role="status">
+          <span aria-hidden="true">⚠ </span>
+          Last seen {clock(reach.seen, now)}. {reach.says}
+        </div>
+      )}
+      <h2>Slots and queues</h2>
+      <p role="status" className="jp-edt-says">
+        {says(cluster)}
+      </p>
+      <div className="jp-edt-toolbar">
+        <button
+          type="button"
+          className="jp-edt-button"
+          onClick={() => void commands.execute(CommandIDs.openCatalogue, { tab: 'groups' })}
+        >
+          Change instance groups
+        </button>
+      </div>
+      <section aria-label="Slots">
+        <h3>Slots</h3>
+        {cluster.slots.length === 0 ? (
+          <Empty>
+            <p>
+              This server offers no slot. It offers one for each GPU, else CPU shares: <code>c.EdtApp.local_slots</code> in
+              the server&apos;s configuration says how many.
+            </p>
+          </Empty>
+        ) : (
+          <Picture path="pictures/slots" seconds={PICTURES} what="Drawing the slots" />
+        )}
+        {cluster.elsewhere.length > 0 && (
+          <p className="jp-edt-hint">
+            {cluster.elsewhere.map(each => each.device).join(', ')}: in use by jobs of another job store on this machine (
+            {cluster.elsewhere[0]?.data_dir}).
+          </p>
+        )}
+      </section>
+      <section aria-label="Shares">
+        <h3>Shares of the instance groups</h3>
+        <Picture path="pictures/shares" seconds={PICTURES} what="Drawing the shares" />
+        <Groups groups={cluster.groups} />
+      </section>
+      <section aria-label="Jobs">
+        <h3>Jobs</h3>
+        <JobTable jobs={cluster.jobs} onOpen={id => void commands.execute(CommandIDs.openJob, { id })} mine={jobs.user} />
+      </section>
+      <section aria-label="Who had which slots">
+        <h3>Who had which slots</h3>
+        <div className="jp-edt-toolbar">
+          <label>
+            Show the{' '}
+            <select value={stretch} onChange={event => setStretch(event.target.value)}>
+              {STRETCHES.map(([key, label]) => (
+                <option key={key} value={key}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </label>
+          <span className="jp-edt-hint">Point at a tick to read what changed, and why.</span>
+        </div>
+        <Picture
+          path="pictures/timeline"
+          query={{ start: end - length, end }}
+          seconds={PICTURES}
+          what="Drawing who had which slots"
+        />
+      </section>
+    </div>
+  );
+}
+
+/** Jobs that have not ended, in order of arrival. */
+function JobTable(props: {
+  jobs: readonly IClusterJob[];
+  mine: string | undefined;
+  onOpen: (id: string) => void;
+}): ReactElement {
+  if (props.jobs.length === 0) {
+    return (
+      <Empty>
+        <p>No job runs or waits: all slots are free.</p>
+      </Empty>
+    );
+  }
+  return (
+    <div className="jp-edt-scroll">
+      <table className="jp-edt-table">
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col">Owner</th>
+            <th scope="col">Instance group</th>
+            <th scope="col" className="jp-mod-number">
+              Priority
+            </th>
+            <th scope="col" className="jp-mod-number">
+              Holds
+            </th>
+            <th scope="col" className="jp-mod-number">
+              Entitled to
+            </th>
+            <th scope="col" className="jp-mod-number">
+              Asked for
+            </th>
+            <th scope="col">Why not more</th>
+          </tr>
+        </thead>
+        <tbody>
+          {props.jobs.map(job => (
+            <tr key={job.id}>
+              <th scope="row">
+                {props.mine === job.owner ? (
+                  <button type="button" className="jp-edt-link" onClick={() => props.onOpen(job.id)}>
+                    {job.name || job.id}
+                  </button>
+                ) : (
+                  job.name || job.id
+                )}
+              </th>
+              <td>{job.owner}</td>
+              <td>{job.group}</td>
+              <td className="jp-mod-number">{job.priority}</td>
+              <td className="jp-mod-number">
+                {job.held}
+                {job.leaving > 0 ? ` (gives back ${job.leaving})` : ''}
+              </td>
+              <td className="jp-mod-number">{job.entitled}</td>
+              <td className="jp-mod-number">{job.asked}</td>
+              <td>{job.reason || '–'}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function says(cluster: ICluster): string {
+  const busy = cluster.slots.filter(slot => slot.job !== null).length;
+  const waiting = cluster.jobs.filter(job => job.held === 0).length;
+  const parts = [`${busy} of ${count(cluster.slots.length, 'slot')} in use`, count(cluster.jobs.length, 'job')];
+  if (waiting > 0) {
+    parts.push(`${waiting} of them without a slot`);
+  }
+  return `${parts.join(', ')}.`;
+}
+
+/** The machine as last seen, followed while somebody looks. */
+function useCluster(): ICluster | undefined {
+  const { jobs } = useEdt();
+  const shown = useShown();
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    const onChanged = (_: unknown, id: string | null): void => {
+      if (id === null) {
+        redraw(old => old + 1);
+      }
+    };
+    jobs.changed.connect(onChanged);
+    return () => {
+      jobs.changed.disconnect(onChanged);
+    };
+  }, [jobs]);
+  useEffect(() => {
+    if (!shown) {
+      return;
+    }
+    const watch = jobs.watchCluster();
+    return () => watch.dispose();
+  }, [jobs, shown]);
+  return jobs.cluster;
+}

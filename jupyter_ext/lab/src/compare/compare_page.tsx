@@ -1,0 +1,196 @@
+/** Up to five of my jobs, chosen from a list: their loss curves in one picture, their settings and figures in a table. */
+
+import { useEffect, useState } from 'react';
+import type { ReactElement } from 'react';
+
+import type { ISignal } from '@lumino/signaling';
+
+import { CommandIDs } from '../commands';
+import { useEdt } from '../page/edt';
+import { Picture } from '../page/picture';
+import { usePolled } from '../page/polled';
+import { Answer, Empty } from '../page/standing';
+import { State } from '../state';
+import { share } from '../page/wording';
+import { clock, figure, span } from '../words';
+import { isFinal } from '../views';
+import type { IJobView } from '../views';
+
+const MOST = 5;
+const LISTED = 100;
+const SECONDS = 5;
+
+/** `asked` brings further jobs while the page is open; `onChosen` is told whenever the choice changes. */
+export function ComparePage(props: {
+  ids: readonly string[];
+  asked: ISignal<object, readonly string[]>;
+  onChosen: (ids: string[]) => void;
+}): ReactElement {
+  const { api } = useEdt();
+  const [chosen, setChosen] = useState<readonly string[]>(props.ids.slice(0, MOST));
+  const [wanted, setWanted] = useState('');
+  const answer = usePolled('compare', async () => (await api.jobs({ limit: 1000 })).jobs, SECONDS);
+  const choose = (ids: readonly string[]): void => {
+    setChosen(ids);
+    props.onChosen([...ids]);
+  };
+  useEffect(() => {
+    const onAsked = (_: object, ids: readonly string[]): void =>
+      setChosen(old => {
+        const next = [...new Set([...old, ...ids])].slice(-MOST);
+        props.onChosen(next);
+        return next;
+      });
+    props.asked.connect(onAsked);
+    return () => {
+      props.asked.disconnect(onAsked);
+    };
+  }, [props.asked]);
+  return (
+    <div className="jp-edt-compare">
+      <h2>Compare jobs</h2>
+      <Answer of={answer} what="Looking for jobs">
+        {jobs =>
+          jobs.length === 0 ? (
+            <Empty>
+              <p>You have no job yet. Train something, then train it again with other arguments, and compare here.</p>
+            </Empty>
+          ) : (
+            <div className="jp-edt-compare-columns">
+              <Choice jobs={jobs} chosen={chosen} wanted={wanted} onWanted={setWanted} onChoose={choose} />
+              <Comparison jobs={jobs.filter(job => chosen.includes(job.id))} />
+            </div>
+          )
+        }
+      </Answer>
+    </div>
+  );
+}
+
+function Choice(props: {
+  jobs: readonly IJobView[];
+  chosen: readonly string[];
+  wanted: string;
+  onWanted: (text: string) => void;
+  onChoose: (ids: readonly string[]) => void;
+}): ReactElement {
+  const { jobs, chosen, wanted } = props;
+  const text = wanted.toLowerCase();
+  const found = jobs.filter(job => chosen.includes(job.id) || `${job.name} ${job.id}`.toLowerCase().includes(text));
+  const full = chosen.length >= MOST;
+  return (
+    <fieldset className="jp-edt-compare-choice">
+      <legend>Jobs, at most {MOST}</legend>
+      <input
+        type="search"
+        className="jp-edt-search"
+        placeholder="Search jobs"
+        aria-label="Search jobs"
+        value={wanted}
+        onChange={event => props.onWanted(event.target.value)}
+      />
+      {full && <p className="jp-edt-hint">That is {MOST}. Take one away to choose another.</p>}
+      <ul>
+        {found.slice(0, LISTED).map(job => {
+          const on = chosen.includes(job.id);
+          return (
+            <li key={job.id}>
+              <label title={job.id}>
+                <input
+                  type="checkbox"
+                  checked={on}
+                  disabled={full && !on}
+                  onChange={() => props.onChoose(on ? chosen.filter(id => id !== job.id) : [...chosen, job.id])}
+                />{' '}
+                <span className="jp-edt-compare-name">{job.name}</span> <State state={job.state} />{' '}
+                <span className="jp-edt-hint">{clock(job.created)}</span>
+              </label>
+            </li>
+          );
+        })}
+      </ul>
+      {found.length > LISTED && <p className="jp-edt-hint">The newest {LISTED}; search for older ones.</p>}
+      {found.length === 0 && <p className="jp-edt-hint">No job is called like that.</p>}
+    </fieldset>
+  );
+}
+
+function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
+  const { commands } = useEdt();
+  const { jobs } = props;
+  if (jobs.length === 0) {
+    return (
+      <Empty>
+        <p>Choose two to five jobs to see their loss curves in one picture.</p>
+      </Empty>
+    );
+  }
+  const live = jobs.some(job => !isFinal(job.state));
+  return (
+    <div className="jp-edt-compare-result">
+      <Picture
+        path="pictures/compare"
+        query={{ jobs: jobs.map(job => job.id).join(',') }}
+        seconds={live ? SECONDS : null}
+        what="Drawing the curves"
+      />
+      <div className="jp-edt-scroll">
+        <table className="jp-edt-table">
+          <thead>
+            <tr>
+              <th scope="col">
+                <span className="jp-edt-visually-hidden">What</span>
+              </th>
+              {jobs.map(job => (
+                <th scope="col" key={job.id}>
+                  <button
+                    type="button"
+                    className="jp-edt-link"
+                    onClick={() => void commands.execute(CommandIDs.openJob, { id: job.id })}
+                  >
+                    {job.name}
+                  </button>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {ROWS.map(([name, value]) => {
+              const values = jobs.map(value);
+              const differs = new Set(values).size > 1;
+              return (
+                <tr key={name} className={differs ? 'jp-mod-differs' : ''}>
+                  <th scope="row">{name}</th>
+                  {jobs.map((job, index) => (
+                    <td key={job.id}>{values[index]}</td>
+                  ))}
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+      <p className="jp-edt-hint">Rows in bold differ.</p>
+    </div>
+  );
+}
+
+const ROWS: readonly (readonly [string, (job: IJobView) => string])[] = [
+  ['State', job => job.state],
+  ['Loss', job => figure(job.progress?.loss)],
+  ['Accuracy', job => share(job.progress?.accuracy)],
+  ['Test loss', job => figure(job.progress?.test_loss)],
+  ['Test accuracy', job => share(job.progress?.test_accuracy)],
+  ['Updates', job => figure(job.progress?.update)],
+  ['Arguments', job => job.args.join(' ') || '–'],
+  ['Main file', job => job.main],
+  ['Mode and seed', job => `${job.mode}, ${job.seed}`],
+  ['Shards', job => figure(job.shards)],
+  ['Maximum workers', job => String(job.max_workers)],
+  ['Priority', job => String(job.priority)],
+  [
+    'Time',
+    job => (job.started === null ? '–' : span((job.ended ?? Date.now() / 1000) - job.started))
+  ],
+  ['Submitted', job => clock(job.created)]
+];

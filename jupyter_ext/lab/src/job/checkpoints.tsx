@@ -1,0 +1,136 @@
+/** The checkpoints of a job: what each is, and how to go on from it. */
+
+import { useState } from 'react';
+import type { ReactElement } from 'react';
+
+import { offered } from '../actions/offered';
+import { CommandIDs } from '../commands';
+import { useEdt } from '../page/edt';
+import { explain } from '../page/explain';
+import { usePolled } from '../page/polled';
+import { Answer, Empty } from '../page/standing';
+import { grouped } from '../page/wording';
+import { bytes, clock } from '../words';
+import { isFinal } from '../views';
+import type { ICheckpoint, IJobView } from '../views';
+
+import { download } from './download';
+
+/** `onChanged` gets the job that goes on. */
+export function Checkpoints(props: {
+  job: IJobView;
+  seconds: number | null;
+  onChanged: (job: IJobView) => void;
+}): ReactElement {
+  const { job } = props;
+  const { api } = useEdt();
+  const answer = usePolled(`checkpoints ${job.id}`, () => api.checkpoints(job.id), props.seconds);
+  const [refused, setRefused] = useState('');
+  const [said, setSaid] = useState('');
+  const refuse = (error: unknown): void => {
+    const { message, hint } = explain(error);
+    setRefused(`${message} ${hint}`.trim());
+  };
+  const resume = async (checkpoint: ICheckpoint): Promise<void> => {
+    setRefused('');
+    try {
+      props.onChanged(await api.resume(job.id, { checkpoint: checkpoint.name }));
+      setSaid(`The job goes on from ${checkpoint.name}.`);
+    } catch (error) {
+      refuse(error);
+    }
+  };
+  const why = whyNot(job);
+  return (
+    <Answer of={answer} what="Looking for checkpoints">
+      {({ checkpoints }) =>
+        checkpoints.length === 0 ? (
+          <Empty>
+            <p>
+              {isFinal(job.state)
+                ? 'This job has written no checkpoint.'
+                : 'No checkpoint yet. They are written as often as the script says (checkpoint_freq), and whenever the job is suspended.'}
+            </p>
+          </Empty>
+        ) : (
+          <>
+            <div className="jp-edt-toolbar">
+              <button
+                type="button"
+                className="jp-edt-button"
+                onClick={() => void download(api, job, 'checkpoint').catch(refuse)}
+              >
+                Download all checkpoints
+              </button>
+              <span className="jp-edt-hint">{why}</span>
+            </div>
+            {refused !== '' && (
+              <p className="jp-edt-field-error" role="alert">
+                ✕ {refused}
+              </p>
+            )}
+            {said !== '' && <p role="status">✓ {said}</p>}
+            <table className="jp-edt-table">
+              <thead>
+                <tr>
+                  <th scope="col">Name</th>
+                  <th scope="col">What it is</th>
+                  <th scope="col">Written</th>
+                  <th scope="col" className="jp-mod-number">
+                    Size
+                  </th>
+                  <th scope="col">
+                    <span className="jp-edt-visually-hidden">Action</span>
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {checkpoints.map(each => (
+                  <tr key={each.name}>
+                    <th scope="row">{each.name}</th>
+                    <td>{what(each)}</td>
+                    <td>{clock(each.time)}</td>
+                    <td className="jp-mod-number">{bytes(each.bytes)}</td>
+                    <td>
+                      {each.kind === 'exact' && (
+                        <button
+                          type="button"
+                          className="jp-edt-button"
+                          disabled={!canResume(job)}
+                          title={why}
+                          onClick={() => void resume(each)}
+                        >
+                          Resume from here
+                        </button>
+                      )}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </>
+        )
+      }
+    </Answer>
+  );
+}
+
+function what(checkpoint: ICheckpoint): string {
+  if (checkpoint.kind === 'exact') {
+    return `all of the training after update ${grouped(checkpoint.update ?? 0)}: it goes on with the same bits`;
+  }
+  return checkpoint.epoch === null ? 'the final weights' : `weights after epoch ${checkpoint.epoch}`;
+}
+
+function canResume(job: IJobView): boolean {
+  return offered(job, true).includes(CommandIDs.resume);
+}
+
+function whyNot(job: IJobView): string {
+  if (canResume(job)) {
+    return '';
+  }
+  return isFinal(job.state)
+    ? 'This job is over: clone it to train again.'
+    : 'Suspend or stop the job to go on from one of these.';
+}

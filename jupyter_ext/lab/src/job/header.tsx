@@ -1,0 +1,68 @@
+/** The head of a job's tab: what it is called, how it is, how far, why not further, and how old all this is. */
+
+import type { ReactElement } from 'react';
+
+import { Facts } from '../page/facts';
+import { Progress, State } from '../state';
+import { isFinal } from '../views';
+import type { IJobView } from '../views';
+import { clock, progressWords, slotsWords, span, timeWords } from '../words';
+
+/** `taken`: when this was so; `now`: both in seconds since the epoch. */
+export function Header(props: { job: IJobView; taken: number; now: number }): ReactElement {
+  const { job, now } = props;
+  const progress = progressWords(job);
+  const failed = job.state === 'FAILED' || job.state === 'ERROR';
+  return (
+    <header className="jp-edt-job-header">
+      <div className="jp-edt-job-title">
+        <h2>{job.name}</h2>
+        <State state={job.state} />
+        <span className="jp-edt-hint">for {span(now - job.state_since)}</span>
+        <span className="jp-edt-hint jp-edt-job-age" role="note">
+          as of {clock(props.taken, now)}
+        </span>
+      </div>
+      {progress !== '' && (
+        <div className="jp-edt-progress-row">
+          <Progress view={job} />
+          <span>{progress}</span>
+        </div>
+      )}
+      <Facts of={facts(job, now)} />
+      {job.reason !== null && job.reason.text !== '' && !isFinal(job.state) && (
+        <p className="jp-edt-reason">
+          <span aria-hidden="true">ℹ︎ </span>
+          {job.reason.text}
+        </p>
+      )}
+      {job.message !== '' && (
+        <p className={`jp-edt-message${failed ? ' jp-mod-wrong' : ''}`}>
+          <span aria-hidden="true">{failed ? '✘︎ ' : 'ℹ︎ '}</span>
+          {job.message}
+        </p>
+      )}
+    </header>
+  );
+}
+
+function facts(job: IJobView, now: number): [string, string | null][] {
+  return [
+    ['Slots', slotsWords(job) || null],
+    ['Time', timeWords(job, now)],
+    ['Submitted', clock(job.created, now)],
+    ['Ended', job.ended === null ? null : clock(job.ended, now)],
+    ['Priority', isFinal(job.state) ? String(job.priority) : null],
+    ['Instance group', isFinal(job.state) ? job.instance_group : null],
+    ['Runs', [job.main, ...job.args].join(' ')],
+    ['Shards', job.shards === null ? null : String(job.shards)],
+    ['Mode', `${job.mode}, seed ${job.seed}`],
+    ['Framework', job.framework === 'edtPyTorch' ? null : job.framework],
+    ['Data set', job.dataset || null],
+    ['Model', job.model || null],
+    ['Began with weights of', job.warm_start || null],
+    ['Owner', job.owner],
+    ['Id', job.id],
+    ['Results', job.result_dir]
+  ];
+}

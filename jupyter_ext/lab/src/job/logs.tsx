@@ -1,0 +1,178 @@
+/** The log of a job: whose lines, a search, following, and a window on as many lines as there are. */
+
+import { useMemo, useState } from 'react';
+import type { ReactElement } from 'react';
+
+import { Failure, Loading, Stale } from '../page/standing';
+import { Windowed } from '../page/windowed';
+import { grouped } from '../page/wording';
+import { bytes, clock, count } from '../words';
+import type { IWorker } from '../views';
+
+import { useLog } from './log_feed';
+import type { LogChoice } from './log_feed';
+import { KEPT, matching, settled, speaker } from './log_lines';
+import type { ShownLine } from './log_lines';
+
+const HEIGHT = 18;
+const PIECE = 5000;
+
+/** `workers` are those of now; those seen in the log are offered too. */
+export function Logs(props: {
+  job: string;
+  ended: boolean;
+  workers: readonly IWorker[];
+  onDownload: () => void;
+}): ReactElement {
+  const [choice, setChoice] = useState<LogChoice>({ stream: 'all', worker: null });
+  const [wanted, setWanted] = useState('');
+  const [follow, setFollow] = useState(true);
+  const [open, setOpen] = useState<ShownLine | null>(null);
+  const feed = useLog(props.job, choice);
+  const lines = useMemo(() => matching(feed.lines, wanted), [feed.lines, wanted]);
+  const numbers = useMemo(() => workerNumbers(props.workers, feed.lines), [props.workers, feed.lines]);
+
+  const choose = (value: string): void => {
+    const worker = /^worker-(\d+)$/.exec(value);
+    setChoice(
+      worker === null
+        ? { stream: value as LogChoice['stream'], worker: null }
+        : { stream: 'worker', worker: Number(worker[1]) }
+    );
+    setFollow(true);
+  };
+  const value = choice.worker === null ? choice.stream : `worker-${choice.worker}`;
+  const known = choice.worker === null || numbers.includes(choice.worker) ? numbers : [...numbers, choice.worker];
+  return (
+    <div className="jp-edt-logs">
+      <div className="jp-edt-toolbar">
+        <label>
+          Lines of{' '}
+          <select value={value} onChange={event => choose(event.target.value)}>
+            <option value="all">everybody</option>
+            <option value="driver">the driver (your script)</option>
+            <option value="elog">EDT&apos;s log (ELog)</option>
+            <option value="worker">all workers</option>
+            {known.map(number => (
+              <option key={number} value={`worker-${number}`}>
+                worker {number}
+              </option>
+            ))}
+          </select>
+        </label>
+        <input
+          type="search"
+          className="jp-edt-search"
+          placeholder="Search the log"
+          aria-label="Search the log"
+          value={wanted}
+          onChange={event => setWanted(event.target.value)}
+        />
+        <label>
+          <input type="checkbox" checked={follow} onChange={event => setFollow(event.target.checked)} /> Follow
+        </label>
+        <button type="button" className="jp-edt-button" onClick={props.onDownload}>
+          Download log
+        </button>
+        <span className="jp-edt-hint" role="status">
+          {told(feed.read, feed.lines.length, lines.length, wanted, feed.caughtUp)}
+        </span>
+      </div>
+      {feed.error !== null && feed.taken === 0 && <Failure error={feed.error} again={feed.again} />}
+      {feed.error !== null && feed.taken > 0 && <Stale error={feed.error} taken={feed.taken} again={feed.again} />}
+      {feed.taken === 0 && feed.error === null && <Loading what="Reading the log" />}
+      {feed.taken > 0 && feed.lines.length === 0 && <p className="jp-edt-standing">{silent(props.ended, choice)}</p>}
+      {feed.lines.length > 0 && lines.length === 0 && (
+        <p className="jp-edt-standing">
+          No line contains “{wanted}”. {feed.done ? '' : 'Lines that come are searched too.'}
+        </p>
+      )}
+      {lines.length > 0 && (
+        <Windowed
+          className="jp-edt-log"
+          count={lines.length}
+          height={HEIGHT}
+          label="Log"
+          follow={follow}
+          onFollow={setFollow}
+          row={index => <Line line={lines[index] as ShownLine} onOpen={setOpen} />}
+        />
+      )}
+      {open !== null && <Whole line={open} onClose={() => setOpen(null)} />}
+    </div>
+  );
+}
+
+function Line(props: { line: ShownLine; onOpen: (line: ShownLine) => void }): ReactElement {
+  const { line } = props;
+  return (
+    <div className={`jp-edt-log-line${line.line.err ? ' jp-mod-err' : ''}`}>
+      <span className="jp-edt-log-time">{clock(line.line.time)}</span>
+      <span className="jp-edt-log-who">
+        {speaker(line.line)}
+        {line.line.err ? ' !' : ''}
+      </span>
+      <span className="jp-edt-log-text">{line.text}</span>
+      {line.cut && (
+        <button type="button" className="jp-edt-link" onClick={() => props.onOpen(line)}>
+          … show all ({bytes(line.line.text.length)})
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** A line too long for its row, in pieces that a browser lays out one by one when they come into view. */
+function Whole(props: { line: ShownLine; onClose: () => void }): ReactElement {
+  const text = settled(props.line.line.text);
+  const pieces: string[] = [];
+  for (let at = 0; at < text.length; at += PIECE) {
+    pieces.push(text.slice(at, at + PIECE));
+  }
+  return (
+    <section className="jp-edt-log-whole" aria-label={`Line ${props.line.number}`}>
+      <div className="jp-edt-toolbar">
+        <strong>Line {grouped(props.line.number)}</strong>
+        <span className="jp-edt-hint">
+          {speaker(props.line.line)}, {clock(props.line.line.time)}, {bytes(text.length)}
+        </span>
+        <button type="button" className="jp-edt-button" onClick={props.onClose}>
+          Close
+        </button>
+      </div>
+      <div className="jp-edt-log-pieces" tabIndex={0}>
+        {pieces.map((piece, index) => (
+          <div key={index}>{piece}</div>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function workerNumbers(workers: readonly IWorker[], lines: readonly ShownLine[]): number[] {
+  const found = new Set(workers.map(worker => worker.worker));
+  for (const { line } of lines) {
+    if (line.worker !== null) {
+      found.add(line.worker);
+    }
+  }
+  return [...found].sort((a, b) => a - b);
+}
+
+function told(read: number, kept: number, matches: number, wanted: string, caughtUp: boolean): string {
+  const parts = [wanted === '' ? count(read, 'line') : `${grouped(matches)} of ${count(kept, 'line')}`];
+  if (!caughtUp && read > 0) {
+    parts.push('reading on …');
+  }
+  if (read > kept) {
+    parts.push(`the newest ${grouped(KEPT)} are here, all are in the download`);
+  }
+  return parts.join(' · ');
+}
+
+function silent(ended: boolean, choice: LogChoice): string {
+  const who = choice.stream === 'all' ? 'The job' : choice.worker === null ? 'This part of it' : `Worker ${choice.worker}`;
+  return ended
+    ? `${who} has said nothing.`
+    : `${who} has said nothing yet. What your script prints appears here, line by line, as soon as it is printed.`;
+}

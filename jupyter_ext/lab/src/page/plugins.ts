@@ -1,0 +1,11 @@
+/** The plugins of the pages in the main area. */
+
+import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+
+import { catalogue } from '../catalogue/plugin';
+import { cluster } from '../cluster/plugin';
+import { compare } from '../compare/plugin';
+import { job } from '../job/plugin';
+import { train } from '../train/plugin';
+
+export const pages: JupyterFrontEndPlugin<void>[] = [job, cluster, compare, catalogue, train];

@@ -1,0 +1,132 @@
+/** What a person has written into the train form, and the request that it makes. Pure. */
+
+import { UnclosedQuote, line, words } from './words';
+
+/** The form's answers, as they were written; "" where nothing was. */
+export interface Draft {
+  /** A folder, script or notebook, as the file browser names it. */
+  source: string;
+  main: string;
+  /** Of a notebook, only the cells with this tag; "" for all. */
+  tag: string;
+  name: string;
+  dataset: string;
+  instance_group: string;
+  max_workers: string;
+  min_workers: string;
+  priority: string;
+  args: string;
+  mode: string;
+  seed: string;
+  warm_start: string;
+  framework: string;
+}
+
+export const EMPTY: Draft = {
+  source: '',
+  main: '',
+  tag: '',
+  name: '',
+  dataset: '',
+  instance_group: '',
+  max_workers: '4',
+  min_workers: '1',
+  priority: '5000',
+  args: '',
+  mode: 'exact',
+  seed: '0',
+  warm_start: '',
+  framework: 'edtPyTorch'
+};
+
+/** The body of `POST /previews` and `POST /submissions`. */
+export interface Picked {
+  source: string;
+  main: string | null;
+  tag: string | null;
+  spec: Record<string, unknown>;
+}
+
+/** A field's name and what is wrong with it. */
+export type Wrong = Partial<Record<keyof Draft, string>>;
+
+const WHOLE: readonly (readonly [keyof Draft, number])[] = [
+  ['max_workers', 1],
+  ['min_workers', 1],
+  ['priority', 1],
+  ['seed', 0]
+];
+const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start'];
+
+/** The request, or what must be mended first. What is empty or as usual is left to the server. */
+export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
+  const wrong: Wrong = {};
+  const spec: Record<string, unknown> = { mode: draft.mode, framework: draft.framework };
+  if (draft.source.trim() === '') {
+    wrong.source = 'Say what to train: a folder, a script or a notebook.';
+  }
+  for (const [name, least] of WHOLE) {
+    const value = Number(draft[name]);
+    if (draft[name].trim() === '' || !Number.isInteger(value) || value < least) {
+      wrong[name] = `Give a whole number of at least ${least}.`;
+    } else {
+      spec[name] = value;
+    }
+  }
+  for (const name of PLAIN) {
+    if (draft[name].trim() !== '') {
+      spec[name] = draft[name].trim();
+    }
+  }
+  try {
+    spec['args'] = words(draft.args);
+  } catch (error) {
+    if (!(error instanceof UnclosedQuote)) {
+      throw error;
+    }
+    wrong.args = error.message;
+  }
+  if (Object.keys(wrong).length > 0) {
+    return { body: null, wrong };
+  }
+  const source = draft.source.trim().replace(/^\/+|\/+$/g, '');
+  return { body: { source, main: draft.main.trim() || null, tag: draft.tag.trim() || null, spec }, wrong };
+}
+
+/** What of a job another one like it begins with. */
+interface Like {
+  name: string;
+  main: string;
+  args: readonly string[];
+  priority: number;
+  max_workers: number;
+  min_workers: number;
+  instance_group: string;
+  mode: string;
+  seed: number;
+  framework: string;
+  dataset?: string;
+}
+
+/** A draft of another job like this one; where its code lies the job does not say. */
+export function cloneOf(job: Like): Draft {
+  return {
+    ...EMPTY,
+    main: job.main,
+    name: job.name,
+    dataset: job.dataset ?? '',
+    instance_group: job.instance_group,
+    max_workers: String(job.max_workers),
+    min_workers: String(job.min_workers),
+    priority: String(job.priority),
+    args: line(job.args),
+    mode: job.mode,
+    seed: String(job.seed),
+    framework: job.framework
+  };
+}
+
+/** What kind of thing a path names, by its ending. */
+export function kindOf(path: string): 'notebook' | 'script' | 'folder' {
+  return path.endsWith('.ipynb') ? 'notebook' : path.endsWith('.py') ? 'script' : 'folder';
+}

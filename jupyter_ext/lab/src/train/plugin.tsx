@@ -1,0 +1,143 @@
+/**
+ * `edt:train` opens the train form, `edt:submit-notebook` opens it for the notebook in front, `edt:clone` with what a job
+ * was made of. Every start of its own (nothing, a notebook, a job) is a form of its own, kept over a reload.
+ */
+
+import { ILayoutRestorer } from '@jupyterlab/application';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { ReadonlyJSONObject } from '@lumino/coreutils';
+
+import { CATEGORY, CommandIDs } from '../commands';
+import { trainIcon } from '../page/icons';
+import { Opener } from '../page/opener';
+import { IEdt } from '../tokens';
+import type { IJobView } from '../views';
+
+import { EMPTY, cloneOf } from './draft';
+import type { Draft } from './draft';
+import { keepSource, sourceOf } from './sources_kept';
+import { TrainPage } from './train_page';
+
+const PLUGIN = 'jupyter-edt:train';
+
+interface Args extends ReadonlyJSONObject {
+  /** What the form was opened for; "" for nothing in particular. */
+  key: string;
+  /** Its answers by now. */
+  draft: Record<string, string>;
+  note: string;
+}
+
+/** The train form. */
+export const train: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN,
+  description: 'The train form.',
+  autoStart: true,
+  requires: [IEdt],
+  optional: [ILayoutRestorer, ICommandPalette, ILauncher, INotebookTracker, ISettingRegistry],
+  activate: (
+    app: JupyterFrontEnd,
+    edt: IEdt,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null,
+    notebooks: INotebookTracker | null,
+    settings: ISettingRegistry | null
+  ): void => {
+    const { commands } = app;
+    const { baseUrl } = edt.api.settings;
+    const notebookPath = (): string => notebooks?.currentWidget?.context.path ?? '';
+    const opener = new Opener<Args>(
+      app,
+      edt,
+      {
+        name: 'train',
+        command: CommandIDs.train,
+        icon: trainIcon,
+        caption: 'Submit a training job.',
+        key: args => args.key,
+        label: () => 'Train',
+        content: (args, page, keep) => (
+          <TrainPage
+            draft={{ ...EMPTY, ...args.draft }}
+            note={args.note}
+            notebook={notebookPath()}
+            contents={app.serviceManager.contents}
+            onDraft={draft => keep({ draft: { ...draft } })}
+            onSubmitted={(job, draft) => {
+              keepSource(baseUrl, job.id, draft);
+              void commands.execute(CommandIDs.openJob, { id: job.id, name: job.name }).then(() => page.close());
+            }}
+          />
+        )
+      },
+      restorer
+    );
+    const open = (key: string, draft: Partial<Draft>, note = ''): unknown =>
+      opener.open({ key, note, draft: { ...EMPTY, ...draft } });
+
+    commands.addCommand(CommandIDs.train, {
+      label: 'Train …',
+      caption: 'Submit a training job',
+      icon: trainIcon,
+      execute: args => {
+        const given = typeof args['draft'] === 'object' ? (args['draft'] as Partial<Draft>) : {};
+        const text = (name: string): string => (typeof args[name] === 'string' ? String(args[name]) : '');
+        return open(text('key'), given, text('note'));
+      }
+    });
+    commands.addCommand(CommandIDs.submitNotebook, {
+      label: 'Train This Notebook …',
+      caption: 'Submit this notebook, or its cells with the tag edt, as a training job',
+      icon: trainIcon,
+      isEnabled: () => notebooks === null || notebooks.currentWidget !== null,
+      execute: async () => {
+        const panel = notebooks?.currentWidget ?? null;
+        if (panel === null) {
+          return open('', {});
+        }
+        const { context } = panel;
+        let note = '';
+        if (context.model.dirty && context.model.readOnly !== true) {
+          try {
+            await context.save();
+          } catch {
+            note = 'The notebook could not be saved: what is submitted is what was saved last.';
+          }
+        } else if (context.model.dirty) {
+          note = 'The notebook cannot be written: what is submitted is what was saved last.';
+        }
+        const tagged = [...(panel.content.model?.cells ?? [])].some(cell => {
+          const tags = cell.getMetadata('tags') as unknown;
+          return Array.isArray(tags) && tags.includes('edt');
+        });
+        return open(context.path, { source: context.path, tag: tagged ? 'edt' : '' }, note);
+      }
+    });
+    commands.addCommand(CommandIDs.clone, {
+      label: 'Clone …',
+      caption: 'Open the train form with what this job was made of',
+      icon: trainIcon,
+      execute: async args => {
+        const id = typeof args['id'] === 'string' ? args['id'] : '';
+        const job: IJobView = await edt.api.job(id);
+        const known = sourceOf(baseUrl, id);
+        const note =
+          known === null
+            ? `The settings of ${job.name}. It was not submitted from this form, so say where its code is.`
+            : `The settings of ${job.name}; the files are packed anew.`;
+        return open(`clone-${id}`, { ...cloneOf(job), ...known }, note);
+      }
+    });
+    notebooks?.currentChanged.connect(() => commands.notifyCommandChanged(CommandIDs.submitNotebook));
+    palette?.addItem({ command: CommandIDs.train, category: CATEGORY });
+    palette?.addItem({ command: CommandIDs.submitNotebook, category: CATEGORY });
+    launcher?.add({ command: CommandIDs.train, category: CATEGORY, rank: 1 });
+    // The button in the notebooks' toolbar is in the plugin's schema, which counts once it is loaded.
+    void settings?.load(PLUGIN);
+  }
+};

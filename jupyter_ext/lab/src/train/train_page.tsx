@@ -1,0 +1,304 @@
+/**
+ * The train form: what to train, with what, and how much of the machine it may use. While it is filled in it shows what
+ * would be packed and when the job would start; what is wrong is said at the field it is about.
+ */
+
+import { useEffect, useRef, useState } from 'react';
+import type { FormEvent, ReactElement } from 'react';
+
+import type { Contents } from '@jupyterlab/services';
+
+import { useEdt } from '../page/edt';
+import { explain } from '../page/explain';
+import type { Explained } from '../page/explain';
+import { Field } from '../page/field';
+import type { InputAttributes } from '../page/field';
+import { usePolled } from '../page/polled';
+import { Failure, Loading } from '../page/standing';
+import type { IJobView } from '../views';
+
+import type { IPreview } from './answers';
+import { kindOf, request } from './draft';
+import type { Draft, Wrong } from './draft';
+import { Preview } from './preview';
+import { SourceField } from './source_field';
+
+const PAUSE = 400;
+const NEVER: Explained = { message: '', hint: '', field: '' };
+
+/** The names of data sets; none where there is no catalogue. */
+interface IDatasets {
+  datasets: { name: string; type: string; trouble: string }[];
+}
+
+/** `note` is shown above the form; `onSubmitted` gets the new job and the draft it was made of. */
+export function TrainPage(props: {
+  draft: Draft;
+  note: string;
+  notebook: string;
+  contents: Contents.IManager;
+  onDraft: (draft: Draft) => void;
+  onSubmitted: (job: IJobView, draft: Draft) => void;
+}): ReactElement {
+  const { api, jobs } = useEdt();
+  const [draft, setDraft] = useState(props.draft);
+  const [tried, setTried] = useState(false);
+  const [refused, setRefused] = useState<Explained>(NEVER);
+  const [busy, setBusy] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  const info = usePolled('info', () => api.info(), null);
+  const datasets = usePolled('datasets', () => api.request<IDatasets>('datasets'), null);
+  const { body, wrong } = request(draft);
+  const preview = usePreview(body === null ? '' : JSON.stringify(body));
+
+  const change = (changes: Partial<Draft>): void => {
+    const next = { ...draft, ...changes };
+    setDraft(next);
+    setRefused(NEVER);
+    props.onDraft(next);
+  };
+  const told = refused.message !== '' ? refused : preview.error;
+  const shown: Wrong = { ...(tried ? wrong : {}) };
+  const asked = Object.keys(draft) as (keyof Draft)[];
+  const field = asked.find(name => name === told.field);
+  if (field !== undefined) {
+    shown[field] ??= `${told.message} ${told.hint}`.trim();
+  }
+  const elsewhere = told.message !== '' && field === undefined;
+
+  const submit = async (event: FormEvent): Promise<void> => {
+    event.preventDefault();
+    setTried(true);
+    if (body === null) {
+      const first = asked.find(name => wrong[name] !== undefined);
+      form.current?.querySelector<HTMLElement>(`[name="${first ?? 'source'}"]`)?.focus();
+      return;
+    }
+    setBusy(true);
+    try {
+      const job = await api.request<IJobView>('submissions', {}, 'POST', body);
+      jobs.put(job);
+      props.onSubmitted(job, draft);
+    } catch (error) {
+      setRefused(explain(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  const text = (name: keyof Draft, input: InputAttributes, more: object = {}): ReactElement => (
+    <input
+      {...input}
+      name={name}
+      value={draft[name]}
+      autoComplete="off"
+      spellCheck={false}
+      onChange={event => change({ [name]: event.target.value })}
+      {...more}
+    />
+  );
+  const scripts = (preview.value?.files ?? []).map(file => file.name).filter(name => name.endsWith('.py'));
+  const groups = info.value?.instance_groups ?? [];
+  return (
+    <div className="jp-edt-train">
+      <h2>Train</h2>
+      <p className="jp-edt-hint">
+        The job starts as soon as one slot is free, grows up to its maximum while slots are free, and goes on when you close
+        this tab, the kernel or the browser.
+      </p>
+      {props.note !== '' && <p className="jp-edt-reason">ℹ {props.note}</p>}
+      <div className="jp-edt-train-columns">
+        <form ref={form} onSubmit={event => void submit(event)} noValidate aria-label="Train" className="jp-edt-fields">
+          <SourceField
+            value={draft.source}
+            error={shown.source}
+            contents={props.contents}
+            notebook={props.notebook}
+            onChange={source => change({ source, ...(kindOf(source) === 'folder' ? {} : { main: '' }) })}
+          />
+          {kindOf(draft.source) === 'notebook' && (
+            <Field label="Cells" hint="Give cells the tag edt in the property inspector to train with them alone." error={shown.tag}>
+              {input => (
+                <select
+                  {...input}
+                  name="tag"
+                  value={draft.tag}
+                  onChange={event => change({ tag: event.target.value })}
+                >
+                  <option value="">all code cells</option>
+                  <option value="edt">only those tagged edt</option>
+                </select>
+              )}
+            </Field>
+          )}
+          {kindOf(draft.source) === 'folder' && (
+            <Field label="Main file" hint="The script that is run, in that folder." error={shown.main}>
+              {input => (
+                <>
+                  {text('main', input, {
+                    list: 'jp-edt-scripts',
+                    placeholder: preview.value?.main ?? 'train.py'
+                  })}
+                  <datalist id="jp-edt-scripts">
+                    {scripts.map(name => (
+                      <option key={name} value={name} />
+                    ))}
+                  </datalist>
+                </>
+              )}
+            </Field>
+          )}
+          <Field label="Arguments" hint="As on a command line; quotes keep words together." error={shown.args}>
+            {input => text('args', input, { placeholder: '--epochs 5 --lr 0.1' })}
+          </Field>
+          <Field label="Data set" hint="Your script finds its folder in DATA_DIR." error={shown.dataset}>
+            {input => (
+              <select
+                {...input}
+                name="dataset"
+                value={draft.dataset}
+                onChange={event => change({ dataset: event.target.value })}
+              >
+                <option value="">none</option>
+                {[...new Set([...(datasets.value?.datasets ?? []).map(each => each.name), draft.dataset])]
+                  .filter(name => name !== '')
+                  .map(name => (
+                    <option key={name} value={name}>
+                      {name}
+                    </option>
+                  ))}
+              </select>
+            )}
+          </Field>
+          <Field label="Instance group" hint="The queue it waits in." error={shown.instance_group}>
+            {input => (
+              <select
+                {...input}
+                name="instance_group"
+                value={draft.instance_group}
+                onChange={event => change({ instance_group: event.target.value })}
+              >
+                <option value="">{groups[0] === undefined ? 'the first' : `${groups[0]} (the first)`}</option>
+                {[...new Set([...groups.slice(1), draft.instance_group])]
+                  .filter(name => name !== '')
+                  .map(name => (
+                    <option key={name} value={name}>
+                      {name}
+                    </option>
+                  ))}
+              </select>
+            )}
+          </Field>
+          <Field label="Maximum workers" hint="Slots it may use at most; it starts with one." error={shown.max_workers}>
+            {input => text('max_workers', input, { type: 'number', min: 1 })}
+          </Field>
+          <Field label="Priority" hint="Twice as much is twice the share of the slots." error={shown.priority}>
+            {input => text('priority', input, { type: 'number', min: 1, step: 500 })}
+          </Field>
+          <details className="jp-edt-more" open={shown.seed !== undefined || shown.min_workers !== undefined || undefined}>
+            <summary>More</summary>
+            <div className="jp-edt-fields">
+              <Field label="Name" hint="What people call the job." error={shown.name}>
+                {input => text('name', input, { placeholder: preview.value?.name ?? '' })}
+              </Field>
+              <Field label="Framework" error={shown.framework} hint="Elastic jobs grow and shrink while they train.">
+                {input => (
+                  <select
+                    {...input}
+                    name="framework"
+                    value={draft.framework}
+                    onChange={event => change({ framework: event.target.value })}
+                  >
+                    <option value="edtPyTorch">elastic (edtPyTorch)</option>
+                    <option value="torchrun">torchrun script</option>
+                    <option value="PyTorch">plain PyTorch, one process</option>
+                    <option value="distPyTorch">distributed PyTorch, fixed size</option>
+                  </select>
+                )}
+              </Field>
+              <Field label="Mode" hint="Exact: the same bits on any number of workers." error={shown.mode}>
+                {input => (
+                  <select
+                    {...input}
+                    name="mode"
+                    value={draft.mode}
+                    onChange={event => change({ mode: event.target.value })}
+                  >
+                    <option value="exact">exact</option>
+                    <option value="fast">fast</option>
+                  </select>
+                )}
+              </Field>
+              <Field label="Seed" hint="Of sample order, dropout and augmentation." error={shown.seed}>
+                {input => text('seed', input, { type: 'number', min: 0 })}
+              </Field>
+              <Field label="Minimum workers" hint="Slots without which it does not run." error={shown.min_workers}>
+                {input => text('min_workers', input, { type: 'number', min: 1 })}
+              </Field>
+              <Field label="Begin with the weights of" hint="Id of a job of yours; empty for none." error={shown.warm_start}>
+                {input => text('warm_start', input)}
+              </Field>
+            </div>
+          </details>
+          <div className="jp-edt-form-end">
+            <button type="submit" className="jp-edt-button jp-mod-accept" disabled={busy}>
+              {busy ? 'Submitting …' : 'Submit'}
+            </button>
+          </div>
+          {elsewhere && <Failure error={new Error(`${told.message} ${told.hint}`.trim())} />}
+        </form>
+        <aside aria-label="What would be sent">
+          <h3>What would be sent</h3>
+          {preview.value !== null && <Preview of={preview.value} fresh={preview.fresh} />}
+          {preview.value === null && body !== null && preview.error.message === '' && (
+            <Loading what="Looking at the files" />
+          )}
+          {preview.value === null && (body === null || preview.error.message !== '') && (
+            <p className="jp-edt-standing">
+              {body === null
+                ? 'Say what to train: the files that would be packed, and when the job would start, appear here.'
+                : 'There is nothing to show yet: see what is wrong at the form.'}
+            </p>
+          )}
+        </aside>
+      </div>
+    </div>
+  );
+}
+
+/** The preview of a request (its JSON), a moment after it was last changed; "" for none. */
+function usePreview(body: string): { value: IPreview | null; fresh: boolean; error: Explained } {
+  const { api } = useEdt();
+  const [value, setValue] = useState<IPreview | null>(null);
+  const [answered, setAnswered] = useState('');
+  const [error, setError] = useState<Explained>(NEVER);
+  useEffect(() => {
+    setError(NEVER);
+    if (body === '') {
+      setValue(null);
+      return;
+    }
+    let over = false;
+    const timer = window.setTimeout(() => {
+      api
+        .request<IPreview>('previews', {}, 'POST', JSON.parse(body))
+        .then(answer => {
+          if (!over) {
+            setValue(answer);
+            setAnswered(body);
+          }
+        })
+        .catch((thrown: unknown) => {
+          if (!over) {
+            setValue(null);
+            setError(explain(thrown));
+          }
+        });
+    }, PAUSE);
+    return () => {
+      over = true;
+      window.clearTimeout(timer);
+    };
+  }, [api, body]);
+  return { value, fresh: answered === body, error };
+}
