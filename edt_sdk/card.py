@@ -14,6 +14,9 @@ from edt_sdk.readings import figures, stamp
 from edt_sdk.schemas.job import JobState, JobView
 
 GREY = "#8a8a8a"
+# Of a table's cells. Where these are stripped too, the table stays one.
+_CELL = 'style="text-align: left"'
+_WORD = 'style="text-align: left; white-space: nowrap"'
 # (icon, mid-tone colour legible on white and black); the icon tells them apart without colour.
 LOOKS: dict[JobState, tuple[str, str]] = {
     JobState.SUBMITTED: ("○", GREY),
@@ -125,16 +128,19 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
         return "<p>No jobs. Submit one: <code>client.submit('folder', main='train.py', max_workers=4)</code></p>"
     rest = f"<p>{left_out(len(views), most)}</p>" if len(views) > most else ""
     rows = "".join(
-        f"<tr><td>{state_html(view)}</td><td>{escape(view.name)}</td><td><code>{escape(view.id)}</code></td>"
-        f"<td>{'' if view.state.final else f'{view.slots}/{view.max_workers}'}</td><td>{facts_html(view)}</td></tr>"
+        f"<tr><td {_WORD}>{state_html(view)}</td><td {_CELL}>{escape(view.name)}</td>"
+        f"<td {_WORD}><code>{escape(view.id)}</code></td>"
+        f"<td {_WORD}>{'' if view.state.final else f'{view.slots}/{view.max_workers}'}</td>"
+        f"<td {_CELL}>{facts_html(view)}</td></tr>"
         for view in views[:most]
     )
-    return f"<table><tr><th>State</th><th>Name</th><th>Id</th><th>Slots</th><th>Progress</th></tr>{rows}</table>{rest}"
+    heads = "".join(f"<th {_CELL}>{name}</th>" for name in ("State", "Name", "Id", "Slots", "Progress"))
+    return f"<table><tr>{heads}</tr>{rows}</table>{rest}"
 
 
 def left_out(there: int, shown: int) -> str:
     """What is said below a list of which only the beginning is shown."""
-    return f"… and {there - shown:,} more of {there:,}; the list itself has them all."
+    return f"… and {there - shown:,} more of {there:,}, which are not shown here."
 
 
 def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edt_sdk.card import left_out
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Page
 from edt_sdk.monitor.parts import done, note, refused, size, table
@@ -14,6 +15,7 @@ from edt_sdk.schemas.job import JobState, JobView
 
 _HEAD = ("Name", "Kind", "Epoch", "Update", "Size", "Written")
 _KINDS = {"weights": "weights, for anybody", "exact": "exact, to resume from"}
+SHOWN = 40
 EMPTY = "No checkpoint yet: one is written at the end of an epoch, and when the job is suspended."
 
 
@@ -72,7 +74,8 @@ class CheckpointsPage(Page):
 
 
 def checkpoints_table(found: Sequence[Mapping[str, Any]]) -> str:
-    """The checkpoints, as the server lists them. Pure."""
+    """The checkpoints, newest first. Pure."""
+    newest = sorted(found, key=lambda each: each["time"], reverse=True)
     rows = [
         (
             each["name"],
@@ -82,6 +85,7 @@ def checkpoints_table(found: Sequence[Mapping[str, Any]]) -> str:
             size(each["bytes"]),
             stamp(each["time"]),
         )
-        for each in found
+        for each in newest[:SHOWN]
     ]
-    return table(_HEAD, rows, empty=EMPTY)
+    rest = f"<p>{left_out(len(newest), SHOWN)}</p>" if len(newest) > SHOWN else ""
+    return table(_HEAD, rows, empty=EMPTY) + rest

@@ -22,7 +22,9 @@ def consequence(answer: WhatIf) -> str:
         said.append(f"{len(others) - _NAMED} more jobs change too")
     text = "; ".join(filter(None, [", ".join(parts), ", ".join(said)]))
     text = text[:1].upper() + text[1:] + "." if text else ""
-    return " ".join(filter(None, [text, _ends(answer), answer.reason.text if answer.reason else ""]))
+    # Why it does not get more is said beside its state; why it gets nothing belongs to the consequence.
+    why = answer.reason.text if answer.reason is not None and (mine is None or not mine.then) else ""
+    return " ".join(filter(None, [text, _ends(answer), why]))
 
 
 def _stays(slots: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from edt_sdk.card import picture, why_words
 from edt_sdk.monitor.actions import Actions
 from edt_sdk.monitor.downloading import Downloading
+from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk, Page
 from edt_sdk.monitor.parts import facts, lasting
@@ -19,6 +20,9 @@ from edt_sdk.schemas.job import JobState, JobView
 
 # Seconds between two forecasts: each is a simulation of what everybody will do.
 FORECAST_EVERY = 20.0
+# … and where there was none yet, or its terms have changed.
+_FORECAST_SOON = 5.0
+_SPARK_EVERY = 2.0
 
 
 class Overview(Page):
@@ -29,7 +33,9 @@ class Overview(Page):
 
     def __init__(self, desk: Desk) -> None:
         self._ends: float | None = None
-        self._forecast_at = float("-inf")
+        self._forecast_at = self._spark_at = float("-inf")
+        self._sparked: object = None
+        self._terms: object = None
         super().__init__(desk)
         self._show(desk.job.view)
 
@@ -37,29 +43,39 @@ class Overview(Page):
         """Facts above, controls below."""
         widgets = toolkit()
 
+        self._why = widgets.HTML()
+        self._spark = widgets.HTML(layout=widgets.Layout(margin="0 24px 0 0"))
         self._facts = widgets.HTML()
         self._settings = Settings(self.desk)
         self._actions = Actions(self.desk)
         self._downloading = Downloading(self.desk)
-        parts = [self._facts, self._settings.widget, self._actions.widget, self._downloading.widget]
+        looks = widgets.HBox([self._spark, self._facts], layout=widgets.Layout(flex_flow="row wrap"))
+        parts = [self._why, looks, self._settings.widget, self._actions.widget, self._downloading.widget]
         return widgets.VBox(parts)
 
     def look(self, view: JobView) -> None:
-        """Now and then a forecast; the rest is in the job itself."""
+        """Now and then a forecast, and the curve when it has changed; the rest is in the job itself."""
         now = time.monotonic()
-        if view.state is JobState.RUNNING and now - self._forecast_at >= FORECAST_EVERY:
+        terms = (view.priority, view.max_workers, view.slots)
+        every = FORECAST_EVERY if self._ends is not None and terms == self._terms else _FORECAST_SOON
+        if view.state is JobState.RUNNING and now - self._forecast_at >= every:
             self._forecast_at = now
-            self._ends = self._forecast(view)
+            self._ends, self._terms = self._forecast(view), terms
         self._show(view)
+        if view.progress != self._sparked and now - self._spark_at >= _SPARK_EVERY:
+            self._spark.value = drawing(self.desk.connection, f"{self.desk.path}/pictures/spark")
+            self._sparked, self._spark_at = view.progress, now
 
     def still(self, view: JobView) -> str:
         """The figures."""
         return facts(rows(view, time.time(), None))
 
     def _show(self, view: JobView) -> None:
-        why = escape(why_words(view))
         ends = self._ends if view.state is JobState.RUNNING else None
-        self._facts.value = f"{picture(view)}<br/>{why}{facts(rows(view, time.time(), ends))}"
+        self._why.value = escape(why_words(view))
+        self._facts.value = facts(rows(view, time.time(), ends))
+        if not self._spark.value:
+            self._spark.value = picture(view)
         self._settings.fill(view)
         self._actions.fill(view)
 

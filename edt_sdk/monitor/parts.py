@@ -9,6 +9,9 @@ from edt_sdk.card import GREY
 from edt_sdk.schemas.errors import EdtError
 
 BAD = "#d1495b"
+# Where styles are stripped, a table is still a table.
+_TABLE = 'style="line-height: 1.5"'
+_CELL = 'style="text-align: left; vertical-align: top; padding: 0 14px 0 0"'
 
 
 def note(text: str) -> str:
@@ -30,23 +33,18 @@ def done(text: str) -> str:
 def facts(rows: Iterable[tuple[str, str]]) -> str:
     """A table of names and values; rows without a value are left out."""
     cells = "".join(
-        f'<tr><td style="text-align: left">{escape(name)}</td><td style="text-align: left">{escape(value)}</td></tr>'
-        for name, value in rows
-        if value
+        f"<tr><td {_CELL}>{note(name)}</td><td {_CELL}>{escape(value)}</td></tr>" for name, value in rows if value
     )
-    return f"<table>{cells}</table>" if cells else ""
+    return f"<table {_TABLE}>{cells}</table>" if cells else ""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> str:
     """A table, or the sentence for none."""
     if not rows:
         return f"<p>{escape(empty)}</p>"
-    names = "".join(f'<th style="text-align: left">{escape(name)}</th>' for name in head)
-    cells = "".join(
-        "<tr>" + "".join(f'<td style="text-align: left">{escape(str(cell))}</td>' for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{names}</tr>{cells}</table>"
+    names = "".join(f"<th {_CELL}>{escape(name)}</th>" for name in head)
+    cells = "".join("<tr>" + "".join(f"<td {_CELL}>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table {_TABLE}><tr>{names}</tr>{cells}</table>"
 
 
 def size(count: float) -> str:

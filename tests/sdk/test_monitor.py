@@ -17,7 +17,7 @@ from edt_sdk.monitor.rounds import ROUNDS
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" aria-label="It goes down &amp; down."></svg>'
-PICTURES = ("loss", "allocation", "efficiency")
+PICTURES = ("loss", "allocation", "efficiency", "spark")
 ANSWER = {
     "job": "edt-1",
     "priority": 8000,
@@ -93,7 +93,7 @@ def test_a_notebook_is_left_with_a_picture_that_lasts_and_no_widget(training, mo
         html = output.data["text/html"]
         assert "FINISHED" in html
         assert "test accuracy 97.0 %" in html
-        assert html.count('alt="It goes down &amp; down."') == len(PICTURES)
+        assert html.count('alt="It goes down &amp; down."') == 3
         assert "two" in html
         assert sorted(output.data) == ["text/html", "text/plain"]
     assert "<table>" in everything[0].data["text/html"]
@@ -214,7 +214,7 @@ def everything(widget):
 def test_only_what_is_shown_is_fetched(monitor, training):
     view = "GET jobs/edt-1"
     monitor.turn()
-    assert asked(training) == [view, f"{view}/what-if"]
+    assert asked(training) == [view, f"{view}/what-if", f"{view}/pictures/spark"]
     monitor.turn()
     assert asked(training) == [view]
     for title, paths in {
