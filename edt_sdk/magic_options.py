@@ -1,4 +1,4 @@
-"""IPython's `magic_arguments`, with types.
+"""IPython's `magic_arguments`, with types, and with help that reads well.
 
 IPython's decorators are untyped, which would make every magic untyped; these are the same functions.
 """
@@ -6,8 +6,11 @@ IPython's decorators are untyped, which would make every magic untyped; these ar
 from __future__ import annotations
 
 import argparse
+import inspect
+import re
 import shlex
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 from IPython.core import magic, magic_arguments
@@ -16,11 +19,47 @@ from IPython.core.error import UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 _arguments = cast(Any, magic_arguments)
+_LEFT = re.compile(r"\{([A-Za-z_][\w.\[\]'\"()]*)\}|\$([A-Za-z_]\w*)")
+_WIDTH = 100
+_COLUMN = 24
 
 
 def parsed(function: F) -> F:
-    """Outermost decorator of a magic: makes its parser from the `option`s below."""
-    return cast(F, _arguments.magic_arguments()(function))
+    """Outermost decorator of a magic: makes its parser from the `option`s below, and `%name?` from both."""
+    told = inspect.cleandoc(function.__doc__ or "")
+    made = cast(F, _arguments.magic_arguments()(function))
+    cell = made.__name__ in cast(Any, magic).magics["cell"]
+    made.__doc__ = help_text(made.__name__, told, cast(Any, made).parser, cell=cell)
+    return made
+
+
+def help_text(name: str, told: str, parser: argparse.ArgumentParser, *, cell: bool) -> str:
+    """What `%name?` shows: how it is written, what it does, with examples if `told` has any, and every option."""
+    positional = [action for action in parser._actions if not action.option_strings]
+    optional = [action for action in parser._actions if action.option_strings]
+    words = [f"[{action.dest.upper()}{' …' if action.nargs == '*' else ''}]" for action in positional]
+    usage = [" ".join([f"%{name}", *words, *(["[options]"] if optional else [])])]
+    if cell:
+        usage.append(f"%%{name} [options]")
+    lines = [*usage, "", told, *_described("", positional), *_described("Options:", optional)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _described(head: str, actions: list[argparse.Action]) -> Iterator[str]:
+    if not actions:
+        return
+    yield from ["", *([head] if head else [])]
+    for action in actions:
+        value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+        names = ", ".join(action.option_strings) or action.dest.upper()
+        left = f"  {names}" + ("" if not action.option_strings or action.nargs == 0 else f" {value}")
+        text = textwrap.wrap(action.help or "", _WIDTH - _COLUMN)
+        if len(left) >= _COLUMN - 1:
+            yield left
+            left = ""
+        for line in text:
+            yield f"{left:<{_COLUMN}}{line}"
+            left = ""
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
@@ -37,7 +76,14 @@ def job_argument(function: F) -> F:
 def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
     """The arguments in `line`; UsageError, one clean line, when they are wrong."""
     # Not IPython's parse_argstring: it splits unlike a shell and tears --env A='b c' apart.
-    return cast(argparse.Namespace, cast(Any, function).parser.parse_args(words(line)))
+    try:
+        return cast(argparse.Namespace, cast(Any, function).parser.parse_args(words(line)))
+    except UsageError as wrong:
+        # IPython has put variables in already, and leaves what it cannot find as it is.
+        left = [braced or dollar for braced, dollar in _LEFT.findall(line)]
+        if not left:
+            raise
+        raise UsageError(f"{wrong} (There is no variable {left[0]!r} in this notebook.)") from None
 
 
 def words(line: str) -> list[str]:

@@ -6,17 +6,15 @@ makes no request; the first magic that needs the server finds it, and a later on
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
-from edt_sdk.cli.torchrunning import asked
-from edt_sdk.completion import JobNames, completer
-from edt_sdk.magic_options import job_argument, line_cell_magic, line_magic, magics, option, parse, parsed, words
-from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
+from edt_sdk.completion import Known, completer
+from edt_sdk.magic_options import job_argument, line_magic, magics, option, parse, parsed
+from edt_sdk.magic_session import MagicSession
+from edt_sdk.magic_submit import SubmitMagics
 from edt_sdk.schemas.parts import PARTS, STREAMS
 
 if TYPE_CHECKING:
@@ -27,89 +25,17 @@ if TYPE_CHECKING:
     from edt_sdk.job import Job
     from edt_sdk.job_list import JobList
     from edt_sdk.monitor import Monitor
-    from edt_sdk.readings import LogText, Story, Timeline
-
-_SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
+    from edt_sdk.picture import Picture
+    from edt_sdk.readings import LogText, Metrics, Story, Timeline
 
 
 @magics
 class EdtMagics(Magics):
-    """The magics. One client for all of them, and the job that was touched last."""
+    """The magics about jobs that there are."""
 
-    def __init__(self, shell: InteractiveShell) -> None:
+    def __init__(self, shell: InteractiveShell, session: MagicSession) -> None:
         super().__init__(shell)
-        self.names = JobNames()
-        self._client: Client | None = None
-        self._last: str | None = None
-
-    # --- submitting ---------------------------------------------------------------------------------------------------
-
-    @parsed
-    @option("source", nargs="?", help="folder, .py or .ipynb file; in a cell magic the cell is the script")
-    @option("--main", metavar="FILE", help="main script, relative to the folder")
-    @option("--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)")
-    @option("--min-workers", type=int, default=1, metavar="N", help="slots it cannot run without (default 1)")
-    @option("--slots-per-unit", type=int, default=1, metavar="N", help="its slots come N at a time (default 1)")
-    @option("--pending-timeout", type=float, metavar="S", help="give up after S seconds without a slot")
-    @option("--name", help="what to call it (default: from the source)")
-    @option("--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)")
-    @option("--instance-group", default="", metavar="G", help="the queue (default: the server's first)")
-    @option(
-        "--mode",
-        choices=("exact", "fast"),
-        default="exact",
-        help="exact (default): equal bits for any number of workers",
-    )
-    @option("--seed", type=int, default=0, help="seed of the training (default 0)")
-    @option("--threads-per-slot", type=int, metavar="N", help="threads of a worker")
-    @option(
-        "--warm-start", metavar="JOB", help="begin with the weights of another job: its id, or a variable that holds it"
-    )
-    @option("--framework", default="edtPyTorch", metavar="F", help="what runs it (default: edtPyTorch, our engine)")
-    @option("--command", metavar="CMD", help="run this in a shell in place of the script; with another framework")
-    @option("--data-path", default="", metavar="DIR", help="DATA_DIR, relative to the server's data folder")
-    @option("--env", action="append", default=[], metavar="K=V", help="an environment variable; repeatable")
-    @option("--quiet", action="store_true", help="do not list what is packed")
-    @line_cell_magic
-    def edt_submit(self, line: str, cell: str | None = None) -> Job:
-        """Submit a training and return its Job; what follows `--` goes to the script, or is said to torchrun."""
-        own, rest = _cut(line)
-        options = parse(self.edt_submit, own)
-        if (options.source is None) == (cell is None):
-            raise UsageError(
-                "%edt_submit needs a folder, a .py or an .ipynb file."
-                if cell is None
-                else "%%edt_submit sends the cell; it takes no source."
-            )
-        pairs = [text.partition("=") for text in options.env]
-        if wrong := [key for key, sign, _ in pairs if not (key and sign)]:
-            raise UsageError(f"--env takes KEY=VALUE, not {wrong[0]!r}.")
-        warm_start = None if options.warm_start is None else self._named(options.warm_start)
-        if cell is not None:
-            options.source = [cell]
-        options.args = words(rest)
-        job = self._run(
-            lambda client: client.submit(
-                name=options.name,
-                max_workers=options.max_workers,
-                min_workers=options.min_workers,
-                slots_per_unit=options.slots_per_unit,
-                pending_timeout=options.pending_timeout,
-                priority=options.priority,
-                instance_group=options.instance_group,
-                mode=options.mode,
-                seed=options.seed,
-                threads_per_slot=options.threads_per_slot,
-                warm_start=warm_start,
-                framework=options.framework,
-                command=options.command or (),
-                data_path=options.data_path,
-                **asked(options),
-                env={key: value for key, _, value in pairs},
-                progress=not options.quiet,
-            )
-        )
-        return self._touched(job)
+        self._session = session
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -121,8 +47,10 @@ class EdtMagics(Magics):
     def edt_jobs(self, line: str) -> JobList:
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
-        jobs: JobList = self._run(lambda client: client.jobs(all=options.all, state=options.state, limit=options.limit))
-        self.names.remember(job.id for job in jobs)
+        jobs: JobList = self._session.run(
+            lambda client: client.jobs(all=options.all, state=options.state, limit=options.limit)
+        )
+        self._session.names.remember(job.id for job in jobs)
         return jobs
 
     @parsed
@@ -134,25 +62,69 @@ class EdtMagics(Magics):
     def edt_logs(self, line: str) -> LogText | None:
         """Show what a job wrote."""
         options = parse(self.edt_logs, line)
-        job = self._job(options.job)
+        job = self._session.job(options.job)
         if not options.follow:
-            text: LogText = self._run(lambda _: job.logs(options.stream, worker=options.worker))
+            text: LogText = self._session.run(lambda _: job.logs(options.stream, worker=options.worker))
             return text
 
         def follow(_: Client) -> None:
             for entry in job.logs(options.stream, worker=options.worker, follow=True):
                 print(entry, flush=True)
 
-        self._run(follow)
+        self._session.run(follow)
         return None
+
+    @parsed
+    @job_argument
+    @option("--points", type=int, metavar="N", help="thin the training curve to about so many points")
+    @line_magic
+    def edt_metrics(self, line: str) -> Metrics:
+        """Show the curves of a job: loss and accuracy of training and validation."""
+        options = parse(self.edt_metrics, line)
+        job = self._session.job(options.job)
+        metrics: Metrics = self._session.run(lambda _: job.metrics(points=options.points))
+        return metrics
+
+    @parsed
+    @job_argument
+    @line_magic
+    def edt_workers(self, line: str) -> Any:
+        """Show the workers of a job that run now: slot, host, process, rank."""
+        job = self._session.job(parse(self.edt_workers, line).job)
+        return self._session.run(lambda _: job.workers())
+
+    @parsed
+    @job_argument
+    @line_magic
+    def edt_checkpoints(self, line: str) -> Any:
+        """Show the checkpoints that a job has written, by the names that %edt_resume takes."""
+        job = self._session.job(parse(self.edt_checkpoints, line).job)
+        return self._session.run(lambda _: job.checkpoints())
+
+    @parsed
+    @option("jobs", nargs="*", help="two to five jobs: ids, or variables that hold them")
+    @option("--x", choices=("samples", "updates", "time"), default="samples", help="what goes to the right")
+    @line_magic
+    def edt_compare(self, line: str) -> Picture:
+        """Show the losses of up to five jobs in one picture.
+
+        Example:
+          %edt_compare first second --x time
+        """
+        options = parse(self.edt_compare, line)
+        if not 2 <= len(options.jobs) <= 5:
+            raise UsageError("%edt_compare takes two to five jobs: ids, or variables that hold them.")
+        jobs = [self._session.job(name) for name in options.jobs]
+        picture: Picture = self._session.run(lambda client: client.compare(jobs, x=options.x))
+        return picture
 
     @parsed
     @job_argument
     @line_magic
     def edt_story(self, line: str) -> Story:
         """Tell what happened to a job."""
-        job = self._job(parse(self.edt_story, line).job)
-        story: Story = self._run(lambda _: job.story())
+        job = self._session.job(parse(self.edt_story, line).job)
+        story: Story = self._session.run(lambda _: job.story())
         return story
 
     @parsed
@@ -164,10 +136,10 @@ class EdtMagics(Magics):
         options = parse(self.edt_monitor, line)
         monitor: Monitor
         if options.all:
-            monitor = self._run(lambda client: client.monitor())
+            monitor = self._session.run(lambda client: client.monitor())
         else:
-            job = self._job(options.job)
-            monitor = self._run(lambda _: job.monitor())
+            job = self._session.job(options.job)
+            monitor = self._session.run(lambda _: job.monitor())
         return monitor
 
     @parsed
@@ -178,8 +150,8 @@ class EdtMagics(Magics):
     def edt_timeline(self, line: str) -> Timeline:
         """Show which job held how many slots when, and why."""
         options = parse(self.edt_timeline, line)
-        job = self._job(options.job) if options.job else None
-        timeline: Timeline = self._run(
+        job = self._session.job(options.job) if options.job else None
+        timeline: Timeline = self._session.run(
             lambda client: (job or client).timeline(since=options.since, until=options.until)
         )
         return timeline
@@ -193,8 +165,8 @@ class EdtMagics(Magics):
     def edt_what_if(self, line: str) -> Answer:
         """Tell who would hold how many slots, and when the job would end; nothing is changed."""
         options = parse(self.edt_what_if, line)
-        job = self._job(options.job)
-        answer: Answer = self._run(
+        job = self._session.job(options.job)
+        answer: Answer = self._session.run(
             lambda _: job.what_if(
                 priority=options.priority, max_workers=options.max_workers, instance_group=options.instance_group
             )
@@ -212,8 +184,8 @@ class EdtMagics(Magics):
     def edt_update(self, line: str) -> Job:
         """Change a job while it lives."""
         options = parse(self.edt_update, line)
-        job = self._job(options.job)
-        changed: Job = self._run(
+        job = self._session.job(options.job)
+        changed: Job = self._session.run(
             lambda _: job.update(
                 priority=options.priority, max_workers=options.max_workers, instance_group=options.instance_group
             )
@@ -225,8 +197,8 @@ class EdtMagics(Magics):
     @line_magic
     def edt_suspend(self, line: str) -> Job:
         """Take all slots from a job until it is resumed. The job is named, never guessed."""
-        job = self._given(self.edt_suspend, parse(self.edt_suspend, line).job)
-        suspended: Job = self._run(lambda _: job.suspend())
+        job = self._session.given(self.edt_suspend, parse(self.edt_suspend, line).job)
+        suspended: Job = self._session.run(lambda _: job.suspend())
         return suspended
 
     @parsed
@@ -237,8 +209,10 @@ class EdtMagics(Magics):
     def edt_resume(self, line: str) -> Job:
         """Let a job go on that was suspended, or stopped, or failed. The job is named, never guessed."""
         options = parse(self.edt_resume, line)
-        job = self._given(self.edt_resume, options.job)
-        resumed: Job = self._run(lambda _: job.resume(options.checkpoint, instance_group=options.instance_group))
+        job = self._session.given(self.edt_resume, options.job)
+        resumed: Job = self._session.run(
+            lambda _: job.resume(options.checkpoint, instance_group=options.instance_group)
+        )
         return resumed
 
     @parsed
@@ -251,11 +225,20 @@ class EdtMagics(Magics):
         if options.all == bool(options.job):
             raise UsageError("%edt_stop needs the id of a job, or --all.")
         if options.all:
-            ids: list[str] = self._run(lambda client: client.stop_all())
+            ids: list[str] = self._session.run(lambda client: client.stop_all())
             return ids
-        job = self._job(options.job)
-        stopped: Job = self._run(lambda _: job.stop())
+        job = self._session.job(options.job)
+        stopped: Job = self._session.run(lambda _: job.stop())
         return stopped
+
+    @parsed
+    @job_argument
+    @line_magic
+    def edt_delete(self, line: str) -> None:
+        """Remove an ended job with its logs, checkpoints and results. The job is named, never guessed."""
+        job = self._session.given(self.edt_delete, parse(self.edt_delete, line).job)
+        self._session.run(lambda _: job.delete())
+        print(f"{job.id} is deleted, with its logs, checkpoints and results.")
 
     @parsed
     @job_argument
@@ -266,73 +249,34 @@ class EdtMagics(Magics):
     def edt_download(self, line: str) -> Any:
         """Fetch a job's results as a zip."""
         options = parse(self.edt_download, line)
-        job = self._job(options.job)
-        return self._run(lambda _: job.download(options.directory, options.part, extract=options.extract))
-
-    # --- the server ---------------------------------------------------------------------------------------------------
-
-    def _run(self, work: Callable[[Client], Any]) -> Any:
-        """`work` with the client; what the server refuses becomes one clean line."""
-        try:
-            if self._client is None:
-                from edt_sdk.client import Client
-
-                self._client = Client()
-            return work(self._client)
-        except EdtError as refused:
-            if isinstance(refused, ServerUnreachable | NotAllowed):
-                self._client = None  # it may have another port or token by now
-            raise UsageError(str(refused)) from None
-
-    def _job(self, name: str | None) -> Job:
-        """The job with this id, or of the variable with this name; the last one touched without a name."""
-        found = self._named(name) if name else self._last
-        if found is None:
-            raise UsageError("Which job? Give its id; %edt_jobs lists them.")
-        if not isinstance(found, str):
-            return self._touched(found)
-        return self._touched(self._run(lambda client: client.job(found)))
-
-    def _given(self, magic: Callable[..., Any], name: str | None) -> Job:
-        """The job of this name; without one the last one touched will not do."""
-        if not name:
-            raise UsageError(f"%{magic.__name__} needs the id of a job.")
-        return self._job(name)
-
-    def _named(self, name: str) -> Job | str:
-        """What the variable of this name holds, if that is a job or the id of one, else the name itself: an id."""
-        from edt_sdk.job import Job
-
-        held = self.shell.user_ns.get(name) if self.shell is not None else None
-        return held if isinstance(held, Job | str) else name
-
-    def _touched(self, job: Job) -> Job:
-        self._last = job.id
-        self.names.remember([job.id])
-        return job
+        job = self._session.job(options.job)
+        return self._session.run(lambda _: job.download(options.directory, options.part, extract=options.extract))
 
 
-def _cut(line: str) -> tuple[str, str]:
-    """The line before a lone `--`, and what follows it."""
-    found = _SCRIPT_ARGS.search(line)
-    return (line[: found.start()], line[found.end() :]) if found else (line, "")
+OURS = (EdtMagics, SubmitMagics)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """`%load_ext edt_sdk`."""
     if any(isinstance(owner, EdtMagics) for owner in shell.magics_manager.registry.values()):
         return
-    ours = EdtMagics(shell)
-    shell.register_magics(ours)
-    shell.Completer.custom_matchers.append(completer(ours, ours.names))
+    session = MagicSession(shell)
+    shell.register_magics(EdtMagics(shell, session), SubmitMagics(shell, session))
+    line = shell.magics_manager.magics["line"]
+
+    def known() -> Known:
+        return Known(tuple(session.jobs()), tuple(session.groups()))
+
+    shell.Completer.custom_matchers.append(completer(line.get, known))
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """`%unload_ext edt_sdk`: every magic and the completion are gone."""
     registry = shell.magics_manager.registry
-    registry.pop(EdtMagics.__name__, None)
+    for cls in OURS:
+        registry.pop(cls.__name__, None)
     for kind in shell.magics_manager.magics.values():
-        for name in [n for n, function in kind.items() if isinstance(getattr(function, "__self__", None), EdtMagics)]:
+        for name in [n for n, function in kind.items() if isinstance(getattr(function, "__self__", None), OURS)]:
             del kind[name]
     matchers = shell.Completer.custom_matchers
     matchers[:] = [matcher for matcher in matchers if not getattr(matcher, "edt_sdk", False)]

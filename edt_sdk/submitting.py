@@ -42,6 +42,7 @@ class Wishes(TypedDict, total=False):
     """What may be said of a job beside its source; see `Submitting.submit`."""
 
     main: str | None
+    tag: str | None
     name: str | None
     max_workers: int
     min_workers: int
@@ -74,6 +75,7 @@ class Submitting:
         source: Source,
         *,
         main: str | None = None,
+        tag: str | None = None,
         name: str | None = None,
         max_workers: int = 1,
         min_workers: int = 1,
@@ -99,6 +101,7 @@ class Submitting:
             source: a folder; a `.py` or `.ipynb` file, sent with the modules beside it that it imports; or code: a
                 string with a line break, or a list of notebook cells.
             main: main script, relative to the folder; needed only where more than one could be meant.
+            tag: of a notebook file only the cells with this tag; None for all.
             name: what people call it; taken from the source by default.
             max_workers: most slots it may hold at once. It starts on one.
             min_workers: slots without which it does not run: it waits until it can have as many.
@@ -135,6 +138,7 @@ class Submitting:
         spec, collected = self._specified(
             source,
             main=main,
+            tag=tag,
             name=name,
             max_workers=max_workers,
             min_workers=min_workers,
@@ -222,7 +226,8 @@ class Submitting:
             args=said.pop("args", ()),
             **{size: said.pop(size) for size in ("max_workers", "min_workers", "slots_per_unit")},
         )
-        collected = collect(source, start.main, script=not words and not start.named)
+        script = not words and not start.named
+        collected = collect(source, start.main, script=script, tag=said.pop("tag", None))
         spec = JobSpec(
             name=name or collected.name,
             main=start.named or collected.main,

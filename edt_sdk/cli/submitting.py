@@ -19,6 +19,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     submit.usage = "edt submit SOURCE [options] [-- ARG …]"
     submit.add_argument("source", metavar="SOURCE", nargs="?", help="a folder, a .py file or an .ipynb file")
     submit.add_argument("--main", metavar="FILE", help="main script, relative to the folder")
+    submit.add_argument("--tag", metavar="TAG", help="of a notebook only the cells with this tag (default: all)")
     submit.add_argument(
         "--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)"
     )
@@ -63,6 +64,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run_submit(arguments: argparse.Namespace) -> int:
     """`edt submit`."""
     wishes: dict[str, Any] = {
+        "tag": arguments.tag,
         "name": arguments.name,
         "max_workers": arguments.max_workers,
         "min_workers": arguments.min_workers,

@@ -92,9 +92,10 @@ class _Taking:
         """Take one name; those that it needs itself."""
         if name in _SESSION:
             self.stuck[name] = None
+        elif name not in self._definitions and (hasattr(builtins, name) or name.startswith("__")):
+            pass  # Python's own, also where IPython has put another one of that name into the notebook
         elif name not in self._namespace:
-            if not hasattr(builtins, name) and not (name.startswith("__") and name.endswith("__")):
-                self.missing.add(name)
+            self.missing.add(name)
         elif (definition := self._definitions.get(name)) is not None and _travels(definition.statement):
             self._sources[definition.place] = definition
             self._name(name, definition.statement)

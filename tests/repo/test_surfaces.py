@@ -10,13 +10,15 @@ import yaml
 
 from edt_sdk import Client, Job
 from edt_sdk.cli import build_parser
-from edt_sdk.magics import EdtMagics
+from edt_sdk.magics import OURS
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("user-guide.md", "admin-guide.md", "simulate.md")
 # Method of Client or Job, REST, `edt`, magic; - where a surface has none.
 DESIGN = """
 Client.submit           POST /jobs                  submit       edt_submit
+Client.preview          POST /previews              submit       edt_submit
+Client.forecast         POST /forecasts             submit       edt_submit
 Client.jobs             GET /jobs                   list         edt_jobs
 Client.job              GET /jobs/{id}              get          -
 Job.wait                -                           wait         -
@@ -24,15 +26,16 @@ Job.update              PATCH /jobs/{id}            update       edt_update
 Job.suspend             POST /jobs/{id}/suspend     suspend      edt_suspend
 Job.resume              POST /jobs/{id}/resume      resume       edt_resume
 Job.stop                POST /jobs/{id}/stop        stop         edt_stop
-Job.delete              DELETE /jobs/{id}           delete       -
+Job.delete              DELETE /jobs/{id}           delete       edt_delete
 Job.logs                GET /jobs/{id}/logs         logs         edt_logs
-Job.metrics             GET /jobs/{id}/metrics      metrics      -
+Job.metrics             GET /jobs/{id}/metrics      metrics      edt_metrics
 Job.story               GET /jobs/{id}/events       story        edt_story
+Client.compare          GET /pictures/{picture}     -            edt_compare
 Job.timeline            GET /jobs/{id}/timeline     timeline     edt_timeline
 Client.timeline         GET /timeline               timeline     edt_timeline
 Job.what_if             GET /jobs/{id}/what-if      what-if      edt_what_if
-Job.workers             GET /jobs/{id}/workers      workers      -
-Job.checkpoints         GET /jobs/{id}/checkpoints  checkpoints  -
+Job.workers             GET /jobs/{id}/workers      workers      edt_workers
+Job.checkpoints         GET /jobs/{id}/checkpoints  checkpoints  edt_checkpoints
 Job.download            GET /jobs/{id}/result       download     edt_download
 Client.cluster          GET /cluster                cluster      -
 Client.plan             GET /plan                   plan         -
@@ -50,7 +53,7 @@ def shell_verbs():
 
 
 def magics():
-    return set(EdtMagics.magics["line"]) | set(EdtMagics.magics["cell"])
+    return {name for cls in OURS for kind in cls.magics.values() for name in kind}
 
 
 def guide(*names):

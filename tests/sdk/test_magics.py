@@ -1,4 +1,6 @@
+import io
 import json
+import tarfile
 
 import msgspec
 import pytest
@@ -12,6 +14,7 @@ from edt_sdk.magics import EdtMagics
 NAMES = {
     *("edt_submit", "edt_jobs", "edt_update", "edt_suspend", "edt_resume", "edt_stop"),
     *("edt_logs", "edt_story", "edt_timeline", "edt_what_if", "edt_download", "edt_monitor"),
+    *("edt_metrics", "edt_workers", "edt_checkpoints", "edt_compare", "edt_delete"),
 }
 
 
@@ -24,8 +27,8 @@ def shell(peer, monkeypatch):
     made.extension_manager.load_extension("edt_sdk")
     yield made
     ours = made.magics_manager.registry.get("EdtMagics")
-    if ours is not None and ours._client is not None:
-        ours._client.close()
+    if ours is not None and ours._session.client is not None:
+        ours._session.client.close()
     made.extension_manager.unload_extension("edt_sdk")
     InteractiveShell.clear_instance()
 
@@ -105,6 +108,12 @@ def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
         ("edt_logs", "edt-1 --stream everything", "invalid choice"),
         ("edt_logs", "", "Which job"),
         ("edt_stop", "", "needs the id"),
+        ("edt_delete", "", "%edt_delete needs the id"),
+        ("edt_compare", "edt-1", "two to five jobs"),
+        ("edt_submit", ". --notebook", "leave the source out"),
+        ("edt_submit", "--notebook", "no kernel of a notebook"),
+        ("edt_submit", ". --max-workers {nmae}", "There is no variable 'nmae' in this notebook"),
+        ("edt_submit", ". --max-workers $count", "There is no variable 'count' in this notebook"),
         ("edt_suspend", "", "%edt_suspend needs the id"),
         ("edt_resume", "--checkpoint epoch-3", "%edt_resume needs the id"),
         ("edt_resume", "unknown --checkpoint epoch-3", "no jobs/unknown"),
@@ -158,6 +167,120 @@ def test_the_other_magics(shell, accepting, make_view, tmp_path):
         shell.run_line_magic("edt_download", f"j -d {tmp_path}")
 
 
+def packed(peer):
+    """Name → bytes of the files of the last submission."""
+    body = next(r.body for r in reversed(peer.requests) if r.method == "POST" and r.path == "jobs")
+    archive = body.partition(b"application/gzip\r\n\r\n")[2].rpartition(b"\r\n--")[0]
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {name: tar.extractfile(name).read().decode() for name in tar.getnames()}
+
+
+def test_a_cell_takes_along_what_it_uses(shell, accepting, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EDT_NONINTERACTIVE")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "helper.py").write_text("WORD = 'x'\n")
+    shell.run_cell("import helper\nEPOCHS = 3\nimport math", store_history=True)
+    shell.run_cell("def work(n):\n    return helper.WORD * n", store_history=True)
+    result = shell.run_cell("%%edt_submit --name mine\nprint(work(EPOCHS))", store_history=True)
+    assert result.error_in_exec is None
+    files = packed(accepting)
+    space = {}
+    assert "helper.py" in files
+    assert "math" not in files["main.py"]
+    exec(files["main.py"].replace("print(", "out = ("), space)
+    assert space["out"] == "xxx"
+    shown = capsys.readouterr().out
+    assert "note: taken along from this notebook: work (function); helper (import); EPOCHS = 3" in shown
+
+
+def test_a_cell_that_uses_what_cannot_travel(shell, accepting, capsys):
+    shell.run_cell("frame = object()", store_history=True)
+    accepting.requests.clear()
+    shell.run_cell("%%edt_submit\nprint(frame)", store_history=True)
+    shown = capsys.readouterr()
+    assert "cannot be taken along as source: frame is an object." in shown.out + shown.err
+    assert "Traceback" not in shown.out + shown.err
+    assert accepting.requests == []
+
+
+def notebook(path, *cells):
+    made = [{"cell_type": "code", "metadata": {"tags": tags}, "source": source} for source, *tags in cells]
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": made}))
+    return path
+
+
+def test_this_notebook_is_submitted_by_its_tags(shell, accepting, tmp_path):
+    line = "job = %edt_submit --notebook --max-workers 2"
+    path = notebook(tmp_path / "mine.ipynb", ("print('plot')",), ("print('train')", "edt"), (line,))
+    shell.user_ns["__vsc_ipynb_file__"] = str(path)
+    shell.run_cell(line, store_history=True)
+    assert packed(accepting)["main.py"] == "print('train')\n"
+    assert (spec_of(accepting)["name"], spec_of(accepting)["max_workers"]) == ("mine", 2)
+    shell.run_cell(f"%edt_submit {path} --tag edt", store_history=True)
+    assert packed(accepting)["main.py"] == "print('train')\n"
+
+
+def test_a_notebook_with_changes_that_are_not_saved_is_refused(shell, accepting, tmp_path, capsys):
+    path = notebook(tmp_path / "mine.ipynb", ("print('train')", "edt"))
+    shell.user_ns["__vsc_ipynb_file__"] = str(path)
+    accepting.requests.clear()
+    shell.run_cell("%edt_submit --notebook", store_history=True)
+    shown = capsys.readouterr()
+    assert "mine.ipynb has changes that are not saved" in shown.out + shown.err
+    shell.user_ns["__vsc_ipynb_file__"] = str(tmp_path / "Untitled-1.ipynb")
+    with pytest.raises(UsageError, match=r"Untitled-1.ipynb is not saved"):
+        shell.run_line_magic("edt_submit", "--notebook")
+    assert accepting.requests == []
+
+
+def test_a_dry_run_submits_nothing(shell, accepting, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    told = {"code": "now", "text": "It would start at once.", "start_low": 0, "start_high": 0, "slots": 1}
+    accepting.on("POST", "forecasts", told)
+    looked = shell.run_line_magic("edt_submit", f"{tmp_path} --dry-run --max-workers 3")
+    assert repr(looked).endswith("\nIt would start at once.")
+    assert "POST jobs" not in accepting.paths()
+    assert json.loads(accepting.requests[-1].body)["max_workers"] == 3
+
+
+def test_looking_at_a_job(shell, accepting, make_view):
+    accepting.on("GET", "jobs/edt-1/metrics", {"train": [], "test": []})
+    assert shell.run_line_magic("edt_metrics", "edt-1 --points 9").train == []
+    assert accepting.requests[-1].query == {"points": "9"}
+    accepting.on("GET", "jobs/edt-1/workers", {"workers": []})
+    assert not shell.run_line_magic("edt_workers", "")
+    accepting.on("GET", "jobs/edt-1/checkpoints", {"checkpoints": []})
+    assert not shell.run_line_magic("edt_checkpoints", "edt-1")
+    accepting.on("GET", "pictures/compare", lambda _: (200, b"<svg xmlns='http://www.w3.org/2000/svg'/>"))
+    shell.run_line_magic("edt_compare", "edt-1 edt-1 --x time")
+    assert accepting.requests[-1].query["jobs"] == "edt-1,edt-1"
+    assert accepting.requests[-1].query["x"] == "time"
+
+
+def test_deleting_names_the_job(shell, accepting, capsys):
+    accepting.on("DELETE", "jobs/edt-1", lambda _: (204, None))
+    shell.run_line_magic("edt_delete", "edt-1")
+    assert capsys.readouterr().out == "edt-1 is deleted, with its logs, checkpoints and results.\n"
+
+
+def test_help_reads_well(shell):
+    text = shell.magics_manager.magics["line"]["edt_submit"].__doc__
+    assert text.splitlines()[:4] == [
+        "%edt_submit [SOURCE] [options]",
+        "%%edt_submit [options]",
+        "",
+        "Submit a training, and return its Job.",
+    ]
+    assert "  job = %edt_submit digits --max-workers 4 -- --epochs 20" in text
+    assert "  --mode exact|fast" in text
+    for name in NAMES:
+        told = shell.magics_manager.magics["line"][name].__doc__
+        assert told.startswith(f"%{name}"), name
+        assert "::" not in told
+        assert max(map(len, told.splitlines())) <= 110, name
+
+
 def complete(shell, text):
     with provisionalcompleter():
         return {completion.text for completion in shell.Completer.completions(text, len(text))}
@@ -172,10 +295,30 @@ def test_completion(shell, accepting):
     assert complete(shell, "%edt_logs x --stream ") == {"all", "driver", "stdout", "stderr", "elog", "worker"}
     assert complete(shell, "%edt_logs x --stream s") == {"stdout", "stderr"}
     assert accepting.requests == []
-    shell.magics_manager.registry["EdtMagics"].names.remember(["edt-77"])
+    shell.magics_manager.registry["EdtMagics"]._session.names.remember(["edt-77"])
     assert complete(shell, "%edt_stop edt-7") == {"edt-77"}
     assert "edt-77" in complete(shell, "%edt_story ")
     assert "--max-workers" not in complete(shell, "%edt_submit x -- --max")
+
+
+def test_completion_of_values(shell, accepting, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    for name in ("digits/train.py", "digits/model.py", "alone.py", "book.ipynb", "text.md", "with blank.py"):
+        (tmp_path / name).write_text("")
+    shell.run_cell("first = %edt_submit digits --main train.py", store_history=True)
+    accepting.requests.clear()
+    assert complete(shell, "%edt_submit ") >= {"digits/", "alone.py", "book.ipynb"}
+    assert complete(shell, "%edt_submit digits/t") == {"digits/train.py"}
+    assert complete(shell, "%edt_submit digits --main ") == {"train.py", "model.py"}
+    assert complete(shell, "%edt_submit digits --instance-group d") == {"default"}
+    assert complete(shell, "%edt_submit digits --framework dist") == {"distPyTorch"}
+    assert complete(shell, "%edt_submit --notebook --ta") == {"--tag"}
+    assert complete(shell, "%edt_jobs --state RUN") == {"RUNNING"}
+    assert complete(shell, "%edt_logs fir") == {"first"}
+    assert {"first", "edt-1"} <= complete(shell, "%edt_compare first ")
+    assert complete(shell, "%edt_download first -d di") == {"digits/"}
+    assert accepting.requests == []
 
 
 def test_what_if_and_the_timeline(shell, peer, make_view):
