@@ -40,6 +40,7 @@ Kept = TypeVar("Kept", bound=Sink)
 class ReceivingHandler(EdtHandler, Generic[Kept]):
     """Base of a handler whose POST is an upload."""
 
+    resource = "edt:jobs"  # what its sender must be allowed to write
     sink: Kept | None = None  # None: refused and answered
     _discarded = -1  # bytes thrown away since the request was refused, -1 while it is not
 
@@ -57,9 +58,9 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         # The decorators of `post` run when the body is there; an upload has to be stopped before.
         if not self.current_user:
             raise HTTPError(403)
-        allowed = await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", "edt:jobs"))
+        allowed = await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", self.resource))
         if not allowed:
-            raise HTTPError(403, "You are not authorized to submit jobs.")
+            raise HTTPError(403, f"You are not authorized to write {self.resource}.")
         if await self.begin_forwarding():
             self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the leader's cap holds
             return

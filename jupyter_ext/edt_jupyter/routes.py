@@ -6,6 +6,13 @@ import re
 
 from edt_jupyter.artifacts import CheckpointsHandler, ResultHandler
 from edt_jupyter.base import EdtHandler
+from edt_jupyter.catalogue import (
+    DatasetHandler,
+    DatasetsHandler,
+    ModelHandler,
+    ModelsHandler,
+    ModelTrainHandler,
+)
 from edt_jupyter.cluster import ClusterHandler
 from edt_jupyter.events import EventsHandler
 from edt_jupyter.forecasts import ForecastsHandler
@@ -59,6 +66,11 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/forecasts", ForecastsHandler),
     ("/previews", PreviewsHandler),
     ("/submissions", SubmissionsHandler),
+    ("/datasets", DatasetsHandler),
+    ("/datasets/{name}", DatasetHandler),
+    ("/models", ModelsHandler),
+    ("/models/{name}", ModelHandler),
+    ("/models/{name}/train", ModelTrainHandler),
     ("/timeline", TimelineHandler),
     ("/pictures/{picture}", PicturesHandler),
     ("/cluster", ClusterHandler),

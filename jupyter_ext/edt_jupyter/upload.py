@@ -64,6 +64,7 @@ class Upload:
         self._complete = False
         self._header: list[bytearray] = [bytearray(), bytearray()]
         self._disposition = b""
+        self.filename = ""  # what the sender calls the package, nothing that a path may be made of
         try:
             self._parser = MultipartParser(
                 boundary,
@@ -124,6 +125,7 @@ class Upload:
             raise InvalidRequest(f"The part {self._part!r} {what}.", hint=_HINT, field=self._part)
         self._seen.append(self._part)
         if self._part == "package":
+            self.filename = options.get(b"filename", b"").decode("utf-8", "replace")
             self._package = tempfile.NamedTemporaryFile(prefix="upload-", dir=self._folder, delete=False)  # noqa: SIM115
 
     def _take(self, data: bytes, start: int, end: int) -> None:

@@ -44,6 +44,7 @@ def test_no_route_hides_another():
 
 
 def test_schemas_have_the_fields_of_the_structs(spec):
+    from edt_sdk.schemas import catalogue
     from edt_sdk.schemas.events import Event
     from edt_sdk.schemas.forecast import Forecast, Picked, Preview
     from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobView, Reason
@@ -53,6 +54,8 @@ def test_schemas_have_the_fields_of_the_structs(spec):
     schemas = spec["components"]["schemas"]
     pairs = {"Job": JobView, "Spec": JobSpec, "Patch": JobPatch, "Progress": JobProgress, "Reason": Reason}
     asked = {"Forecast": Forecast, "Picked": Picked, "Preview": Preview}
+    kept = ("FileEntry", "NewDataset", "Dataset", "NewModel", "ModelChange", "Model", "Training")
+    pairs |= {name: getattr(catalogue, name) for name in kept}
     for name, struct in {**pairs, "Event": Event, "Line": Line, "WhatIf": WhatIf, **asked}.items():
         assert set(schemas[name]["properties"]) == set(struct.__struct_fields__), name
 

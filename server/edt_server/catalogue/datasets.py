@@ -161,6 +161,6 @@ class Datasets:
         record = dataset_record(row)
         try:
             place = self._place(row) if record.mode == COPY else below_data_fs(self._settings.data_fs, record.path)
-        except (EdtError, OSError) as wrong:
-            return f"The data set {row.name} cannot be used now: {wrong}"
+        except EdtError as wrong:
+            return f"The data set {row.name} cannot be used now: {wrong.message}"
         return "" if place.is_dir() else f"The folder {place} of the data set {row.name} is gone."

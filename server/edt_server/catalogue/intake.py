@@ -7,6 +7,7 @@ any other upload is one file. A folder is copied with what its links lead to, if
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tarfile
 import zipfile
@@ -61,7 +62,7 @@ def unpack_data(upload: Path, filename: str, target: Path, limits: Limits) -> No
         _unpacked(upload, filename, target, _MOST_FILES, limits.max_bytes)
     except PackageError as error:
         raise PackageError(
-            str(error),
+            error.message,
             hint="Send a .tar.gz, .tar or .zip of the files; put a larger one into the server's data folder and "
             "register it by its path.",
             field="package",
@@ -134,6 +135,10 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
         script = text if isinstance(text, bytes) else text.read_bytes()
         size = sum(file.size for file in collected.files)
         return Code(collected.name, collected.main, len(collected.files), size, takes_train_dir(script))
+    except PackageError as error:
+        # Where it was unpacked is nobody's business.
+        shown = re.sub(rf"{re.escape(str(work))}\S*?(?=[.:,]?(?:\s|$))", filename or "the package", error.message)
+        raise PackageError(shown, hint=error.hint, **error.ids) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

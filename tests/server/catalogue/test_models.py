@@ -199,7 +199,7 @@ async def test_other_code_for_a_model(service, models, code, tmp_path):
     changed = await models.replace_code("ann", "net", upload, "new.tar.gz")
     assert (changed.main, changed.console) == ("other.py", False)
     assert await models.file("ann", "net", "other.py") == PLAIN
-    with pytest.raises(PackageError):
+    with pytest.raises(PackageError, match=r"no \.py file in no\.tar\.gz\."):
         await models.replace_code("ann", "net", archive(tmp_path / "no.tar.gz", {"a.txt": b""}), "no.tar.gz")
     with pytest.raises(NotFound, match="no file"):
         await models.file("ann", "net", "main.py")
