@@ -7,8 +7,8 @@ areas say when its slots changed and why. A hatched part has been asked for and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from edt_sdk.pictures import scales
@@ -16,12 +16,16 @@ from edt_sdk.pictures.lettering import shortened, width_of
 from edt_sdk.pictures.look import OTHERS_COLOUR, Look, job_colour, on_colour
 from edt_sdk.pictures.marks import Mark, drawn, entries, gathered
 from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, num, tag, told, words
-from edt_sdk.pictures.scales import Frame
+from edt_sdk.pictures.scales import Frame, bounded
 from edt_sdk.pictures.time_axis import time_axis
+from edt_sdk.pictures.weave import weave_defs, weaves
 
 OTHERS = ""  # the id of the band of all that have none of their own
 _PALE = "0.22"
 _LEFT = 44
+_SHORTEST = 10.0  # seconds that a picture is wide at least
+MOST_CELLS, MOST_BANDS = 1200, 24  # columns × bands
+_MOST_SLOTS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,11 @@ class Allocation:
         total = sum(_area(self, band) for band in self.bands)
         seconds = self.edges[-1] - self.edges[0] if self.columns else 0.0
         if not total or seconds <= 0:
-            return self.empty if not self.columns else f"No job held any of {_slots(max(self.capacity))}."
+            return (
+                f"No job held any of {_slots(max(self.capacity))} then."
+                if self.columns and any(self.capacity)
+                else self.empty
+            )
         most = max(self.capacity)
         mine = next((band for band in self.bands if band.job == self.mine), None) if self.mine else None
         if mine is not None:
@@ -93,16 +101,19 @@ class Allocation:
 def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     """The picture, as an SVG document."""
     look = look or Look()
-    if not held.columns:
-        return notice(look, held.empty)
+    held = _sound(held)
+    if not held.columns or not any(map(any, (band.slots for band in held.bands))):
+        return notice(look, held.says())
     ink = look.ink
+    over = weaves(band.job for band in held.bands)
     most = max([1.0, *map(float, held.capacity), *_heights(held)])
-    tops, rows = legend(look, _LEFT, 4, _legend_entries(held, look))
+    tops, rows = legend(look, _LEFT, 4, _legend_entries(held, over, look))
     top = rows + 20
     tall = look.height(0.32, 150, 340)
-    frame = Frame(_LEFT, top, look.width - 8, top + tall, held.edges[0], held.edges[-1], 0, most)
+    end = held.edges[-1]
+    frame = Frame(_LEFT, top, look.width - 8, top + tall, min(held.edges[0], end - _SHORTEST), end, 0, most)
     parts = scales.y_axis(frame, look, _slot_ticks(most))
-    parts += _areas(held, frame, look)
+    parts += _areas(held, over, frame, look)
     parts += _capacity(held, frame, look)
     lane = 16 if held.marks else 0
     for mark in gathered(held.marks, frame.x):
@@ -118,13 +129,44 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     if held.note:
         parts.append(words(_LEFT, bottom + 10, shortened(held.note, look.width - _LEFT - 8, SMALL), ink.soft))
         bottom += 16
-    return document(look, bottom, held.says(), parts, defs=_HATCH)
+    return document(look, bottom, held.says(), parts, defs=_HATCH + weave_defs(over.values()))
 
 
 _HATCH = (
     '<pattern id="leaving" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<rect width="2.5" height="6" fill="#fff" opacity="0.6"/></pattern>'
 )
+
+
+def _sound(held: Allocation) -> Allocation:
+    """The same with columns that have a width and slots that are numbers, and no more of either than can be seen."""
+    edges = [bounded(edge) for edge in held.edges if edge == edge]
+    if len(edges) < len(held.edges):
+        return replace(held, edges=(), bands=(), capacity=())
+    wide = [at for at, (left, right) in enumerate(pairwise(edges)) if right > left]
+    most = MOST_CELLS // max(4, min(len(held.bands), MOST_BANDS))
+    kept = wide[:: -(-len(wide) // most)] if wide else []
+    if not kept or edges != sorted(edges):
+        return replace(held, edges=(), bands=(), capacity=())
+    bands = tuple(
+        replace(band, slots=_counts(band.slots, kept), leaving=_counts(band.leaving, kept) if band.leaving else ())
+        for band in held.bands
+    )
+    shown, rest = bands[:MOST_BANDS], bands[MOST_BANDS:]
+    if rest:
+        together = tuple(sum(column) for column in zip(*(band.slots for band in rest), strict=True))
+        shown = (*shown, Band(OTHERS, f"{len(rest)} others", together))
+    return replace(
+        held,
+        edges=(*(edges[at] for at in kept), edges[wide[-1] + 1]),
+        bands=shown,
+        capacity=tuple(int(count) for count in _counts(held.capacity, kept)),
+        marks=tuple(mark for mark in held.marks if edges[0] <= mark.at <= edges[-1]),
+    )
+
+
+def _counts(values: Sequence[float], kept: Sequence[int]) -> tuple[float, ...]:
+    return tuple(min(_MOST_SLOTS, max(0.0, values[at])) if values[at] == values[at] else 0.0 for at in kept)
 
 
 def _slot_ticks(most: float) -> list[tuple[float, str]]:
@@ -137,19 +179,20 @@ def _heights(held: Allocation) -> Iterator[float]:
         yield sum(band.slots[column] for band in held.bands)
 
 
-def _legend_entries(held: Allocation, look: Look) -> list[tuple[str, str]]:
+def _legend_entries(held: Allocation, over: Mapping[str, str], look: Look) -> list[tuple[str, str]]:
     room = min(220.0, look.width - _LEFT - 40)
-    found = [
-        (_swatch(colour_of(band), _opacity(held, band)), shortened(band.name, room, SMALL) or band.job)
-        for band in held.bands
-    ]
+    found = []
+    for band in held.bands:
+        swatch = _swatch(colour_of(band), _opacity(held, band), over.get(band.job))
+        found.append((swatch, shortened(band.name, room, SMALL) or band.job))
     if any(any(band.leaving) for band in held.bands):
         found.append((_swatch(OTHERS_COLOUR) + _swatch("url(#leaving)"), "being given back"))
     return [*found, *entries(held.marks, look.ink, "slots")]
 
 
-def _swatch(fill: str, opacity: str | None = None) -> str:
-    return tag("rect", x=-6, y=-6, width=12, height=12, rx=2, fill=fill, fill_opacity=opacity)
+def _swatch(fill: str, opacity: str | None = None, over: str | None = None) -> str:
+    box = tag("rect", x=-6, y=-6, width=12, height=12, rx=2, fill=fill, fill_opacity=opacity)
+    return box + (_swatch(over) if over else "")
 
 
 def colour_of(band: Band) -> str:
@@ -161,7 +204,7 @@ def _opacity(held: Allocation, band: Band) -> str | None:
     return _PALE if held.mine and band.job != held.mine else None
 
 
-def _areas(held: Allocation, frame: Frame, look: Look) -> Iterator[str]:
+def _areas(held: Allocation, over: Mapping[str, str], frame: Frame, look: Look) -> Iterator[str]:
     """One shape a band, its steps along the top and back along the bottom; then its hatched part and its name."""
     below = [0.0] * held.columns
     names: list[str] = []
@@ -172,10 +215,12 @@ def _areas(held: Allocation, frame: Frame, look: Look) -> Iterator[str]:
             fill, opacity = colour_of(band), _opacity(held, band)
             stroke = fill if opacity else look.ink.edge
             shape = tag("path", d=path, fill=fill, fill_opacity=opacity, stroke=stroke, stroke_width=0.7)
+            if band.job in over:
+                shape += tag("path", d=path, fill=over[band.job])
             yield told(shape, f"{band.name}: {_range(band.slots)}")
             names += _name(band, below, above, frame, held, look)
         if any(band.leaving):
-            from_ = [high - each for high, each in zip(above, band.leaving, strict=True)]
+            from_ = [max(0.0, high - each) for high, each in zip(above, band.leaving, strict=True)]
             yield tag("path", d=_stepped(held.edges, from_, above, frame), fill="url(#leaving)")
         below = above
     yield from names

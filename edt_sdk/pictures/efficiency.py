@@ -14,6 +14,7 @@ from edt_sdk.pictures.scales import Frame, bounded
 
 _LEFT = 62
 _MOST = 64
+_LEAST = 1e-9  # samples a second; less is as good as none
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class Efficiency:
     @property
     def usable(self) -> list[Speed]:
         """Those that are numbers, by workers."""
-        known = [speed for speed in self.speeds if speed.workers > 0 and 0 < speed.rate < math.inf]
-        return sorted(known, key=lambda speed: speed.workers)
+        known = {speed.workers: speed for speed in self.speeds if speed.workers > 0 and _LEAST < speed.rate < math.inf}
+        return [known[workers] for workers in sorted(known)]
 
     def share(self, speed: Speed) -> float:
         """Throughput over what as many times the smallest size's would be; 1 is ideal."""

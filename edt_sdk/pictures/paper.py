@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from xml.sax.saxutils import quoteattr
 
-from edt_sdk.pictures.lettering import clean, width_of, wrapped
+from edt_sdk.pictures.lettering import clean, shortened, width_of, wrapped
 from edt_sdk.pictures.look import Look
 
 FONT = "system-ui, 'DejaVu Sans', sans-serif"
@@ -99,7 +99,8 @@ def legend(look: Look, left: float, top: float, entries: Sequence[tuple[str, str
     """
     parts: list[str] = []
     x, row = left, 0
-    for swatch, name in entries:
+    for swatch, whole in entries:
+        name = shortened(whole, look.width - left - 24, SMALL)
         wide = 20 + width_of(name, SMALL) + 14
         if x > left and x + wide - 14 > look.width - 4:
             x, row = left, row + 1

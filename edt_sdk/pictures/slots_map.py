@@ -1,19 +1,19 @@
 """The machine now: a row a host, a cell a slot, in the colour of the job that has it, and what is not in use hatched.
 
-Every state has a word in the legend, and every cell one in its tooltip. A machine of thousands of slots has narrower
-cells, in which neighbours of one job are one.
+Every state has a word in the legend, and every cell one in its tooltip. Of a machine of
+many hundreds of slots a row tells how many of each there are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from edt_sdk.pictures.lettering import shortened, width_of
 from edt_sdk.pictures.look import Ink, Look, job_colour, on_colour
 from edt_sdk.pictures.paper import SMALL, document, legend, notice, tag, told, words
+from edt_sdk.pictures.weave import weave_defs, weaves
 
 # What a slot may be, and the word for it; one that is held has its job's name instead.
 STATES = {
@@ -24,6 +24,7 @@ STATES = {
     "lost": "lost with its host",
 }
 _MOST_HOSTS = 48
+_MOST_CELLS = 400
 _MOST_NAMES = 12
 _ROW, _GAP = 24.0, 6.0
 _NARROW, _BROAD = 20.0, 96.0
@@ -83,33 +84,49 @@ class SlotsMap:
         return f"{', '.join(parts)}."
 
 
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """The inks, the job that is emphasised, and what lies over colours that two jobs share."""
+
+    ink: Ink
+    mine: str
+    over: Mapping[str, str]
+
+    def pale(self, cell: SlotCell) -> bool:
+        return bool(self.mine) and cell.job != self.mine
+
+
 def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
     """The picture, as an SVG document."""
     look = look or Look()
     if not any(row for _, row in slots.hosts):
         return notice(look, slots.says())
     shown = slots.hosts[:_MOST_HOSTS]
+    style = _Style(look.ink, slots.mine, weaves(cell.job for _, row in shown for cell in row))
     left = min(0.3 * look.width, 12 + max(width_of(host, SMALL) for host, _ in shown))
     room = look.width - left - 8
-    rows, high = legend(look, 6, 4, list(_legend(slots, look)))
+    rows, high = legend(look, 6, 4, list(_legend(slots, style, look.width)))
     parts, top = rows, high + 10
+    packed = sum(len(cells) for _, cells in shown) > _MOST_CELLS
     for host, cells in shown:
+        if not cells:
+            continue
         parts.append(words(6, top + _ROW / 2 + 4, shortened(host, left - 12, SMALL), look.ink.text))
-        if len(cells) * _NARROW > 4 * room:
-            parts += _packed(cells, left, top, room, slots.mine, look)
+        if packed or len(cells) * _NARROW > 4 * room:
+            parts += _packed(cells, left, top, room, style)
             top += _ROW + _GAP
             continue
         across = max(1, min(len(cells), int(room // max(_NARROW, min(_BROAD, room / max(1, len(cells)))))))
         wide = min(_BROAD, room / across)
         for at, cell in enumerate(cells):
             place = (left + wide * (at % across), top + (_ROW + 2) * (at // across))
-            parts.append(told(_cell(cell, *place, wide - 3, slots.mine, look), f"{host}, {cell.says()}"))
+            parts.append(told(_cell(cell, *place, wide - 3, style), f"{host}, {cell.says()}"))
         top += (_ROW + 2) * -(-len(cells) // across) + _GAP
     if len(slots.hosts) > len(shown):
         more = f"… and {len(slots.hosts) - len(shown)} more hosts; edt cluster lists all."
         parts.append(words(6, top + 10, shortened(more, look.width - 12, SMALL), look.ink.soft))
         top += 18
-    return document(look, top + 2, slots.says(), parts, defs=_hatches(look.ink))
+    return document(look, top + 2, slots.says(), parts, defs=_hatches(look.ink) + weave_defs(style.over.values()))
 
 
 def _hatches(ink: Ink) -> str:
@@ -124,64 +141,62 @@ def _hatches(ink: Ink) -> str:
     )
 
 
-def _cell(cell: SlotCell, x: float, y: float, wide: float, mine: str, look: Look) -> str:
-    box = _box(cell, x, y, wide, mine, look)
+def _cell(cell: SlotCell, x: float, y: float, wide: float, style: _Style) -> str:
+    box = _box(cell, x, y, wide, style)
     if not cell.job:
         text = STATES[cell.state]
         fitting = text if width_of(text, SMALL) <= wide - 8 and cell.state == "idle" else ""
-        return box + words(x + wide / 2, y + _ROW / 2 + 4, fitting, look.ink.soft, anchor="middle")
+        return box + words(x + wide / 2, y + _ROW / 2 + 4, fitting, style.ink.soft, anchor="middle")
     text = shortened(cell.name, wide - 6, SMALL * 1.1)
     if len(text) < min(len(cell.name), 5):
         text = f"{cell.slot}" if cell.slot is not None and width_of(f"{cell.slot}", SMALL) <= wide + 1 else ""
-    fill = look.ink.text if _pale(cell, mine) else on_colour(job_colour(cell.job))
-    return box + words(x + wide / 2, y + _ROW / 2 + 4, text, fill, anchor="middle", bold=not _pale(cell, mine))
+    fill = style.ink.text if style.pale(cell) else on_colour(job_colour(cell.job))
+    return box + words(x + wide / 2, y + _ROW / 2 + 4, text, fill, anchor="middle", bold=not style.pale(cell))
 
 
-def _box(cell: SlotCell, x: float, y: float, wide: float, mine: str, look: Look) -> str:
+def _box(cell: SlotCell, x: float, y: float, wide: float, style: _Style) -> str:
     place: dict[str, str | float | None] = {"x": x, "y": y, "width": max(0.5, wide), "height": _ROW, "rx": 3}
     if not cell.job:
-        stroke = {"idle": look.ink.line, "fenced": look.ink.warn, "lost": look.ink.bad}[cell.state]
+        stroke = {"idle": style.ink.line, "fenced": style.ink.warn, "lost": style.ink.bad}[cell.state]
         return tag("rect", **place, fill=f"url(#slot-{cell.state})", stroke=stroke)
     colour = job_colour(cell.job)
-    opacity = "0.22" if _pale(cell, mine) else None
+    opacity = "0.22" if style.pale(cell) else None
     box = tag("rect", **place, fill=colour, fill_opacity=opacity, stroke=colour)
+    if cell.job in style.over:
+        box += tag("rect", **place, fill=style.over[cell.job])
     return box + (tag("rect", **place, fill="url(#slot-leaving)") if cell.state == "leaving" else "")
 
 
-def _pale(cell: SlotCell, mine: str) -> bool:
-    return bool(mine) and cell.job != mine
-
-
-def _packed(cells: Sequence[SlotCell], left: float, top: float, room: float, mine: str, look: Look) -> Iterator[str]:
-    """A host of very many slots in one row: neighbours in the same state are one piece."""
-    step = room / len(cells)
+def _packed(cells: Sequence[SlotCell], left: float, top: float, room: float, style: _Style) -> Iterator[str]:
+    """A host of very many slots in one row: a piece for all that are alike, as wide as there are many."""
+    alike = Counter((cell.job, cell.name, cell.state) for cell in cells)
     at = 0
-    for (job, state), run in groupby(cells, key=lambda cell: (cell.job, cell.state)):
-        some = list(run)
-        text = f"{len(some)} slots: {STATES[state]}{f' by {some[0].name}' if job else ''}"
-        yield told(_box(some[0], left + at * step, top, len(some) * step, mine, look), text)
-        at += len(some)
+    for (job, name, state), count in alike.items():
+        some = SlotCell(None, "", state, job, name)
+        text = f"{count} slots: {STATES[state]}{f' by {name}' if job else ''}"
+        yield told(_box(some, left + at * room / len(cells), top, count * room / len(cells), style), text)
+        at += count
 
 
-def _legend(slots: SlotsMap, look: Look) -> Iterator[tuple[str, str]]:
+def _legend(slots: SlotsMap, style: _Style, width: int) -> Iterator[tuple[str, str]]:
     cells = [cell for _, row in slots.hosts for cell in row]
     held = Counter(cell.job for cell in cells if cell.job)
     names = {cell.job: cell.name for cell in cells if cell.job}
-    room = min(200.0, look.width - 90)
+    room = min(200.0, width - 90.0)
     for job, count in held.most_common(_MOST_NAMES):
         some = SlotCell(None, "", "held", job, names[job])
         name = shortened(names[job], room, SMALL) or job
-        yield _swatch(some, slots.mine, look), f"{name}: {count}"
+        yield _swatch(some, style), f"{name}: {count}"
     if len(held) > _MOST_NAMES:
         rest = sum(held.values()) - sum(count for _, count in held.most_common(_MOST_NAMES))
-        yield tag("circle", r=2, fill=look.ink.soft), f"{len(held) - _MOST_NAMES} other jobs: {rest}"
+        yield tag("circle", r=2, fill=style.ink.soft), f"{len(held) - _MOST_NAMES} other jobs: {rest}"
     counts = Counter(cell.state for cell in cells)
     for state in ("leaving", "idle", "fenced", "lost"):
         if counts[state]:
             job = "-" if state == "leaving" else ""
-            yield _swatch(SlotCell(None, "", state, job), "", look), f"{STATES[state]}: {counts[state]}"
+            yield _swatch(SlotCell(None, "", state, job), replace(style, mine="")), f"{STATES[state]}: {counts[state]}"
 
 
-def _swatch(cell: SlotCell, mine: str, look: Look) -> str:
-    small = _box(cell, -7, -6, 14, mine, look)
+def _swatch(cell: SlotCell, style: _Style) -> str:
+    small = _box(cell, -7, -6, 14, style)
     return small.replace(f'height="{_ROW:g}"', 'height="12"')

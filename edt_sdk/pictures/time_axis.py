@@ -6,11 +6,13 @@ from edt_sdk.pictures import scales
 from edt_sdk.pictures.look import Look
 from edt_sdk.pictures.scales import Frame
 
+_LAST = 2.5e11  # seconds since the epoch that a date can still be told of
+
 
 def time_axis(frame: Frame, look: Look, *, clock: bool) -> list[str]:
     """The axis below a frame; with `clock` x is seconds since the epoch, and the zone's name stands at its end."""
     wide = frame.right - frame.left
-    if clock:
+    if clock and frame.x0 >= 0 and frame.x1 < _LAST:
         values = scales.clock_ticks(frame.x0, frame.x1, max(3, int(wide // 68)), look.zone)
         return scales.x_axis(frame, look, values, scales.zone_name(frame.x1, look.zone))
     scale, unit = scales.unit_of(frame.x1 - frame.x0)

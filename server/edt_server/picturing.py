@@ -22,6 +22,7 @@ from edt_sdk.pictures import (
     draw_slots,
     draw_spark,
 )
+from edt_sdk.pictures.allocation import MOST_CELLS
 from edt_sdk.pictures.losses import NO_UPDATE
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
@@ -138,6 +139,10 @@ class Picturing:
     ) -> str:
         life = row.id if row is not None and of_life else None
         told = await self._reading.timeline(user, life, start=start, end=end, points=_COLUMNS)
+        # So many columns as can be drawn with so many bands: whoever holds little is put together.
+        columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
+        if len(told["rows"]) > columns:
+            told = await self._reading.timeline(user, life, start=start, end=end, points=columns)
         until = min(end or time.time(), time.time())
         if row is not None and of_life and row.ended is not None:
             until = min(until, row.ended)

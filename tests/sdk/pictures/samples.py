@@ -26,6 +26,7 @@ from edt_sdk.pictures import (
     draw_shares,
     draw_slots,
     draw_spark,
+    job_colour,
 )
 
 NOON = 1_795_176_000.0  # 2026-11-20 12:00 UTC
@@ -50,6 +51,12 @@ def allocation(mine: str = "job-a") -> Allocation:
         ),
         mine,
     )
+
+
+def twins() -> Allocation:
+    """Jobs of one colour."""
+    jobs = [job for job in (f"twin-{n}" for n in range(60)) if job_colour(job) == job_colour("twin-0")][:5]
+    return Allocation((NOON, NOON + 60, NOON + 90), tuple(Band(job, job, (2, 1)) for job in jobs), (10, 10))
 
 
 def crowd() -> Allocation:
@@ -169,6 +176,7 @@ PICTURES = {
     "allocation": lambda look: draw_allocation(allocation(), look),
     "allocation-everybody": lambda look: draw_allocation(allocation(mine=""), look),
     "allocation-week": lambda look: draw_allocation(crowd(), look),
+    "allocation-twins": lambda look: draw_allocation(twins(), look),
     "allocation-empty": lambda look: draw_allocation(Allocation((), (), ()), look),
     "loss": lambda look: draw_losses(losses(), look),
     "loss-smooth": lambda look: draw_losses(losses(), look, smooth=0.3),
