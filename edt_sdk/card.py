@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
+
+import msgspec
 
 from edt_sdk.pictures import curve, image, progress_bar
 from edt_sdk.readings import figures, stamp
 from edt_sdk.schemas.job import JobState, JobView
 
+# The type of a bundle's part from which a front end that knows it shows the job as it is now, without any kernel.
+MIME = "application/vnd.edt.job+json"
 GREY = "#8a8a8a"
 # Of a table's cells. Where these are stripped too, the table stays one.
 _CELL = 'style="text-align: left"'
@@ -141,6 +146,18 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
 def left_out(there: int, shown: int) -> str:
     """What is said below a list of which only the beginning is shown."""
     return f"… and {there - shown:,} more of {there:,}, which are not shown here."
+
+
+def live_card(view: JobView, taken: float, origin: str) -> dict[str, Any]:
+    """What a front end needs to show the job as it is now: the value of `MIME`.
+
+    Args:
+        view: the job.
+        taken: when the view was fetched, seconds since the epoch.
+        origin: base URL of its server.
+    """
+    snapshot = msgspec.json.decode(msgspec.json.encode(view))
+    return {"version": 1, "id": view.id, "taken": taken, "view": snapshot, "origin": origin}
 
 
 def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:

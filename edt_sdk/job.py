@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from edt_sdk.monitor import Monitor
 
-MIME = "application/vnd.edt.job+json"
+MIME = card.MIME
 FINAL_MODEL = "model/train/model_epoch_final.pth"
 
 
@@ -319,14 +319,7 @@ class Job(JobReadings):
         """The card of the last view as a MIME bundle; `trouble` is why there is no newer one."""
         losses = [] if trouble else self.losses()
         return {
-            # What a front end that knows the type needs to show the job as it is now, without this kernel.
-            MIME: {
-                "version": 1,
-                "id": self.id,
-                "taken": self._taken,
-                "view": msgspec.json.decode(msgspec.json.encode(self._view)),
-                "origin": self._connection.url,
-            },
+            MIME: card.live_card(self._view, self._taken, self._connection.url),
             "text/html": card.html_card(self._view, self._taken, losses=losses, trouble=trouble),
             "text/plain": card.text_snapshot(self._view, self._taken, trouble=trouble),
         }

@@ -70,7 +70,7 @@ class Monitor(ABC):
         self._box._view_count = 0
         self._box.observe(self._shown, "_view_count")
         self.cell = running_cell()
-        self._output = Output(self._box)
+        self._output = Output(self._box, self._beside())
         SIGNS.listen()
         ROUNDS.add(self)
         return self
@@ -190,6 +190,10 @@ class Monitor(ABC):
             for each in _family(widget):
                 each.close()
         self.connection.close()
+
+    @abstractmethod
+    def _beside(self) -> Bundle:
+        """What is shown in place of the widgets where they cannot be, as a MIME bundle; asks nobody."""
 
     @abstractmethod
     def _build(self) -> list[Any]:

@@ -102,6 +102,10 @@ class ClientMonitor(Monitor):
         self._table.value = jobs_table(chosen, most=SHOWN)
         self._head.value = note(jobs_words(self._views, more=self._more) + f" As of {stamp(self._taken)}.")
 
+    def _beside(self) -> Bundle:
+        said = "This was a monitor of all jobs. Run its cell again to see them; client.jobs() lists them."
+        return {"text/html": f"<p>{said}</p>", "text/plain": said}
+
     def _snapshot(self, trouble: str) -> Bundle:
         taken = self._taken or time.time()
         head = note(f"{jobs_words(self._views, more=self._more)} Snapshot of {stamp(taken)}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edt_sdk.card import age_words, head_html, html_card, text_snapshot
+from edt_sdk.card import MIME, head_html, html_card, live_card, text_snapshot
 from edt_sdk.monitor.allocation import AllocationPage
 from edt_sdk.monitor.base import Bundle, Monitor
 from edt_sdk.monitor.checkpoints import CheckpointsPage
@@ -67,6 +67,14 @@ class JobMonitor(Monitor):
         age = note(f"as of {stamp(self._twin.taken)}")
         self._head.value = f"{head_html(view)} &nbsp; {age}"
 
+    def _beside(self) -> Bundle:
+        view, taken = self.job.view, self.job.taken
+        return {
+            MIME: live_card(view, taken, self.connection.url),
+            "text/html": html_card(view, taken),
+            "text/plain": text_snapshot(view, taken),
+        }
+
     def _snapshot(self, trouble: str) -> Bundle:
         view, taken = self._twin.view, self._twin.taken
         sections = [] if trouble and not view.state.final else self._sections()
@@ -78,7 +86,7 @@ class JobMonitor(Monitor):
         if view.state.final:
             return left
         # Of a job that goes on the card shows the present, in front ends that can.
-        return {**self.job.bundle(trouble or age_words(view, taken)), **left}
+        return {MIME: live_card(view, taken, self.connection.url), **left}
 
     def _sections(self) -> list[tuple[str, str]]:
         """What each tab would have shown; one that cannot be had is left out."""

@@ -9,8 +9,10 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+KERNEL = "edt_kernel"
 _LOOK_AGAIN = 0.3
 
 
@@ -29,10 +31,18 @@ def toolkit() -> Any:
 
 
 class Output:
-    """One output of the cell that runs: a widget first, and later something else in the same place."""
+    """One output of the cell that runs: a widget first, and later something else in the same place.
 
-    def __init__(self, widget: Any) -> None:
-        self._handle = display(widget, display_id=True)
+    Args:
+        widget: what is shown where there are widgets.
+        beside: what is shown where there are none, as a MIME bundle. A front end that finds widgets of another kernel
+            than the one it has, or has none, can show this too: whose they are is in the output's metadata.
+    """
+
+    def __init__(self, widget: Any, beside: dict[str, Any]) -> None:
+        shown = widget._repr_mimebundle_()
+        bundle = {**beside, **shown, "text/plain": beside["text/plain"]}
+        self._handle = display(bundle, metadata={KERNEL: kernel_id()}, raw=True, display_id=True)
 
     def replace(self, bundle: dict[str, Any]) -> None:
         """Show a MIME bundle in its place, from any thread."""
@@ -45,6 +55,13 @@ def display(value: Any, **settings: Any) -> Any:
 
     show: Any = module.display
     return show(value, **settings)
+
+
+def kernel_id() -> str:
+    """The id by which a Jupyter Server knows this kernel; "" when it has none."""
+    kernel = getattr(_shell(), "kernel", None)
+    file = getattr(getattr(kernel, "parent", None), "connection_file", "")
+    return Path(file).stem.removeprefix("kernel-") if file else ""
 
 
 def running_cell() -> tuple[str, int]:

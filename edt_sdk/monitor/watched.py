@@ -29,7 +29,6 @@ class Watched(Protocol):
     def through(self, connection: Connection) -> Self: ...  # noqa: D102
     def saw(self, view: JobView) -> None: ...  # noqa: D102
     def refresh(self) -> Self: ...  # noqa: D102
-    def bundle(self, trouble: str = "") -> dict[str, Any]: ...  # noqa: D102
     def metrics(self, *, points: int | None = None) -> Metrics: ...  # noqa: D102
     def workers(self) -> Sequence[dict[str, Any]]: ...  # noqa: D102
     def checkpoints(self) -> Sequence[dict[str, Any]]: ...  # noqa: D102
