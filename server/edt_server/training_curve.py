@@ -147,12 +147,20 @@ class _Reading:
         return Curve(self.training, tuple(self.train), tuple(self.test), tuple(self.sizes), self.updates, speeds)
 
 
+@dataclass(slots=True)
+class _Place:
+    """One file's place on the shelf."""
+
+    reading: _Reading | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
 class CurveShelf:
     """The curves of the jobs that were looked at last."""
 
     def __init__(self, most: int = _KEPT_JOBS) -> None:
         self._most = most
-        self._readings: OrderedDict[Path, _Reading] = OrderedDict()
+        self._readings: OrderedDict[Path, _Place] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, paths: JobPaths) -> Curve:
@@ -162,13 +170,15 @@ class CurveShelf:
             return Curve(0)
         path = paths.metrics(newest)
         with self._lock:
-            reading = self._readings.pop(path, None)
-            if reading is None or not holds(path, reading.offset, reading.length, reading.crc):
-                reading = _Reading(newest)
-            _read_on(path, reading)
-            self._readings[path] = reading
+            place = self._readings.setdefault(path, _Place())
+            self._readings.move_to_end(path)
             while len(self._readings) > self._most:
                 self._readings.popitem(last=False)
+        with place.lock:  # whoever looks at another job does not wait for a long file
+            reading = place.reading
+            if reading is None or not holds(path, reading.offset, reading.length, reading.crc):
+                reading = place.reading = _Reading(newest)
+            _read_on(path, reading)
             return reading.curve()
 
 
