@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from edt_sdk.answers import Answer
+from edt_sdk.catalogue import Catalogue
 from edt_sdk.cluster_view import Cluster
 from edt_sdk.connection import Connection, Params
 from edt_sdk.discovery import connect
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
 
 
-class Client(Submitting, Sharing):
+class Client(Submitting, Catalogue, Sharing):
     """A connection to a server.
 
     Args:

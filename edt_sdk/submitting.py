@@ -58,6 +58,7 @@ class Wishes(TypedDict, total=False):
     command: Sequence[str] | str
     torchrun: Sequence[str] | str
     data_path: str
+    dataset: str
     args: Sequence[str]
     env: Mapping[str, str] | None
 
@@ -91,6 +92,7 @@ class Submitting:
         command: Sequence[str] | str = (),
         torchrun: Sequence[str] | str = (),
         data_path: str = "",
+        dataset: str = "",
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         progress: bool = True,
@@ -125,6 +127,7 @@ class Submitting:
                 --nproc-per-node=2 --max-restarts=3"; as text or words, with or without a script. Nodes times processes
                 are the slots, and come before `max_workers`, `min_workers` and `slots_per_unit`.
             data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
+            dataset: a registered data set of mine, whose folder is the job's DATA_DIR; not with `data_path`.
             args: the script's own arguments.
             env: environment variables of the job; nothing is taken over from here by itself.
             progress: print what is packed; `EDT_NONINTERACTIVE` silences it too.
@@ -133,7 +136,7 @@ class Submitting:
             PackageError: no such source, no such main script, or a file that cannot be packed.
             TooLarge: the package is over the server's limit.
             InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
-            NotFound, NotAllowed: the job of `warm_start` is not there, or somebody else's.
+            NotFound, NotAllowed: the job of `warm_start` is not there, or somebody else's; there is no such `dataset`.
         """
         spec, collected = self._specified(
             source,
@@ -154,6 +157,7 @@ class Submitting:
             command=command,
             torchrun=torchrun,
             data_path=data_path,
+            dataset=dataset,
             args=args,
             env=env,
         )

@@ -19,7 +19,7 @@ from typing import NoReturn
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 
 # One file per group of verbs; each has `add(subparsers, common)`.
-GROUPS = ("submitting", "jobs", "reading", "sharing", "machine", "simulating")
+GROUPS = ("submitting", "jobs", "reading", "sharing", "catalogue", "machine", "simulating")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,9 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, script_args = _split(words)
     parser = build_parser()
     arguments = parser.parse_args(own)
-    if script_args is not None and arguments.verb != "submit":
-        parser.error("arguments after -- belong to `edt submit` only")
+    takes_args = arguments.verb == "submit" or (arguments.verb == "model" and arguments.action in ("add", "train"))
+    if script_args is not None and not takes_args:
+        parser.error("arguments after -- belong to `edt submit`, `edt model add` and `edt model train` only")
     arguments.args = script_args or []
+    arguments.said_args = script_args is not None
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()

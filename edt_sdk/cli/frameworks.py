@@ -21,6 +21,7 @@ def add(submit: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--data-path", default="", metavar="DIR", help="DATA_DIR of the job, relative to the server's data folder"
     )
+    submit.add_argument("--dataset", default="", metavar="NAME", help="a registered data set, see `edt dataset list`")
 
 
 def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -29,4 +30,5 @@ def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
         "framework": arguments.framework,
         "command": arguments.command or (),
         "data_path": arguments.data_path,
+        "dataset": arguments.dataset,
     }

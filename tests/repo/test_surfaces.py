@@ -42,6 +42,16 @@ Client.plan             GET /plan                   plan         -
 Client.set_plan         PUT /plan                   plan         -
 Client.instance_groups  GET /instance-groups        groups       -
 Client.resource_groups  GET /resource-groups        resources    -
+Client.datasets         GET /datasets               dataset      -
+Client.dataset          GET /datasets/{name}        dataset      -
+Client.add_dataset      POST /datasets              dataset      -
+Client.delete_dataset   DELETE /datasets/{name}     dataset      -
+Client.models           GET /models                 model        -
+Client.model            GET /models/{name}          model        -
+Client.add_model        POST /models                model        -
+Client.update_model     PATCH /models/{name}        -            -
+Client.train_model      POST /models/{name}/train   model        -
+Client.delete_model     DELETE /models/{name}       model        -
 Job.monitor             -                           -            edt_monitor
 Client.monitor          -                           -            edt_monitor
 -                       -                           simulate     -

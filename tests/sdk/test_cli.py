@@ -306,7 +306,7 @@ def test_every_verb_of_the_design_is_there():
     assert set(verbs) == {
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
         "timeline", "workers", "checkpoints", "download", "cluster", "groups",
-        "group", "resources", "resource", "plan", "simulate", "what-if",
+        "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
     }  # fmt: skip
 
 
