@@ -14,13 +14,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
+from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.testing import LocalServer
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +36,7 @@ QUIET = (
     "--no-first-run",
 )
 PATIENCE = 30_000
+expect.set_options(timeout=PATIENCE)
 # JupyterLab's own question whether it may ask for news lies over what is looked at.
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
@@ -65,8 +68,19 @@ def chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True)
+def jp_asyncio_loop() -> None:
+    """No loop of pytest-jupyter's: Playwright's own runs in this thread, and the server is another process."""
+
+
+@pytest.fixture(autouse=True)
+def jp_server_cleanup() -> None:
+    """Nothing to clean up, for the same reason."""
+
+
+@pytest.fixture(scope="module")
 def browser(chromium: str, front_end: None) -> Iterator[Browser]:
+    """Ended with the file: while Playwright's loop runs in this thread, asynchronous tests of other files cannot."""
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
         yield running
@@ -118,7 +132,8 @@ class Screen:
     def open(self, path: str = "lab") -> Page:
         """Open a page of the server (logging in on the way) and wait until Jupyter is there."""
         sign = "&" if "?" in path else "?"
-        self.page.goto(f"{self.server.url}{path}{sign}token={self.server.token}")
+        # Without what an earlier test had open.
+        self.page.goto(f"{self.server.url}{path}{sign}reset&token={self.server.token}")
         self.page.wait_for_selector("#jp-main-content-panel, #main-panel, .jp-NotebookPanel", timeout=PATIENCE)
         self.page.wait_for_function("() => !document.querySelector('#jupyterlab-splash')", timeout=PATIENCE)
         return self.page
@@ -221,6 +236,5 @@ def submit(server: LocalServer, slow_trainer: str, tmp_path: Path):
     yield submit
     stop.touch()
     for job in jobs:
-        job.refresh()
-        if not job.view.state.final:
+        with suppress(NotFound, Conflict):  # deleted, or just ended
             job.stop()

@@ -1,0 +1,189 @@
+"""The card of a job in the output of a cell: current without a kernel, in whatever program, trusted or not."""
+
+import re
+
+import pytest
+import requests
+from playwright.sync_api import expect
+
+from edt_sdk.schemas.errors import JobFailed
+from tests.browser.conftest import Screen
+
+MIME = "application/vnd.edt.job+json"
+
+
+def bundle_of(job, **changes):
+    """What `repr(job)` leaves in a notebook, its own part changed."""
+    told = job._repr_mimebundle_()
+    return told | {MIME: told[MIME] | changes}
+
+
+def shut_down_kernels(server):
+    headers = {"Authorization": f"token {server.token}"}
+    kernels = requests.get(f"{server.url}api/kernels", headers=headers, timeout=10).json()
+    for kernel in kernels:
+        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=10).raise_for_status()
+    return len(kernels)
+
+
+def test_a_card_made_by_a_kernel_is_current_after_the_kernel_is_gone(screen, server, submit, write_notebook):
+    job = submit("digits")
+    cell = f"from edt_sdk import Client\njob = Client().job({job.id!r})\njob"
+    write_notebook(server, "first.ipynb", cell)
+    page = screen.open("lab/tree/first.ipynb")
+    expect(page.locator(".jp-StatusBar-TextItem", has_text="Python 3 (ipykernel) | Idle")).to_be_visible()
+    page.locator(".jp-Cell .cm-content").first.click()
+    page.keyboard.press("Shift+Enter")
+    card = page.locator(".jp-edt-card")
+    expect(card).to_contain_text("digits")
+    expect(card).to_contain_text("running")
+    expect(card).to_contain_text("live, ")
+    page.keyboard.press("Control+s")
+    expect(page.locator(".jp-NotebookPanel .jp-mod-dirty, .jp-mod-dirty")).to_have_count(0)
+    assert shut_down_kernels(server) == 1
+    submit.finish()
+    job.wait(60)
+    page.reload()
+    expect(card).to_contain_text("finished")
+    expect(card).to_contain_text("update 200 of 200")
+    expect(page.locator("body")).not_to_contain_text("model not found")
+    expect(card.get_by_role("button", name="Download")).to_be_visible()
+    screen.shot("card-finished")
+
+
+def test_it_follows_the_job_while_one_looks(screen, server, submit, write_notebook):
+    job = submit("digits")
+    write_notebook(server, "live.ipynb", "job", bundles=[bundle_of(job)])
+    page = screen.open("lab/tree/live.ipynb")
+    card = page.locator(".jp-edt-card-live")
+    expect(card).to_contain_text(re.compile(r"update \d+ of 200"))
+    expect(card.locator("img")).to_have_attribute("alt", re.compile("loss"))
+    screen.shot("card-running")
+    submit.finish()
+    expect(card).to_contain_text("finished")
+    expect(card).to_contain_text(re.compile(r"took \d+ s"))
+
+
+def test_an_untrusted_notebook_shows_it_too_and_a_click_acts(screen, server, submit, write_notebook):
+    job = submit("digits")
+    write_notebook(server, "untrusted.ipynb", "job", bundles=[bundle_of(job)])
+    page = screen.open("lab/tree/untrusted.ipynb")
+    card = page.locator(".jp-edt-card-live")
+    expect(card).to_contain_text("running")
+    assert not page.evaluate(
+        "() => [...document.querySelectorAll('.jp-OutputArea-output')].some(o => o.dataset.trusted)"
+    )
+    card.get_by_role("button", name="Stop").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(re.compile(r"\d slots? becomes? free\."))
+    expect(dialog).to_contain_text(re.compile(r"checkpoint|nothing is lost"))
+    screen.shot("stop-says-what-it-costs")
+    dialog.get_by_role("button", name="Leave it").click()
+    assert not job.refresh().state.final
+    card.get_by_role("button", name="Stop").click()
+    dialog.get_by_role("button", name="Stop").click()
+    expect(card).to_contain_text("stopped")
+
+
+def test_notebook_7_shows_it_and_acts(screen, server, submit, write_notebook):
+    job = submit("digits")
+    write_notebook(server, "seven.ipynb", "job", bundles=[bundle_of(job)])
+    page = screen.open("notebooks/seven.ipynb")
+    card = page.locator(".jp-edt-card-live")
+    expect(card).to_contain_text("running")
+    screen.shot("card-notebook-7")
+    card.get_by_role("button", name="Suspend").click()
+    page.get_by_role("dialog").get_by_role("button", name="Suspend").click()
+    expect(card).to_contain_text("suspended")
+    card.get_by_role("button", name="Resume").click()
+    expect(card).to_contain_text("running")
+
+
+def test_of_a_deleted_job_it_says_so_and_shows_how_it_was(screen, server, submit, write_notebook):
+    job = submit("short-lived")
+    write_notebook(server, "deleted.ipynb", "job", bundles=[bundle_of(job)])
+    job.stop()
+    with pytest.raises(JobFailed):
+        job.wait(60)
+    job.delete()
+    page = screen.open("lab/tree/deleted.ipynb")
+    card = page.locator(".jp-edt-card-deleted")
+    expect(card).to_contain_text("This job was deleted from the server. It was like this at")
+    expect(card).to_contain_text("short-lived")
+    expect(card.get_by_role("button")).to_have_count(0)
+    screen.shot("card-deleted")
+
+
+def test_of_another_server_s_job_it_shows_what_the_notebook_stored(screen, server, submit, write_notebook):
+    job = submit("elsewhere")
+    stored = bundle_of(job, id="elsewhere-000000", origin="http://gpu-box:8888/", view=None)
+    write_notebook(server, "elsewhere.ipynb", "job", bundles=[stored])
+    page = screen.open("lab/tree/elsewhere.ipynb")
+    output = page.locator(".jp-edt-rendered-card")
+    expect(output).to_contain_text("This job is on another server, http://gpu-box:8888/: open it there.")
+    expect(output.locator(".jp-RenderedHTML")).to_contain_text(job.id)
+    screen.shot("card-elsewhere")
+
+
+@pytest.mark.parametrize("told", [{"version": 2}, {"version": 1}, "<b>no</b>", None])
+def test_of_a_bundle_it_cannot_read_it_shows_what_the_notebook_stored(screen, server, submit, write_notebook, told):
+    stored = bundle_of(submit("strange")) | {MIME: told}
+    write_notebook(server, "strange.ipynb", "job", bundles=[stored])
+    page = screen.open("lab/tree/strange.ipynb")
+    output = page.locator(".jp-OutputArea-output")
+    expect(output).to_contain_text("strange")
+    expect(output).to_contain_text("Snapshot")
+
+
+def test_many_cards_ask_once_and_hidden_ones_not_at_all(screen, server, submit, write_notebook):
+    job = submit("digits")
+    write_notebook(server, "many.ipynb", *["job"] * 8, bundles=[bundle_of(job)] * 8)
+    asked = []
+
+    def note(request):
+        path = request.url.split("?")[0]
+        asked.append("job" if path.endswith(f"/jobs/{job.id}") else "cluster" if path.endswith("/cluster") else "")
+
+    page = screen.open("lab/tree/many.ipynb")
+    expect(page.locator(".jp-edt-card-live")).to_have_count(8)
+    page.on("request", note)
+
+    def looks(more):
+        """Wait for so many looks of the status bar, which asks for the machine once a look."""
+        before = asked.count("cluster")
+        while asked.count("cluster") < before + more:
+            page.wait_for_timeout(100)
+
+    looks(3)
+    assert 1 <= asked.count("job") <= asked.count("cluster") + 1
+    page.get_by_role("menuitem", name="File", exact=True).click()
+    page.get_by_text("New Launcher", exact=True).click()
+    expect(page.locator(".jp-edt-card-live").first).not_to_be_visible()
+    looks(1)
+    hidden = asked.count("job")
+    looks(2)
+    assert asked.count("job") == hidden
+
+
+def test_without_the_server_it_is_grey_and_says_since_when(page, start_server, write_notebook, tmp_path, slow_trainer):
+    server = start_server()
+    (tmp_path / "train.py").write_text(slow_trainer)
+    job = server.client().submit(
+        tmp_path, main="train.py", name="digits", max_workers=1, args=[str(tmp_path / "enough")]
+    )
+    write_notebook(server, "grey.ipynb", "job", bundles=[bundle_of(job)])
+    screen = Screen(page, server)
+    screen.open("lab/tree/grey.ipynb")
+    screen.panel()
+    expect(page.locator(".jp-edt-card-live")).to_contain_text("running")
+    server.kill()
+    card = page.locator(".jp-edt-card-old")
+    expect(card).to_contain_text(re.compile(r"last seen \d\d:\d\d:\d\d\. The Jupyter server does not answer\."))
+    expect(card).to_contain_text("running")
+    expect(page.locator(".jp-edt-status")).to_contain_text("no answer")
+    trouble = page.locator(".jp-edt-panel [role=alert]")
+    expect(trouble).to_contain_text(re.compile(r"Last seen \d\d:\d\d:\d\d"))
+    expect(page.locator(".jp-edt-row")).to_have_count(1)
+    screen.shot("server-gone")
+    (tmp_path / "enough").touch()
+    server.start().stop()
