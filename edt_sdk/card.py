@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from edt_sdk.html_table import GREY, left_out, note
 from edt_sdk.pictures import curve, image, progress_bar
 from edt_sdk.readings import figures, stamp
 from edt_sdk.schemas.job import JobState, JobView
 
 # The type of a bundle's part from which a front end that knows it shows the job as it is now, without any kernel.
 MIME = "application/vnd.edt.job+json"
-GREY = "#8a8a8a"
 # Of a table's cells. Where these are stripped too, the table stays one.
 _CELL = 'style="text-align: left"'
 _WORD = 'style="text-align: left; white-space: nowrap"'
@@ -131,7 +131,6 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
     """A table of jobs, newest first; the first `most`, and how many more there are."""
     if not views:
         return "<p>No jobs. Submit one: <code>client.submit('folder', main='train.py', max_workers=4)</code></p>"
-    rest = f"<p>{left_out(len(views), most)}</p>" if len(views) > most else ""
     rows = "".join(
         f"<tr><td {_WORD}>{state_html(view)}</td><td {_CELL}>{escape(view.name)}</td>"
         f"<td {_WORD}><code>{escape(view.id)}</code></td>"
@@ -140,12 +139,7 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
         for view in views[:most]
     )
     heads = "".join(f"<th {_CELL}>{name}</th>" for name in ("State", "Name", "Id", "Slots", "Progress"))
-    return f"<table><tr>{heads}</tr>{rows}</table>{rest}"
-
-
-def left_out(there: int, shown: int) -> str:
-    """What is said below a list of which only the beginning is shown."""
-    return f"… and {there - shown:,} more of {there:,}, which are not shown here."
+    return f"<table><tr>{heads}</tr>{rows}</table>{note(left_out(len(views), most))}"
 
 
 def live_card(view: JobView, taken: float, origin: str) -> dict[str, Any]:

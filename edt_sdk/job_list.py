@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edt_sdk.card import jobs_table, left_out, sentence
+from edt_sdk.card import jobs_table, sentence
+from edt_sdk.html_table import left_out
 
 if TYPE_CHECKING:
     from edt_sdk.job import Job
@@ -18,9 +19,7 @@ class JobList(list["Job"]):
 
     def __repr__(self) -> str:
         lines = [sentence(job.view) for job in self[:_MOST]]
-        if len(self) > _MOST:
-            lines.append(left_out(len(self), _MOST))
-        return "\n".join(lines) or "No jobs."
+        return "\n".join(filter(None, [*lines, left_out(len(self), _MOST)])) or "No jobs."
 
     def _repr_html_(self) -> str:
         """The table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, overload
 
@@ -12,7 +13,7 @@ import msgspec
 from edt_sdk.connection import Connection, Params
 from edt_sdk.moments import moment
 from edt_sdk.picture import Picture, fetch_picture
-from edt_sdk.readings import LogLine, LogText, Metrics, Story, Timeline
+from edt_sdk.readings import Checkpoints, LogLine, LogText, Metrics, Story, Timeline, Workers
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobView
@@ -112,7 +113,7 @@ class JobReadings:
             InvalidRequest: what is no time.
         """
         window = timeline_window(since, until, points)
-        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), Timeline)
+        return read_timeline(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), window)
 
     def picture(
         self,
@@ -144,15 +145,13 @@ class JobReadings:
         params: Params = {"x": x, "smooth": smooth or None, "theme": theme, "width": width, **window}
         return fetch_picture(self._connection, f"jobs/{self.id}/pictures/{name}", params)
 
-    def workers(self) -> list[dict[str, Any]]:
+    def workers(self) -> Workers:
         """`{"worker", "slot", "host", "pid", "rank", "generation"}` of each worker that runs now."""
-        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/workers")["workers"]
-        return answer
+        return Workers(self._connection.json("GET", f"jobs/{self.id}/workers")["workers"])
 
-    def checkpoints(self) -> list[dict[str, Any]]:
+    def checkpoints(self) -> Checkpoints:
         """`{"name", "epoch", "bytes", "time", "kind", "update", "training"}` of each; kind is "weights" or "exact"."""
-        answer: list[dict[str, Any]] = self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"]
-        return answer
+        return Checkpoints(self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"])
 
     def losses(self) -> list[tuple[float, float]]:
         """(update, loss) of about 100 points of the training curve; none when the server cannot tell."""
@@ -168,3 +167,10 @@ def timeline_window(since: When, until: When, points: int | None) -> Params:
     now = time.time()
     start, end = (None if when is None else moment(when, now) for when in (since, until))
     return {"start": start, "end": end, "points": points}
+
+
+def read_timeline(answer: Any, window: Params) -> Timeline:
+    """A timeline as the server tells it; one of a window holds up to the window's end."""
+    found = msgspec.convert(answer, Timeline)
+    end = window.get("end")
+    return found if end is None else replace(found, until=float(end))

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edt_sdk import live_figure
-from edt_sdk.card import GREY, state_html, why_words
+from edt_sdk.card import state_html, why_words
 from edt_sdk.curves import Curves
+from edt_sdk.html_table import GREY
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import JobState, JobView
 from edt_sdk.waiting import watch

@@ -1,19 +1,24 @@
-"""What a job answers with: log text, metrics, story, timeline.
+"""What a job answers with: log text, metrics, story, timeline, checkpoints, workers.
 
 Each is plain data that also reads well at the end of a notebook cell. They hold what was fetched and never fetch more.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from edt_sdk.html_table import left_out
 from edt_sdk.schemas.events import Event
 from edt_sdk.timeline_table import timeline_table
+
+_REPR_LINES = 1000
+_REPR_WIDTH = 2000
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +55,20 @@ class LogText(str):
         return text
 
     def __repr__(self) -> str:
-        return str(self).rstrip("\n") or "(the log is empty)"
+        """The end of it; `print` and the string itself have every character."""
+        shown = [str(line) for line in self.lines[-_REPR_LINES:]]
+        text = "\n".join(line if len(line) <= _REPR_WIDTH else f"{line[:_REPR_WIDTH]} …" for line in shown)
+        if rest := left_out(len(self.lines), _REPR_LINES):
+            text = f"({rest} print() shows every line.)\n{text}"
+        return text.rstrip("\n") or "(the log is empty)"
+
+    def _repr_html_(self) -> str:
+        from edt_sdk.monitor.log_lines import LogLines, log_html, log_words
+
+        log = LogLines()
+        log.add(self.lines)
+        found = log.matching("")
+        return log_html(found) + log_words(log, len(found), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,15 @@ class Metrics:
             last = self.train[-1]
             lines.append(f"  last update {last['update'] + 1}: {figures(last['loss'], last.get('accuracy'))}")
         lines += [f"  test, epoch {t['epoch'] + 1}: {figures(t['loss'], t.get('accuracy'))}" for t in self.test[-10:]]
+        if lost := sum(1 for point in self.train if point["loss"] is None):
+            lines.append(f"  {lost} of {len(self.train)} training points are no numbers (NaN or infinite).")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The curve, and the last validations."""
+        from edt_sdk.shown import metrics_html
+
+        return metrics_html(self.train, self.test)
 
 
 class Story(list[Event]):
@@ -96,6 +122,46 @@ class Story(list[Event]):
 
     def __repr__(self) -> str:
         return "\n".join(f"{clock(event.time)}  {event.text or event.kind}" for event in self) or "Nothing yet."
+
+    def _repr_html_(self) -> str:
+        """The last of them as a table."""
+        from edt_sdk.shown import story_html
+
+        return story_html(self)
+
+
+class Checkpoints(list[dict[str, Any]]):
+    """The checkpoints of a job, as the server lists them; at the end of a cell a table."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{c['name']}  {size(c['bytes'])}  {stamp(c['time'])}" for c in self) or "No checkpoint yet."
+
+    def _repr_html_(self) -> str:
+        """The newest of them as a table."""
+        from edt_sdk.shown import checkpoints_html
+
+        return checkpoints_html(self)
+
+
+class Workers(list[dict[str, Any]]):
+    """The workers that run, as the server lists them; at the end of a cell a table."""
+
+    def __repr__(self) -> str:
+        said = (
+            f"worker {w['worker']}, rank {w['rank']}: slot {w['slot']} of {w['host']}, pid {w['pid']}" for w in self
+        )
+        return "\n".join(said) or "No worker runs now."
+
+    def _repr_html_(self) -> str:
+        """The table."""
+        from edt_sdk.shown import workers_html
+
+        return workers_html(self)
+
+
+def _worker(told: Mapping[str, Any]) -> str:
+    where = f"slot {told.get('slot')} of {told.get('host')}, process {told.get('pid')}"
+    return f"worker {told.get('worker')}, rank {told.get('rank')}: {where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +174,7 @@ class Timeline:
         names: job id → name.
         total: changes there were.
         thinned: some of them are not among the rows; a shorter window has them all.
+        until: up to when the last row holds, seconds since the epoch; when it was asked for by default.
     """
 
     capacity: int
@@ -115,6 +182,7 @@ class Timeline:
     names: Mapping[str, str]
     total: int = 0
     thinned: bool = False
+    until: float = field(default_factory=time.time)
 
     def table(self, *, settled_only: bool = False) -> str:
         """The text table, see `timeline_table`."""
@@ -122,6 +190,12 @@ class Timeline:
 
     def __repr__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        """The picture, and below it, folded, the table."""
+        from edt_sdk.shown import timeline_html
+
+        return timeline_html(self.rows, self.names, self.capacity, self.until, self.table())
 
 
 def figures(loss: float | None, accuracy: float | None) -> str:
@@ -132,6 +206,16 @@ def figures(loss: float | None, accuracy: float | None) -> str:
     if accuracy is not None:
         known.append(f"accuracy {100 * accuracy:.1f} %")
     return ", ".join(known) or "no figures"
+
+
+def size(count: float) -> str:
+    """Bytes as people say them: "1.2 MB"."""
+    unit = "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if count < 1000:
+            break
+        count, unit = count / 1000, larger
+    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
 
 
 def stamp(seconds: float) -> str:

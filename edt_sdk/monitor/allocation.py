@@ -7,11 +7,8 @@ from typing import Any
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Page
-from edt_sdk.monitor.parts import table
 from edt_sdk.schemas.job import JobView
-
-_HEAD = ("Worker", "Rank", "Slot", "Host", "Process", "Generation")
-_KEYS = ("worker", "rank", "slot", "host", "pid", "generation")
+from edt_sdk.shown import workers_html
 
 
 class AllocationPage(Page):
@@ -32,15 +29,9 @@ class AllocationPage(Page):
         """Fetch all three; the time axis goes on even if nothing happens."""
         self._allocation.value = drawing(self.desk.connection, f"{self.desk.path}/pictures/allocation")
         self._efficiency.value = drawing(self.desk.connection, f"{self.desk.path}/pictures/efficiency")
-        self._workers.value = workers_table(self.desk.job.workers())
+        self._workers.value = workers_html(self.desk.job.workers())
 
     def still(self, view: JobView) -> str:
         """The pictures."""
         path = f"{self.desk.path}/pictures"
         return "<br/>".join(drawing(self.desk.connection, f"{path}/{name}") for name in ("allocation", "efficiency"))
-
-
-def workers_table(workers: Any) -> str:
-    """The workers that run. Pure."""
-    rows = [["–" if each.get(key) is None else each[key] for key in _KEYS] for each in workers]
-    return table(_HEAD, rows, empty="No worker runs now.")

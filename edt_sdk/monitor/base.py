@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from edt_sdk.card import GREY
 from edt_sdk.connection import Connection, watching
+from edt_sdk.html_table import GREY
 from edt_sdk.monitor.kernel import Output, Signs, display, in_notebook, running_cell, toolkit
 from edt_sdk.monitor.page import Wish
 from edt_sdk.monitor.patience import Silence

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edt_sdk.card import left_out
+from edt_sdk.html_table import note
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Page
-from edt_sdk.monitor.parts import done, note, refused, size, table
-from edt_sdk.readings import stamp
+from edt_sdk.monitor.parts import done, refused
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState, JobView
-
-_HEAD = ("Name", "Kind", "Epoch", "Update", "Size", "Written")
-_KINDS = {"weights": "weights, for anybody", "exact": "exact, to resume from"}
-SHOWN = 40
-EMPTY = "No checkpoint yet: one is written at the end of an epoch, and when the job is suspended."
+from edt_sdk.shown import checkpoints_html
 
 
 class CheckpointsPage(Page):
@@ -43,7 +37,7 @@ class CheckpointsPage(Page):
     def look(self, view: JobView) -> None:
         """Fetch the list."""
         found = self.desk.job.checkpoints()
-        self._table.value = checkpoints_table(found)
+        self._table.value = checkpoints_html(found)
         names = [each["name"] for each in reversed(found) if each["kind"] == "exact"]
         if names != list(self._names.options):
             chosen = self._names.value
@@ -56,7 +50,7 @@ class CheckpointsPage(Page):
 
     def still(self, view: JobView) -> str:
         """The table."""
-        return checkpoints_table(self.desk.job.checkpoints())
+        return checkpoints_html(self.desk.job.checkpoints())
 
     def _clicked(self) -> None:
         chosen = self._names.value
@@ -71,21 +65,3 @@ class CheckpointsPage(Page):
             self.desk.looked()
 
         self.desk.ask(wish)
-
-
-def checkpoints_table(found: Sequence[Mapping[str, Any]]) -> str:
-    """The checkpoints, newest first. Pure."""
-    newest = sorted(found, key=lambda each: each["time"], reverse=True)
-    rows = [
-        (
-            each["name"],
-            _KINDS.get(each["kind"], each["kind"]),
-            "–" if each["epoch"] is None else each["epoch"],
-            "–" if each["update"] is None else each["update"],
-            size(each["bytes"]),
-            stamp(each["time"]),
-        )
-        for each in newest[:SHOWN]
-    ]
-    rest = f"<p>{left_out(len(newest), SHOWN)}</p>" if len(newest) > SHOWN else ""
-    return table(_HEAD, rows, empty=EMPTY) + rest

@@ -11,11 +11,11 @@ import msgspec
 
 from edt_sdk.card import jobs_table, sentence
 from edt_sdk.connection import Params
+from edt_sdk.html_table import note
 from edt_sdk.monitor.base import Bundle, Monitor
 from edt_sdk.monitor.comparing import Comparing
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
-from edt_sdk.monitor.parts import note
 from edt_sdk.monitor.snapshot import snapshot
 from edt_sdk.monitor.terminal import jobs_lines
 from edt_sdk.monitor.watched import Listing

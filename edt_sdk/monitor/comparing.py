@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from edt_sdk.connection import Connection
+from edt_sdk.html_table import note, table
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Ask
-from edt_sdk.monitor.parts import note, refused, table
+from edt_sdk.monitor.parts import refused
 from edt_sdk.readings import figures
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView

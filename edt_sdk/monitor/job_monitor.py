@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edt_sdk.card import MIME, head_html, html_card, live_card, text_snapshot
+from edt_sdk.html_table import note
 from edt_sdk.monitor.allocation import AllocationPage
 from edt_sdk.monitor.base import Bundle, Monitor
 from edt_sdk.monitor.checkpoints import CheckpointsPage
@@ -13,7 +14,6 @@ from edt_sdk.monitor.logs import LogsPage
 from edt_sdk.monitor.metrics import MetricsPage
 from edt_sdk.monitor.overview import Overview
 from edt_sdk.monitor.page import Desk, Page
-from edt_sdk.monitor.parts import note
 from edt_sdk.monitor.snapshot import snapshot
 from edt_sdk.monitor.terminal import job_line
 from edt_sdk.monitor.watched import Watched

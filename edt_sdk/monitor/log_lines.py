@@ -13,8 +13,8 @@ from html import escape
 
 import msgspec
 
-from edt_sdk.card import GREY
-from edt_sdk.monitor.parts import BAD, note
+from edt_sdk.html_table import GREY, note
+from edt_sdk.monitor.parts import BAD
 from edt_sdk.readings import LogLine, clock
 
 KEPT = 5000

@@ -7,12 +7,13 @@ from html import escape
 from typing import Any
 
 from edt_sdk.card import picture, why_words
+from edt_sdk.html_table import facts
 from edt_sdk.monitor.actions import Actions
 from edt_sdk.monitor.downloading import Downloading
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk, Page
-from edt_sdk.monitor.parts import facts, lasting
+from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.settings import Settings
 from edt_sdk.readings import clock, figures
 from edt_sdk.schemas.errors import EdtError

@@ -3,12 +3,13 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { actions } from './actions';
 import { card } from './card';
+import { revive } from './card/revive';
 import { edt } from './edt';
 import { pages } from './page/plugins';
 import { panel } from './panel';
 import { status } from './status';
 import { toasts } from './toasts';
 
-const plugins: JupyterFrontEndPlugin<any>[] = [edt, card, panel, status, toasts, actions, ...pages];
+const plugins: JupyterFrontEndPlugin<any>[] = [edt, card, revive, panel, status, toasts, actions, ...pages];
 
 export default plugins;
