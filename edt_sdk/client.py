@@ -19,7 +19,7 @@ from edt_sdk.connection import Connection, Params
 from edt_sdk.discovery import connect
 from edt_sdk.job import Job
 from edt_sdk.job_list import JobList
-from edt_sdk.job_readings import When, timeline_window
+from edt_sdk.job_readings import When, read_timeline, timeline_window
 from edt_sdk.picture import Picture, fetch_picture
 from edt_sdk.readings import Timeline
 from edt_sdk.schemas.errors import InvalidRequest
@@ -132,7 +132,7 @@ class Client(Submitting, Catalogue, Sharing):
             InvalidRequest: what is no time.
         """
         window = timeline_window(since, until, points)
-        return msgspec.convert(self._connection.json("GET", "timeline", params=window), Timeline)
+        return read_timeline(self._connection.json("GET", "timeline", params=window), window)
 
     def picture(
         self,
