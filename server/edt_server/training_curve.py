@@ -1,31 +1,31 @@
 """A job's training curve kept ready for drawing: each line of the metrics file is read once, few points are kept.
 
-A picture of a training of a week must not read a week's file: `CurveShelf` keeps, for the jobs looked at last, where it
-has read to and a summary of what it read. A summary holds at most `MOST` points, the smallest and the largest loss of
-each stretch among them. A file that was cut (updates lost with all who knew them) is read anew. Blocks: call it in a
-thread.
+A picture of a training of a week must not read a week's file each time: `CurveShelf` keeps, for the jobs looked at last,
+where it has read to and a summary of what it read: the smallest and the largest loss of each of at most `MOST`
+stretches. A file that was cut (updates lost with all who knew them) is read anew. Blocks: call it in a thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from edt_sdk.schemas.paths import JobPaths
+from edt_server.extremes import Extremes, fewest
 from edt_server.tail import holds
 
-MOST = 2000
+MOST = 1000
 MOST_SIZES = 400
 _KEPT_JOBS = 64
-_PIECE = 1 << 22
+_PIECE = 1 << 20  # bytes; the interpreter belongs to whoever decodes them
 _PAUSE, _FEW = 10.0, 5
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 
@@ -42,7 +42,6 @@ class _Line(msgspec.Struct):
     epoch: int = 0
 
 
-Point = TypeVar("Point", bound="TrainPoint | TestPoint")
 _DECODER = msgspec.json.Decoder(_Line)
 
 
@@ -103,48 +102,50 @@ class _Reading:
     crc: int = 0
     samples: int = 0
     updates: int = 0
-    train: list[TrainPoint] = field(default_factory=list)
-    test: list[TestPoint] = field(default_factory=list)
+    train: Extremes[TrainPoint] = field(default_factory=lambda: Extremes(MOST))
+    test: Extremes[TestPoint] = field(default_factory=lambda: Extremes(MOST))
+    tested: int = -1
     sizes: list[TrainPoint] = field(default_factory=list)
-    last: TrainPoint | None = None
     speeds: dict[int, tuple[int, float, int]] = field(default_factory=dict)
+    before: _Line | None = None
 
     def take(self, line: _Line) -> None:
         if line.kind == "test":
-            while self.test and self.test[-1].update >= line.update:
-                self.test.pop()
-            self.test.append(TestPoint(line.update, line.loss, line.time))
-            if len(self.test) > 2 * MOST:
-                self.test = thinned(self.test)
+            if line.update > self.tested:
+                self.tested = line.update
+                self.test.add(TestPoint(line.update, line.loss, line.time))
             return
-        if self.last is not None and line.update <= self.last.update:
+        before, self.before = self.before, line
+        if before is not None and line.update <= before.update:
+            self.before = before
             return  # a file holds each update once; whoever wrote it again had lost it, and cut the file
         self.samples += line.samples
         self.updates += 1
-        self._measure(line)
-        self.last = TrainPoint(line.update, self.samples, line.loss, line.world, line.time)
-        self.train.append(self.last)
-        if not self.sizes or self.sizes[-1].world != line.world:
-            self.sizes.append(self.last)
-            if len(self.sizes) > 2 * MOST_SIZES:
-                del self.sizes[1:-1:2]
-        if len(self.train) > 2 * MOST:
-            self.train = thinned(self.train)
+        changed = before is None or before.world != line.world
+        if before is not None and not changed:
+            self._measure(line, line.time - before.time)
+        if changed or self.train.wants(line.update, line.loss):
+            self.train.add(point := self._point(line))
+            if changed:
+                self.sizes.append(point)
+                if len(self.sizes) > 2 * MOST_SIZES:
+                    del self.sizes[1:-1:2]
 
-    def _measure(self, line: _Line) -> None:
-        before = self.last
-        if before is None or before.world != line.world or line.time <= before.time:
-            return
-        seconds = line.time - before.time
+    def _point(self, line: _Line) -> TrainPoint:
+        return TrainPoint(line.update, self.samples, line.loss, line.world, line.time)
+
+    def _measure(self, line: _Line, seconds: float) -> None:
         samples, so_far, number = self.speeds.get(line.world, (0, 0.0, 0))
         # A suspension, a recovery or a validation lies between two updates, and is no part of their speed.
-        if number >= _FEW and seconds > _PAUSE * so_far / number:
-            return
-        self.speeds[line.world] = (samples + line.samples, so_far + seconds, number + 1)
+        if seconds > 0 and (number < _FEW or seconds <= _PAUSE * so_far / number):
+            self.speeds[line.world] = (samples + line.samples, so_far + seconds, number + 1)
 
     def curve(self) -> Curve:
+        train = list(self.train.points())
+        if self.before is not None and train[-1].update != self.before.update:
+            train.append(self._point(self.before))
         speeds = {world: (samples, seconds) for world, (samples, seconds, _) in self.speeds.items()}
-        return Curve(self.training, tuple(self.train), tuple(self.test), tuple(self.sizes), self.updates, speeds)
+        return Curve(self.training, tuple(train), tuple(self.test.points()), tuple(self.sizes), self.updates, speeds)
 
 
 @dataclass(slots=True)
@@ -193,39 +194,21 @@ def _read_on(path: Path, reading: _Reading) -> None:
         file.seek(reading.offset)
         rest = b""
         while piece := file.read(_PIECE):
-            lines = (rest + piece).split(b"\n")
-            rest = lines.pop()
-            for line in lines:
-                reading.offset += len(line) + 1
-                reading.length, reading.crc = len(line), zlib.crc32(line)
-                try:
-                    reading.take(_DECODER.decode(line))
-                except msgspec.DecodeError:
-                    continue  # a line torn by the death of its writer
+            whole, end, rest = (rest + piece).rpartition(b"\n")
+            if not end:
+                continue
+            last = whole[whole.rfind(b"\n") + 1 :]
+            reading.offset += len(whole) + 1
+            reading.length, reading.crc = len(last), zlib.crc32(last)
+            for line in _lines(whole):
+                reading.take(line)
 
 
-def thinned(points: Sequence[Point]) -> list[Point]:
-    """Half of the points: of every four neighbours those with the smallest and the largest loss; always the last."""
-    kept: list[Point] = []
-    for at in range(0, len(points), 4):
-        group = points[at : at + 4]
-        ends = (min(group, key=_height), max(group, key=_height))
-        kept += [point for point in group if point is ends[0] or point is ends[1]]
-    return kept if kept[-1] is points[-1] else [*kept, points[-1]]
-
-
-def fewest(points: Sequence[Point], most: int) -> tuple[Point, ...]:
-    """At most so many (≥ 4) of the points: the first, the last, and the extremes of the loss in equal stretches."""
-    if len(points) <= most:
-        return tuple(points)
-    stretches = (most - 2) // 2
-    kept = {0, len(points) - 1}
-    for stretch in range(stretches):
-        group = range(stretch * len(points) // stretches, (stretch + 1) * len(points) // stretches)
-        kept |= {min(group, key=lambda at: _height(points[at])), max(group, key=lambda at: _height(points[at]))}
-    return tuple(points[at] for at in sorted(kept))
-
-
-def _height(point: TrainPoint | TestPoint) -> float:
-    """The loss; one that is no number is what must be kept before all."""
-    return float("-inf") if point.loss is None else point.loss
+def _lines(text: bytes) -> Iterator[_Line]:
+    """The lines at once where all are whole, which is several times as fast; one by one where one was torn."""
+    try:
+        yield from _DECODER.decode_lines(text)
+    except msgspec.DecodeError:
+        for line in text.split(b"\n"):
+            with contextlib.suppress(msgspec.DecodeError):  # torn by the death of its writer
+                yield _DECODER.decode(line)

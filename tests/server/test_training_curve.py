@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 
 import pytest
 
 from edt_sdk.schemas.paths import JobPaths
-from edt_server.training_curve import MOST, Curve, CurveShelf, fewest
+from edt_server.extremes import fewest
+from edt_server.training_curve import MOST, Curve, CurveShelf
 
 
 @pytest.fixture
@@ -91,10 +93,12 @@ def test_the_last_training_is_the_one(paths):
 
 def test_a_long_one_keeps_few_points_and_every_extreme(paths):
     count = 30_000
-    losses = {at: 1.0 / (1 + at) for at in range(count)} | {4321: 99.0, 17_000: -99.0, 25_000: None}
+    losses = {at: math.sin(at * 1.7) for at in range(count)} | {4321: 99.0, 17_000: -99.0, 25_000: None}
     write(paths, [train(at, losses[at]) for at in range(count)])
     curve = CurveShelf().read(paths)
-    assert len(curve.train) <= 2 * MOST
+    assert len(curve.train) <= 3 * MOST + 1
+    thirds = [sum(1 for point in curve.train if at <= point.update < at + 10_000) for at in (0, 10_000, 20_000)]
+    assert max(thirds) < 1.5 * min(thirds), "the beginning is told as finely as the end"
     kept = {point.loss for point in curve.train}
     assert {99.0, -99.0, None} <= kept
     assert curve.train[-1].update == count - 1
