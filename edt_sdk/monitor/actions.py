@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
+from edt_sdk.monitor.again import again
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk
 from edt_sdk.monitor.parts import done, refused
@@ -17,7 +19,7 @@ ASKED_FOR = 8.0
 
 
 class Actions:
-    """Stop, suspend, resume."""
+    """Stop, suspend, resume, clone."""
 
     def __init__(self, desk: Desk) -> None:
         widgets = toolkit()
@@ -30,6 +32,7 @@ class Actions:
             ("Suspend", "pause", "Write a checkpoint at the next update and give all slots back", self._suspend),
             ("Resume", "play", "Go on from the newest checkpoint", self._resume),
             ("Stop", "stop", "End this job; its logs and checkpoints stay", self._stop),
+            ("Clone", "clone", "The line of Python that submits a job like this one", self._clone),
         ):
             button = widgets.Button(description=name, icon=icon, tooltip=tooltip)
             button.on_click(lambda _, act=act: act())
@@ -70,6 +73,12 @@ class Actions:
             return
         self._disarm()
         self._do(lambda: self._desk.job.stop(), "It is stopped. Its logs and checkpoints stay.")
+
+    def _clone(self) -> None:
+        self._said.value = f"Submits a job like this one, with other settings if you like:<pre>{self._line()}</pre>"
+
+    def _line(self) -> str:
+        return escape(again(self._desk.job.view))
 
     def _disarm(self) -> None:
         self._asked_at = float("-inf")

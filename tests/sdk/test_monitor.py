@@ -5,7 +5,9 @@ import sys
 import threading
 import time
 import zipfile
+from html import unescape
 from io import BytesIO
+from types import SimpleNamespace
 
 import msgspec
 import nbformat
@@ -340,11 +342,29 @@ def test_an_action_that_is_refused_is_said(monitor, training):
 
 def test_buttons_that_can_do_nothing_cannot_be_clicked(monitor, training, make_view):
     buttons = monitor.pages[0]._actions._buttons
-    assert [button.disabled for button in buttons.values()] == [False, True, False]
+    assert [button.disabled for button in buttons.values()] == [False, True, False, False]
     waits = Reason(code="suspended", text="It is suspended.", held=0, entitled=0, asked=0)
     training.view = make_view(state=JobState.SUSPENDED, slots=0, reason=waits)
     monitor.turn()
-    assert [button.disabled for button in buttons.values()] == [True, False, False]
+    assert [button.disabled for button in buttons.values()] == [True, False, False, False]
+
+
+def test_a_clone_is_a_line_that_submits_it_again(monitor, training, make_view):
+    training.view = make_view(priority=8000, args=("--lr", "0.1"), warm_start="edt-0")
+    monitor.turn()
+    monitor.pages[0]._actions._buttons["Clone"].click()
+    said = monitor.pages[0]._actions._said.value
+    line = unescape(said[said.index("client.submit") : said.index("</pre>")])
+    given = eval(line, {"client": SimpleNamespace(submit=lambda *source, **settings: settings)})
+    assert given == {
+        "main": "train.py",
+        "name": "digits",
+        "max_workers": 4,
+        "instance_group": "default",
+        "priority": 8000,
+        "warm_start": "edt-0",
+        "args": ["--lr", "0.1"],
+    }
 
 
 def test_a_download_lies_beside_the_notebook_and_says_where(monitor, training, tmp_path, monkeypatch):

@@ -1,0 +1,173 @@
+"""What ten open monitors cost a server: its CPU time, and how often it is asked.
+
+One real server, four slots, ten jobs: four train, six wait. A real kernel opens ten monitors, one of each job. Its
+requests are counted where they leave it; the server's CPU time is what the system says of its process. Stretches of
+equal length follow one another in rounds: ten that no front end shows any more, then ten on each of the tabs. What the
+jobs themselves cost the server is in each of them, and taken off by the first.
+
+Targets: at most 10 requests a second, and 5 % of a core, for ten monitors on whatever tab; not one request for those
+that nobody sees. Takes four minutes (`--quick`: one, in shorter stretches); writes `.bench/monitors.json`; exit code 1
+when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import start_new_kernel
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.report import finish, table  # noqa: E402
+from benchmarks.summary import Check  # noqa: E402
+from edt_sdk.testing import LocalServer  # noqa: E402
+
+MONITORS = 10
+TABS = {"overview": 0, "loss": 1, "allocation": 2, "log": 3}
+TRAINING = """
+import sys, time, torch
+from pathlib import Path
+from fabric_model import FabricModel
+
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 100_000
+
+    def __getitem__(self, index):
+        time.sleep(0.1)
+        return torch.ones(4), index % 2
+
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+fabric = FabricModel(model, lambda: (Slow(), None), torch.nn.CrossEntropyLoss(), optimizer)
+fabric.train(1, 1, 4)
+"""
+OPEN = """
+import edt_sdk.connection
+from edt_sdk import Client
+from edt_sdk.monitor.rounds import ROUNDS
+
+asked, really = [], edt_sdk.connection.Connection.open
+
+def counted(self, method, path, **options):
+    asked.append(path)
+    return really(self, method, path, **options)
+
+edt_sdk.connection.Connection.open = counted
+monitors = [job.monitor() for job in Client({url!r}, {token!r}).jobs()]
+"""
+SHOW = "for each in monitors:\n    each._shown({{'new': 1}})\n    each.tabs.selected_index = {tab}\n"
+HIDE = "for each in monitors: each._shown({'new': 0})"
+
+
+class Kernel:
+    """A kernel of its own, as a notebook's."""
+
+    def __init__(self) -> None:
+        self.manager, self.client = start_new_kernel(kernel_name="python3")
+
+    def run(self, code: str) -> str:
+        """Execute; what it printed. RuntimeError when it raises."""
+        printed: list[str] = []
+
+        def take(message: dict[str, Any]) -> None:
+            if message["msg_type"] == "stream":
+                printed.append(message["content"]["text"])
+
+        client: BlockingKernelClient = self.client
+        answer = client.execute_interactive(code, output_hook=take, timeout=120)
+        if answer["content"]["status"] != "ok":
+            raise RuntimeError("\n".join(answer["content"]["traceback"]))
+        return "".join(printed)
+
+    def stop(self) -> None:
+        """End it."""
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+def stretch(kernel: Kernel, server: psutil.Process, seconds: float) -> tuple[float, float]:
+    """Requests a second, and the share of a core that the server took, over so many seconds."""
+    kernel.run("asked.clear()")
+    before, begun = server.cpu_times(), time.monotonic()
+    time.sleep(seconds)
+    after, lasted = server.cpu_times(), time.monotonic() - begun
+    asked = int(kernel.run("print(len(asked))"))
+    return asked / lasted, (after.user + after.system - before.user - before.system) / lasted
+
+
+def measure(server: LocalServer, seconds: float, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Each stretch once a round."""
+    kernel, process = Kernel(), psutil.Process(server.pid)
+    try:
+        kernel.run(OPEN.format(url=server.url, token=server.token))
+        kernel.run(HIDE)
+        found: dict[str, list[tuple[float, float]]] = {}
+        for _ in range(rounds):
+            kernel.run(HIDE)
+            time.sleep(2.0)  # whoever was asking is answered
+            found.setdefault("seen by nobody", []).append(stretch(kernel, process, seconds))
+            for name, tab in TABS.items():
+                kernel.run(SHOW.format(tab=tab))
+                time.sleep(2.0)  # what is fetched once, when a tab is opened
+                found.setdefault(name, []).append(stretch(kernel, process, seconds))
+    finally:
+        kernel.stop()
+    return found
+
+
+def main() -> int:
+    """The benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one minute")
+    quick = parser.parse_args().quick
+    folder = Path(tempfile.mkdtemp(prefix="edt-monitors-"))
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    code = folder / "code"
+    code.mkdir()
+    (code / "train.py").write_text(TRAINING)
+    try:
+        with LocalServer(folder / "server", traits={"EdtApp.threads_per_slot": 1}, environ=hidden) as server:
+            client = server.client()
+            jobs = [client.submit(code, name=f"job {n}", max_workers=1, progress=False) for n in range(MONITORS)]
+            while sum(job.refresh().view.progress is not None for job in jobs) < server.slots:
+                time.sleep(0.2)
+            found = measure(server, 5.0 if quick else 10.0, 2 if quick else 3)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return report(found)
+
+
+def report(found: dict[str, list[tuple[float, float]]]) -> int:
+    """Table, checks, JSON."""
+    idle = median(cpu for _, cpu in found["seen by nobody"])
+    rows = [("ten monitors", "requests a second", "share of a core", "more than with none")]
+    for name, stretches in found.items():
+        requests, cpu = (median(values) for values in zip(*stretches, strict=True))
+        rows.append((name, f"{requests:.1f}", f"{100 * cpu:.1f} %", f"{100 * (cpu - idle):.1f} %"))
+    print(table(rows))
+    shown = [stretches for name, stretches in found.items() if name in TABS]
+    busiest = max(median(r for r, _ in each) for each in shown)
+    dearest = max(median(c for _, c in each) for each in shown) - idle
+    unseen = sum(r for r, _ in found["seen by nobody"])
+    checks = [
+        Check("requests a second of ten monitors", busiest, 10.0, "at most"),
+        Check("share of a core that they cost the server", dearest, 0.05, "at most"),
+        Check("requests of those that nobody sees", unseen, 0.0, "at most"),
+    ]
+    return finish("monitors", {"stretches": found, "monitors": MONITORS}, checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
