@@ -23,6 +23,7 @@ from edt_sdk.pictures.weave import weave_defs, weaves
 OTHERS = ""  # the id of the band of all that have none of their own
 _PALE = "0.22"
 _LEFT = 44
+_NOTE, _NOTE_ROWS = 15.0, 2
 _SHORTEST = 10.0  # seconds that a picture is wide at least
 MOST_CELLS, MOST_BANDS = 1200, 24  # columns × bands
 _MOST_SLOTS = 1e9
@@ -108,15 +109,18 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     over = weaves(band.job for band in held.bands)
     most = max([1.0, *map(float, held.capacity), *_heights(held)])
     tops, rows = legend(look, _LEFT, 4, _legend_entries(held, over, look))
-    top = rows + 20
+    said = [mark for mark in held.marks if mark.kind == "note"]
+    top = rows + 20 + (_NOTE * _NOTE_ROWS if said else 0)
     tall = look.height(0.32, 150, 340)
     end = held.edges[-1]
     frame = Frame(_LEFT, top, look.width - 8, top + tall, min(held.edges[0], end - _SHORTEST), end, 0, most)
     parts = scales.y_axis(frame, look, _slot_ticks(most))
     parts += _areas(held, over, frame, look)
     parts += _capacity(held, frame, look)
-    lane = 16 if held.marks else 0
-    for mark in gathered(held.marks, frame.x):
+    parts += _notes(said, frame, look)
+    happened = [mark for mark in held.marks if mark.kind != "note"]
+    lane = 16 if happened else 0
+    for mark in gathered(happened, frame.x):
         x = frame.x(mark.at)
         parts.append(line(x, frame.top, x, frame.bottom + 4, ink.text, opacity="0.3"))
         parts.append(drawn(mark, x, frame.bottom + 10, ink))
@@ -136,6 +140,25 @@ _HATCH = (
     '<pattern id="leaving" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<rect width="2.5" height="6" fill="#fff" opacity="0.6"/></pattern>'
 )
+
+
+def _notes(notes: Sequence[Mark], frame: Frame, look: Look) -> Iterator[str]:
+    """What is said above the areas, each in the first row where it has room; one that has none is a tooltip alone."""
+    ends = [-math.inf] * _NOTE_ROWS
+    for mark in sorted(notes, key=lambda each: each.at):
+        x, wide = frame.x(mark.at), width_of(mark.text, SMALL) + 6
+        flag = line(x, frame.top, x, frame.bottom, look.ink.text)
+        row = next((at for at, end in enumerate(ends) if end + 4 < x), None)
+        side = "end" if x + wide > look.width - 2 else "start"
+        if row is None or (side == "end" and ends[row] + 4 > x - wide):
+            yield told(flag, mark.text)
+            continue
+        ends[row] = x if side == "end" else x + wide
+        y = frame.top - 20 - _NOTE * row
+        flag += line(x, y - 9, x, frame.top, look.ink.text)
+        yield told(
+            flag + words(x + (4 if side == "start" else -4), y, mark.text, look.ink.soft, anchor=side), mark.text
+        )
 
 
 def _sound(held: Allocation) -> Allocation:
@@ -187,7 +210,7 @@ def _legend_entries(held: Allocation, over: Mapping[str, str], look: Look) -> li
         found.append((swatch, shortened(band.name, room, SMALL) or band.job))
     if any(any(band.leaving) for band in held.bands):
         found.append((_swatch(OTHERS_COLOUR) + _swatch("url(#leaving)"), "being given back"))
-    return [*found, *entries(held.marks, look.ink, "slots")]
+    return [*found, *entries([mark for mark in held.marks if mark.kind != "note"], look.ink, "slots")]
 
 
 def _swatch(fill: str, opacity: str | None = None, over: str | None = None) -> str:
@@ -275,7 +298,7 @@ def _name(
     if not room or frame.y(below[first]) - frame.y(above[first]) < 16:
         return []
     text = shortened(band.name, room - 12, SMALL * 1.1)
-    if len(text) < min(len(band.name), 4) or width_of(text, SMALL) > room:
+    if len(text) < min(len(band.name), 9) or width_of(text, SMALL) > room:
         return []
     x = (frame.x(held.edges[first]) + frame.x(held.edges[last])) / 2
     y = (frame.y(below[first]) + frame.y(above[first])) / 2 + 4

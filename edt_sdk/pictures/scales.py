@@ -15,7 +15,8 @@ _MOST = 1e150  # beyond it differences are no numbers any more
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 _DAY = 86400.0
 _DAYS = (1, 2, 7, 14, 28, 91, 182, 364)
-_UNITS = ((_DAY, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+# A unit, its name, and from how many of it on it is used.
+_UNITS = ((_DAY, "d", 3), (3600.0, "h", 3), (60.0, "min", 6), (1.0, "s", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def _with_letter(value: float, letter: str) -> str:
 
 def unit_of(seconds: float) -> tuple[float, str]:
     """The unit for times up to so many seconds, and its seconds."""
-    return next((unit for unit in _UNITS if seconds >= 3 * unit[0]), _UNITS[-1])
+    return next(((scale, name) for scale, name, least in _UNITS if seconds >= least * scale), (1.0, "s"))
 
 
 def span(seconds: float) -> str:

@@ -1,8 +1,8 @@
 """A job's training curve kept ready for drawing: each line of the metrics file is read once, few points are kept.
 
-A picture of a training of a week must not read a week's file each time: `CurveShelf` keeps, for the jobs looked at last,
-where it has read to and a summary of what it read: the smallest and the largest loss of each of at most `MOST`
-stretches. A file that was cut (updates lost with all who knew them) is read anew. Blocks: call it in a thread.
+A picture of a training of a week must not read a week's file each time: `CurveShelf` keeps, for the jobs looked at
+last, where it has read to and a summary of it: the smallest and the largest loss of each of at most `MOST` stretches.
+A file that was cut (updates lost with all who knew them) is read anew. Blocks: call it in a thread.
 """
 
 from __future__ import annotations

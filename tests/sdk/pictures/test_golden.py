@@ -16,6 +16,7 @@ from tests.sdk.pictures.drawn import check, crowding, texts
 from tests.sdk.pictures.samples import PICTURES
 
 GOLDEN = Path(__file__).parent / "golden"
+IN_THE_GUIDE = Path(__file__).parents[3] / "docs/images/pictures"
 
 
 def width_of(name):
@@ -33,6 +34,16 @@ def test_it_is_the_golden_file(name):
 
 def test_there_is_no_golden_file_of_nothing():
     assert {path.stem for path in GOLDEN.glob("*.svg")} == set(PICTURES)
+
+
+def test_the_guide_shows_the_same():
+    shown = sorted(IN_THE_GUIDE.glob("*.svg"))
+    assert shown
+    for path in shown:
+        golden = (GOLDEN / path.name).read_text(encoding="utf-8")
+        if os.environ.get("EDT_GOLDEN") == "write":
+            path.write_text(golden, encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == golden
 
 
 @pytest.mark.parametrize("theme", ["auto", "light", "dark"])

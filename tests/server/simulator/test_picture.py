@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from edt_server.simulator import Life, Run, allocation, draw
-from edt_server.simulator.picture import COLOURS, COLUMNS, OTHERS
+from edt_server.simulator.picture import BANDS, COLUMNS, OTHERS
 
 GOLDEN = Path(__file__).parent / "golden" / "allocation.svg"
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -35,15 +35,16 @@ def test_it_is_svg_that_says_what_it_shows(two):
     root = ElementTree.fromstring(draw(allocation(two)))
     assert root.get("role") == "img"
     assert root.get("aria-label") == (
-        "Slots held over 7 minutes: 8.0 of 8 on average; of these second 57 %, first <job> 43 %."
+        "Slots held over 7 min: 8 of 8 on average; of these second 57 %, first <job> 43 %."
     )
-    assert [path.find(f"{NAMESPACE}title").text for path in root.iter(f"{NAMESPACE}path")] == ["second", "first <job>"]
+    titles = [group.find(f"{NAMESPACE}title").text for group in root.iter(f"{NAMESPACE}g") if len(group) > 1]
+    assert titles == ["second: 0 to 8 slots", "first <job>: 0 to 8 slots", "slots there are: 8 slots"]
 
 
 def test_few_changes_are_exact(two):
     held = allocation(two)
     assert held.edges == (0, 60, 300, 420)
-    assert dict(held.bands) == {"first <job>": (8, 4, 0), "second": (0, 4, 8)}
+    assert {band.name: band.slots for band in held.bands} == {"first <job>": (8, 4, 0), "second": (0, 4, 8)}
 
 
 def test_many_changes_are_means_that_keep_every_slot_second(job):
@@ -54,15 +55,15 @@ def test_many_changes_are_means_that_keep_every_slot_second(job):
     held = allocation(Run(tuple(lives), 64, ()))
     assert len(held.edges) == COLUMNS + 1
     width = held.edges[1] - held.edges[0]
-    assert sum(sum(values) * width for _, values in held.bands) == pytest.approx(500 * (2 * 55 + 35))
-    assert {name for name, _ in held.bands} == {"app0", "app1", "app2"}
+    assert sum(sum(band.slots) * width for band in held.bands) == pytest.approx(500 * (2 * 55 + 35))
+    assert {band.name for band in held.bands} == {"app0", "app1", "app2"}
     assert len(re.findall(r"[HV]", draw(held))) <= 4 * COLUMNS * 3
 
 
 def test_many_applications_are_put_together(job):
     lives = [Life(job(f"j{n}", application=f"app{n:02}"), ((0.0, 1), (100.0 - n, 0)), 0.0, 0) for n in range(30)]
-    names = [name for name, _ in allocation(Run(tuple(lives), 64, ())).bands]
-    assert len(names) == len(COLOURS)
+    names = [band.name for band in allocation(Run(tuple(lives), 64, ())).bands]
+    assert len(names) == BANDS
     assert names[-1] == OTHERS
 
 
