@@ -1,6 +1,6 @@
 /**
- * A job's log, read page by page from its beginning and then followed: what a reader of the log tab sees at any moment.
- * A page is asked for when the one before has been taken in, so a fast log never piles up.
+ * A job's log as a reader of the log tab sees it: its newest lines, or on demand all of them page by page, and then what is
+ * added. A page is asked for when the one before has been taken in, so a fast log never piles up.
  */
 
 import { useCallback, useEffect, useState } from 'react';
@@ -15,13 +15,16 @@ import type { ShownLine } from './log_lines';
 
 /** Lines of a page: with the longest lines there are, still megabytes only. */
 const PAGE = 2000;
+/** Lines to begin with, the newest. */
+export const NEWEST = 10_000;
 const LOOK_AGAIN = 1;
 const SLOWEST = 30;
 
-/** What part of the log: `worker` null for all of the stream. */
+/** What part of the log: `worker` null for all of the stream; `whole` from its beginning on. */
 export interface LogChoice {
   readonly stream: 'all' | 'driver' | 'elog' | 'worker';
   readonly worker: number | null;
+  readonly whole: boolean;
 }
 
 /** The log by now. */
@@ -56,7 +59,7 @@ function nothing(key: string): State {
 export function useLog(job: string, choice: LogChoice): LogFeed {
   const { api } = useEdt();
   const visible = useShown();
-  const key = `${job} ${choice.stream} ${choice.worker ?? ''}`;
+  const key = `${job} ${choice.stream} ${choice.worker ?? ''} ${choice.whole}`;
   const [kept, setState] = useState<State>(() => nothing(key));
   const [round, setRound] = useState(0);
   const state = kept.key === key ? kept : nothing(key);
@@ -72,21 +75,19 @@ export function useLog(job: string, choice: LogChoice): LogFeed {
     const turn = async (): Promise<void> => {
       let pause = LOOK_AGAIN;
       try {
-        const query = {
+        const first = now.taken === 0 && !choice.whole;
+        const page = await api.request<ILogPage>(`jobs/${enc(job)}/logs`, {
           no_track_activity: 1,
           stream: choice.stream,
-          after: now.after,
-          limit: PAGE,
-          ...(choice.worker === null ? {} : { worker: choice.worker })
-        };
-        const page = await api.request<ILogPage>(`jobs/${enc(job)}/logs`, query);
+          ...(choice.worker === null ? {} : { worker: choice.worker }),
+          ...(first ? { tail: NEWEST } : { after: now.after, limit: PAGE })
+        });
         failures = 0;
-        const more = page.lines.map((line, index) => shown(line, now.read + index + 1));
-        const full = page.lines.length === PAGE;
+        const full = !first && page.lines.length === PAGE;
         now = {
           key,
-          lines: more.length > 0 ? joined(now.lines, more) : now.lines,
-          read: now.read + more.length,
+          lines: taken(now, page),
+          read: now.read + page.lines.length,
           after: page.next,
           caughtUp: !full,
           done: page.done,
@@ -117,4 +118,9 @@ export function useLog(job: string, choice: LogChoice): LogFeed {
 
   const again = useCallback(() => setRound(old => old + 1), []);
   return { ...state, again };
+}
+
+function taken(before: State, page: ILogPage): ShownLine[] {
+  const more = page.lines.map((line, index) => shown(line, before.read + index + 1));
+  return more.length > 0 ? joined(before.lines, more) : before.lines;
 }

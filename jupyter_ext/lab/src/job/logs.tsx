@@ -1,16 +1,16 @@
 /** The log of a job: whose lines, a search, following, and a window on as many lines as there are. */
 
-import { useMemo, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { Failure, Loading, Stale } from '../page/standing';
 import { Windowed } from '../page/windowed';
 import { grouped } from '../page/wording';
-import { bytes, clock, count } from '../words';
+import { bytes, clock } from '../words';
 import type { IWorker } from '../views';
 
-import { useLog } from './log_feed';
-import type { LogChoice } from './log_feed';
+import { NEWEST, useLog } from './log_feed';
+import type { LogChoice, LogFeed } from './log_feed';
 import { KEPT, matching, settled, speaker } from './log_lines';
 import type { ShownLine } from './log_lines';
 
@@ -24,7 +24,7 @@ export function Logs(props: {
   workers: readonly IWorker[];
   onDownload: () => void;
 }): ReactElement {
-  const [choice, setChoice] = useState<LogChoice>({ stream: 'all', worker: null });
+  const [choice, setChoice] = useState<LogChoice>({ stream: 'all', worker: null, whole: false });
   const [wanted, setWanted] = useState('');
   const [follow, setFollow] = useState(true);
   const [open, setOpen] = useState<ShownLine | null>(null);
@@ -34,10 +34,11 @@ export function Logs(props: {
 
   const choose = (value: string): void => {
     const worker = /^worker-(\d+)$/.exec(value);
+    const { whole } = choice;
     setChoice(
       worker === null
-        ? { stream: value as LogChoice['stream'], worker: null }
-        : { stream: 'worker', worker: Number(worker[1]) }
+        ? { stream: value as LogChoice['stream'], worker: null, whole }
+        : { stream: 'worker', worker: Number(worker[1]), whole }
     );
     setFollow(true);
   };
@@ -74,8 +75,13 @@ export function Logs(props: {
         <button type="button" className="jp-edt-button" onClick={props.onDownload}>
           Download log
         </button>
+        {!choice.whole && feed.read >= NEWEST && (
+          <button type="button" className="jp-edt-button" onClick={() => setChoice({ ...choice, whole: true })}>
+            Read from the beginning
+          </button>
+        )}
         <span className="jp-edt-hint" role="status">
-          {told(feed.read, feed.lines.length, lines.length, wanted, feed.caughtUp)}
+          {told(feed, lines.length, wanted, choice.whole)}
         </span>
       </div>
       {feed.error !== null && feed.taken === 0 && <Failure error={feed.error} again={feed.again} />}
@@ -112,12 +118,15 @@ function Line(props: { line: ShownLine; onOpen: (line: ShownLine) => void }): Re
         {speaker(line.line)}
         {line.line.err ? ' !' : ''}
       </span>
-      <span className="jp-edt-log-text">{line.text}</span>
       {line.cut && (
         <button type="button" className="jp-edt-link" onClick={() => props.onOpen(line)}>
-          … show all ({bytes(line.line.text.length)})
+          show all ({bytes(line.line.text.length)})
         </button>
       )}
+      <span className="jp-edt-log-text">
+        {line.text}
+        {line.cut ? ' …' : ''}
+      </span>
     </div>
   );
 }
@@ -125,14 +134,16 @@ function Line(props: { line: ShownLine; onOpen: (line: ShownLine) => void }): Re
 /** A line too long for its row, in pieces that a browser lays out one by one when they come into view. */
 function Whole(props: { line: ShownLine; onClose: () => void }): ReactElement {
   const text = settled(props.line.line.text);
+  const here = useRef<HTMLElement>(null);
+  useEffect(() => here.current?.scrollIntoView({ block: 'nearest' }), [props.line]);
   const pieces: string[] = [];
   for (let at = 0; at < text.length; at += PIECE) {
     pieces.push(text.slice(at, at + PIECE));
   }
   return (
-    <section className="jp-edt-log-whole" aria-label={`Line ${props.line.number}`}>
+    <section className="jp-edt-log-whole" ref={here} aria-label="The whole line">
       <div className="jp-edt-toolbar">
-        <strong>Line {grouped(props.line.number)}</strong>
+        <strong>The whole line</strong>
         <span className="jp-edt-hint">
           {speaker(props.line.line)}, {clock(props.line.line.time)}, {bytes(text.length)}
         </span>
@@ -159,13 +170,16 @@ function workerNumbers(workers: readonly IWorker[], lines: readonly ShownLine[])
   return [...found].sort((a, b) => a - b);
 }
 
-function told(read: number, kept: number, matches: number, wanted: string, caughtUp: boolean): string {
-  const parts = [wanted === '' ? count(read, 'line') : `${grouped(matches)} of ${count(kept, 'line')}`];
+function told(feed: LogFeed, matches: number, wanted: string, whole: boolean): string {
+  const { read, lines, caughtUp } = feed;
+  const parts = [wanted === '' ? `${grouped(read)} lines` : `${grouped(matches)} of ${grouped(lines.length)} lines`];
   if (!caughtUp && read > 0) {
     parts.push('reading on …');
   }
-  if (read > kept) {
+  if (read > lines.length) {
     parts.push(`the newest ${grouped(KEPT)} are here, all are in the download`);
+  } else if (!whole && read >= NEWEST) {
+    parts.push('the newest');
   }
   return parts.join(' · ');
 }
