@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.header import Bits
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 # Elements up to which copying a buffer costs less than a call of its own.
 _SMALL = 1 << 14
+_WORD = 8
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -35,43 +36,68 @@ class Buffers:
         self._caches: set[int] = set()
         self._originals: list[Tensor] = []
         self._start: list[Tensor] = []
-        self._batches: list[_Batch] = []
+        self._together: list[_Together] = []
         self._large: list[int] = []
+        self._cells = [(place.module._buffers, place.key) for place in self._places]
+        self._shapes: list[torch.Size] = []
+        self._dtypes: list[torch.dtype] = []
+        self._found: Bits | None = None  # which differ, where that is known
+        self._so_far = np.zeros(len(self._places), dtype=np.bool_)
 
     @torch.no_grad()
     def save(self) -> None:
         """Take a copy: what the model holds now is what every shard starts from."""
-        self._originals = [_there(place) for place in self._places]
+        self._originals = self._now()
         if not self._start:
             self._start = [tensor.detach().clone() for tensor in self._originals]
             self._sort()
         numbers = [number for number in range(len(self._places)) if number not in self._caches]
         _copy([self._start[n] for n in numbers], [self._originals[n] for n in numbers])
-        for batch in self._batches:
-            batch.remember(self._start)
+        self._found = np.zeros(len(self._places), dtype=np.bool_)
+        self._so_far = self._found.copy()
+
+    def lend(self) -> None:
+        """The model or other code of the user's runs from now on: what became of them has to be looked at."""
+        self._found = None
 
     @torch.no_grad()
     def changed(self) -> Bits:
         """Which buffers differ from the copy in any bit: bool [floats + others]."""
-        tensors = [_there(place) for place in self._places]
-        for number, (tensor, start) in enumerate(zip(tensors, self._start, strict=True)):
-            if (tensor.shape != start.shape or tensor.dtype != start.dtype) and number not in self._caches:
-                self._take_for_cache(number, tensor, start)
-        return self._differing(tensors)
+        tensors = self._now()
+        if self._shapes != [tensor.shape for tensor in tensors] or self._dtypes != [tensor.dtype for tensor in tensors]:
+            for number, (tensor, start) in enumerate(zip(tensors, self._start, strict=True)):
+                if (tensor.shape != start.shape or tensor.dtype != start.dtype) and number not in self._caches:
+                    self._take_for_cache(number, tensor, start)
+        self._found = self._differing(tensors)
+        return self._found
+
+    def changed_so_far(self) -> Bits:
+        """Which buffers any shard has changed since `save`, the one that has just run included; as `changed`.
+
+        Where all have been changed nothing needs to be compared: the update will change them, whatever this shard did.
+        """
+        if not self._so_far.all():
+            self._so_far |= self.changed()
+        self._found = self._so_far.copy()
+        return self._found
 
     def values(self, numbers: range) -> list[Tensor]:
         """The tensors the model holds now; for a cache the copy from the start, whose shape is known."""
-        return [self._start[n] if n in self._caches else _there(self._places[n]).detach() for n in numbers]
+        tensors = self._now()
+        return [self._start[n] if n in self._caches else tensors[n].detach() for n in numbers]
 
     @torch.no_grad()
     def restore(self) -> None:
         """Put every buffer back, object and bits, to what it was at the start of the update."""
-        for number, (place, original) in enumerate(zip(self._places, self._originals, strict=True)):
-            if place.get() is not original and number not in self._caches:
-                place.put(original)
+        found = self._found
+        for number, ((buffers, key), original) in enumerate(zip(self._cells, self._originals, strict=True)):
+            if buffers.get(key) is not original and number not in self._caches:
+                buffers[key] = original
+                found = None  # it was about another tensor
         # Only what differs is written: a buffer may be an expanded view, which nothing can be copied into.
-        wrong = np.flatnonzero(self._differing(self._originals))
+        wrong = np.flatnonzero(self._differing(self._originals) if found is None else found)
         _copy([self._originals[n] for n in wrong], [self._start[n] for n in wrong])
+        self._found = np.zeros(len(self._places), dtype=np.bool_)
 
     @torch.no_grad()
     def commit(self, numbers: Sequence[int], values: Sequence[Tensor]) -> None:
@@ -79,11 +105,16 @@ class Buffers:
         for number, value in zip(numbers, values, strict=True):
             self._originals[number].copy_(value)
 
+    def _now(self) -> list[Tensor]:
+        """The tensors the model holds."""
+        found = [tensor for buffers, key in self._cells if (tensor := buffers.get(key)) is not None]
+        return found if len(found) == len(self._cells) else [_there(place) for place in self._places]
+
     def _differing(self, tensors: Sequence[Tensor]) -> Bits:
         """Which of these differ from the copies in any bit: bool [floats + others]; caches do not."""
         found = np.zeros(len(tensors), dtype=np.bool_)
-        for batch in self._batches:
-            found[batch.numbers] = batch.differing(tensors)
+        for together in self._together:
+            found[together.numbers] = together.differing(tensors)
         for number in self._large:
             tensor = tensors[number]
             found[number] = tensor.numel() and not torch.equal(_bits(tensor), _bits(self._start[number]))
@@ -91,18 +122,21 @@ class Buffers:
 
     def _sort(self) -> None:
         """Which are compared many at once, and which one by one."""
-        small: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+        small: dict[torch.device, list[int]] = {}
         self._large = []
         for number, tensor in enumerate(self._start):
             if number in self._caches:
                 continue
             if 0 < tensor.numel() <= _SMALL:
-                small.setdefault((tensor.dtype, tensor.device), []).append(number)
+                small.setdefault(tensor.device, []).append(number)
             else:
                 self._large.append(number)
-        self._batches = [_Batch(numbers, self._start) for numbers in small.values()]
-        for batch in self._batches:
-            batch.remember(self._start)
+        self._shapes = [tensor.shape for tensor in self._start]
+        self._dtypes = [tensor.dtype for tensor in self._start]
+        self._together = [_Together(numbers, self._start) for numbers in small.values()]
+        for together in self._together:
+            for number, copy in zip(together.numbers, together.copies, strict=True):
+                self._start[number] = copy
 
     def _take_for_cache(self, number: int, tensor: Tensor, start: Tensor) -> None:
         place = self._places[number]
@@ -118,32 +152,44 @@ class Buffers:
         self._sort()
 
 
-class _Batch:
-    """Small buffers of one dtype and device, compared in one go.
+class _Together:
+    """Small buffers of one device, whatever their kinds of number, compared as words of one piece of memory.
+
+    Args:
+        numbers: which.
+        like: all buffers; the copies begin with the values of these.
 
     Attributes:
         numbers: which.
+        copies: what they are compared with, in the order of `numbers`.
     """
 
     def __init__(self, numbers: list[int], like: Sequence[Tensor]) -> None:
         self.numbers = numbers
-        lengths = [real(like[number]).numel() for number in numbers]
-        self._begins = np.cumsum([0, *lengths[:-1]])
-        self._start = torch.empty(0)
-
-    def remember(self, tensors: Sequence[Tensor]) -> None:
-        """What these hold now is compared with from now on."""
-        self._start = self._flat(tensors)
+        tensors = [like[number] for number in numbers]
+        words = [-(-tensor.numel() * tensor.element_size() // _WORD) for tensor in tensors]
+        self._begins = [0, *accumulate(words[:-1])]
+        # What lies between them stays zero in both.
+        self._before = torch.zeros(sum(words), dtype=torch.int64, device=tensors[0].device)
+        self._now = torch.zeros_like(self._before)
+        self.copies = _cut(self._before, self._begins, tensors)
+        self._values = _cut(self._now, self._begins, tensors)
+        _copy(self.copies, tensors)
 
     def differing(self, tensors: Sequence[Tensor]) -> Bits:
-        """Which differ in any bit: bool [numbers]."""
-        unequal = (self._flat(tensors) != self._start).reshape(-1).cpu().numpy()
+        """Which differ from their copies in any bit: bool [numbers]."""
+        _copy(self._values, [tensors[number] for number in self.numbers])
+        unequal = torch.ne(self._now, self._before).cpu().numpy()
         found: Bits = np.logical_or.reduceat(unequal, self._begins)
         return found
 
-    def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
-        flat: Tensor = _flatten_dense_tensors([tensors[number] for number in self.numbers])  # type: ignore[no-untyped-call]
-        return _bits(flat)
+
+def _cut(memory: Tensor, begins: Sequence[int], like: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors of these kinds and shapes within the memory, each from the word where it begins."""
+    return [
+        memory[begin:].view(torch.uint8)[: tensor.numel() * tensor.element_size()].view(tensor.dtype).view(tensor.shape)
+        for begin, tensor in zip(begins, like, strict=True)
+    ]
 
 
 def _there(place: Buffer) -> Tensor:

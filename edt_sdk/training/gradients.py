@@ -7,13 +7,15 @@ passes; never communicates.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.layout import Flat, Layout, real
@@ -22,6 +24,8 @@ log = logging.getLogger(__name__)
 
 # Elements of a gradient up to which a call costs more than a pass over cold memory.
 _SMALL = 1 << 14
+# Bytes of all gradients up to which they are still in a core's caches at the end of a backward pass.
+_CACHED = 4 << 20
 
 
 @dataclass(slots=True)
@@ -47,32 +51,77 @@ class Contribution:
 class Gradients:
     """Those of one model's parameters.
 
+    It looks on during every backward pass from the first shard on: to hook on to each parameter for each pass would
+    take longer than what is done there. A pass that is no shard's goes unnoticed.
+
     Args:
         layout: of the vectors.
 
     Attributes:
         layout: the same.
+        least: elements beyond which a gradient should be taken when it is finished.
         single_arrivals: whether a backward pass finishes each gradient once; None until the first has shown it.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.single_arrivals: bool | None = None
+        in_all = sum(parameter.nbytes for parameter in layout.parameters)
+        self.least = _SMALL if in_all > _CACHED else sys.maxsize
         self._densified: set[int] = set()
+        self._arrived: Callable[[int], None] | None = None
+        self._handles: dict[int, RemovableHandle] = {}
+
+    @contextmanager
+    def watched(self, arrived: Callable[[int], None], least: int) -> Iterator[None]:
+        """Call `arrived` with the number of each parameter whose gradient a backward pass has finished.
+
+        Those of more than `least` elements; others may be among them.
+        """
+        for number, parameter in enumerate(self.layout.parameters):
+            if number not in self._handles and parameter.numel() > least and parameter.requires_grad:
+                self._handles[number] = parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    partial(self._finished, number)
+                )
+        self._arrived = arrived
+        try:
+            yield
+        finally:
+            self._arrived = None
+
+    def unwatch(self, most: int) -> None:
+        """Look no more at parameters of up to `most` elements, until somebody asks for them again."""
+        for number in [n for n in self._handles if self.layout.parameters[n].numel() <= most]:
+            self._handles.pop(number).remove()
+
+    def _finished(self, number: int, _: Tensor) -> None:
+        if self._arrived is not None:
+            self._arrived(number)
+
+    def take_one(self, number: int, contribution: Contribution) -> None:
+        """The gradient of one parameter goes into the vector; without the detours of `take` where that can be."""
+        gradient = self.layout.parameters[number].grad
+        if gradient is None or gradient.layout is not torch.strided or contribution.weight != 1:
+            self.take((number,), contribution)
+        elif contribution.add:
+            contribution.vector.views[number].add_(real(gradient))
+        else:
+            contribution.vector.views[number].copy_(real(gradient))
 
     def take(self, numbers: Sequence[int], contribution: Contribution) -> None:
         """The gradients of these parameters go into the vector; one that is not there counts as zero."""
         views, gradients = [], []
+        all_views, parameters = contribution.vector.views, self.layout.parameters
         for number in numbers:
-            view, gradient = contribution.vector.views[number], self.layout.parameters[number].grad
+            gradient = parameters[number].grad
             if gradient is None:
                 # Adding zero is not the same as leaving it: it turns −0.0 into 0.0, wherever the other summand is.
-                view.add_(0.0) if contribution.add else view.zero_()
+                all_views[number].add_(0.0) if contribution.add else all_views[number].zero_()
                 continue
             if gradient.layout is not torch.strided:
                 self._say_densified(number)
                 gradient = gradient.to_dense()
-            views.append(view)
+            views.append(all_views[number])
             gradients.append(real(gradient))
         give(views, gradients, contribution)
 
@@ -103,34 +152,19 @@ class Arrivals:
         self._present: set[int] = set()
 
     @contextmanager
-    def watched(self, parameters: Sequence[Tensor]) -> Iterator[None]:
+    def watched(self) -> Iterator[None]:
         """Look on during a backward pass."""
         gradients = self._gradients
-        trial = gradients.single_arrivals is None
-        if gradients.single_arrivals is False:
-            yield
+        if gradients.single_arrivals is not None:
+            least = 0 if self._contribution.settled is not None else gradients.least
+            with gradients.watched(self._arrived, least) if gradients.single_arrivals else nullcontext():
+                yield
             return
         seen: list[int] = []
-        arrived: Callable[[int], None] = self._arrived
-        if trial and self._contribution.practice:
-            arrived = partial(self._seen, seen)
-        elif trial:
-            arrived = seen.append
-        least = 0 if trial or self._contribution.settled is not None else _SMALL
-        handles = [
-            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                lambda _, number=number: arrived(number)
-            )
-            for number, parameter in enumerate(parameters)
-            if parameter.requires_grad and parameter.numel() > least
-        ]
-        try:
+        with gradients.watched(partial(self._seen, seen) if self._contribution.practice else seen.append, 0):
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
-        if trial:
-            gradients.single_arrivals = len(seen) == len(set(seen))
+        gradients.single_arrivals = len(seen) == len(set(seen))
+        gradients.unwatch(gradients.least if gradients.single_arrivals else sys.maxsize)
 
     def rest(self) -> tuple[bool, ...]:
         """Take what has not been taken; which parameters have a gradient."""
@@ -162,7 +196,7 @@ class Arrivals:
 
     def _take(self, number: int) -> None:
         self._taken.add(number)
-        self._gradients.take((number,), self._contribution)  # a backward pass has switched gradients off
+        self._gradients.take_one(number, self._contribution)  # a backward pass has switched gradients off
         self._gradients.layout.parameters[number].grad = None
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from edt_sdk.training.order import Indices
+from edt_sdk.training.permutation import Indices
 
 _HEAD = 3  # pending, worker, pid
 Bits = npt.NDArray[np.bool_]

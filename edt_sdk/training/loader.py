@@ -36,7 +36,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import nested
 from edt_sdk.training.layout import ALIGNMENT
-from edt_sdk.training.order import TEST, TRAIN, BatchKey, Indices
+from edt_sdk.training.order import TEST, TRAIN, BatchKey
+from edt_sdk.training.permutation import Indices
 from edt_sdk.training.seeds import derive, set_states
 
 _PR_SET_PDEATHSIG = 1

@@ -9,20 +9,16 @@ in this file: that is what keeps the bits of a training independent of it. Never
 
 from __future__ import annotations
 
-import hashlib
 import operator
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import DEFAULT_SHARDS
-
-Indices = npt.NDArray[np.int64]
+from edt_sdk.training.permutation import Indices, Permutation
 
 TRAIN = "train"
 TEST = "test"
@@ -96,19 +92,6 @@ def shard_sizes(
     return (batch,) * _at_least_one(engines_number, "engines_number", "It is the most workers the training can use.")
 
 
-def permutation(samples: int, seed: int, epoch: int) -> Indices:
-    """The order of one epoch: int64 [samples].
-
-    Sorts random 64-bit keys, one a sample, with a stable sort. The keys are the raw stream of Philox-4x64-10 under a
-    key that BLAKE2b makes from (seed, epoch). Numpy promises that the raw stream of a bit generator stays what it is,
-    whereas `Generator.permutation` may change between versions (NEP 19); the outcome of a stable sort is unique. So the
-    order is the same with every numpy, on every machine.
-    """
-    digest = hashlib.blake2b(struct.pack("<QQ", seed, epoch), digest_size=16, person=b"edt-order").digest()
-    keys = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(samples)
-    return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
-
-
 class Order:
     """The samples of a whole training.
 
@@ -135,7 +118,7 @@ class Order:
         self.seed = seed
         self.epochs = _at_least_one(epochs, "epoch_number", "It is the number of passes over the data.")
         self._steps = _Steps(samples, sizes, micro_batch)
-        self._permutations: dict[int, Indices] = {}
+        self._permutations: dict[int, Permutation] = {}
 
     @property
     def number_of_shards(self) -> int:
@@ -166,7 +149,7 @@ class Order:
         """V arrays of sample indices (int64), possibly empty."""
         self._check_epoch(epoch)
         start, stop = self._steps.span(update_in_epoch)
-        return _split(self._permutation(epoch)[start:stop], self._steps.counts(update_in_epoch))
+        return _split(self._permutation(epoch).part(start, stop), self._steps.counts(update_in_epoch))
 
     def keys(self, step: TrainStep, block: range) -> Iterator[BatchKey]:
         """The micro-batches of one step that the shards in `block` compute, in shard order, empty shards left out."""
@@ -177,12 +160,12 @@ class Order:
         if not 0 <= epoch < self.epochs:
             raise IndexError(f"epoch {epoch} of {self.epochs}")
 
-    def _permutation(self, epoch: int) -> Indices:
+    def _permutation(self, epoch: int) -> Permutation:
         if epoch not in self._permutations:
             # Two epochs are enough: prefetching looks at the next one while the last updates of this one are computed.
             for old in sorted(self._permutations)[:-1]:
                 del self._permutations[old]
-            self._permutations[epoch] = permutation(self.samples, self.seed, epoch)
+            self._permutations[epoch] = Permutation(self.samples, self.seed, epoch)
         return self._permutations[epoch]
 
 

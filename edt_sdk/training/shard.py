@@ -24,7 +24,7 @@ from edt_sdk.training.layout import Layout, real
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.model_facade import ModelFacade
 from edt_sdk.training.nested import to_device
-from edt_sdk.training.order import Indices
+from edt_sdk.training.permutation import Indices
 from edt_sdk.training.seeds import set_states
 from edt_sdk.training.user_functions import LossFunction, Metric, StepFunction, plain
 
@@ -38,7 +38,8 @@ class Outcome:
         correct: number of correct samples, NaN or None where labels are no classes.
         metrics: value of each metric, in the order of their names.
         present: which parameters have a gradient, in the layout's order; empty in a validation.
-        changed: which buffers changed, bool [floats + others]; empty in a validation.
+        changed: which buffers this shard, or one before it in the update, changed, bool [floats + others]; empty in a
+            validation.
         others: values of the buffers that cannot be averaged, of shard 0 alone.
     """
 
@@ -95,6 +96,7 @@ class ShardRunner:
         self._buffers.restore()
         self.clear_gradients()
         versions = self._versions()
+        self._buffers.lend()
         set_states(seed)
         arrivals = Arrivals(self._gradients, contribution)
         if self._fn_step_train:
@@ -109,7 +111,7 @@ class ShardRunner:
                 field="fn_step_train",
             )
         present = arrivals.rest()
-        changed = self._buffers.changed()
+        changed = self._buffers.changed_so_far()
         self._add_buffers(contribution)
         return Outcome(
             shard=shard,
@@ -117,16 +119,18 @@ class ShardRunner:
             indices=batch.indices,
             loss=loss.detach() if isinstance(loss, Tensor) else loss,
             correct=correct,
+            # Before the metrics, which are the user's code.
+            others=self._others(changed) if shard == 0 else (),
             metrics=self._measure(outputs, labels),
             present=present,
             changed=changed,
-            others=self._others(changed) if shard == 0 else (),
         )
 
     @torch.no_grad()
     def evaluate(self, shard: int, batch: Batch, *, seed: int) -> Outcome:
         """Forward and loss only; the caller has put the model into evaluation mode."""
         self._buffers.restore()
+        self._buffers.lend()
         set_states(seed)
         outputs, labels, loss = self._forward(batch)
         return Outcome(
@@ -145,7 +149,7 @@ class ShardRunner:
 
     def _default(self, batch: Batch, arrivals: Arrivals) -> tuple[Any, Any, Any, Tensor]:
         outputs, labels, loss = self._forward(batch)
-        with arrivals.watched(self._layout.parameters):
+        with arrivals.watched():
             loss.backward()  # type: ignore[no-untyped-call]
         return outputs, labels, count_correct(outputs, labels), loss
 
@@ -200,10 +204,13 @@ class ShardRunner:
             for value, is_changed in zip(values, changed[first:].tolist(), strict=True)
         )
 
-    @torch.no_grad()
     def _measure(self, outputs: Any, labels: Any) -> tuple[float, ...]:
-        on_device = to_device(labels, self._device) if self._metrics else labels
-        return tuple(plain(metric(outputs, on_device)) for metric in self._metrics)
+        if not self._metrics:
+            return ()
+        self._buffers.lend()
+        on_device = to_device(labels, self._device)
+        with torch.no_grad():
+            return tuple(plain(metric(outputs, on_device)) for metric in self._metrics)
 
     def _versions(self) -> int:
         return sum(parameter._version for parameter in self._watched)

@@ -27,6 +27,9 @@ class Told:
     def __init__(self, group: Group, header: Header, report: Report, counts: Sequence[int]) -> None:
         self._header = header
         self._counts = counts
+        self._alone = report if group.world == 1 else None
+        if self._alone is not None:
+            return
         self._blocks = blocks(len(counts), group.world)
         length = max(header.length([counts[shard] for shard in block]) for block in self._blocks)
         record = header.encode(report)
@@ -36,6 +39,8 @@ class Told:
 
     def summary(self) -> Summary:
         """Wait for the records and put them together."""
+        if self._alone is not None:
+            return summarize([self._alone])
         self._handle.wait()
         records = self._all.view(len(self._blocks), -1).numpy()
         return summarize(

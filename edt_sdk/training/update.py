@@ -334,11 +334,14 @@ class UpdateEngine:
         ):
             if present:
                 parameter.grad = _like(view.detach(), parameter)
-        with preserved():
-            set_states(derive(self._seed, "optimizer", step.update))  # for optimizers that draw noise
-            if self._clip is not None:
-                nn.utils.clip_grad_norm_(self._layout.parameters, self._clip)
+        if self._clip is not None:
+            nn.utils.clip_grad_norm_(self._layout.parameters, self._clip)
+        if draws_nothing(self._optimizer):
             self._optimizer.step()
+        else:
+            with preserved():
+                set_states(derive(self._seed, "optimizer", step.update))
+                self._optimizer.step()
         floats = [int(number) for number in np.flatnonzero(summary.changed_floats)]
         views = combined.views[count:]
         self._buffers.commit(floats, [_like(views[n], self._layout.floats[n].get()) for n in floats])
@@ -363,6 +366,15 @@ def _like(view: Tensor, tensor: Tensor | None) -> Tensor:
         raise ValueError("a buffer is gone")
     value = torch.view_as_complex(view) if tensor.is_complex() else view
     return value.to(tensor.dtype)
+
+
+def draws_nothing(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step of it certainly needs no random numbers: one of torch's own, without hooks of the user's.
+
+    Random states are left alone around such a step; keeping and setting them takes longer than a small model's step.
+    """
+    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    return type(optimizer).__module__.startswith("torch.optim.") and not hooks
 
 
 def _check_step(optimizer: torch.optim.Optimizer) -> None:

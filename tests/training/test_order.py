@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
-from edt_sdk.training.order import Order, TestOrder, TestStep, TrainStep, permutation, shard_sizes
+from edt_sdk.training.order import Order, TestOrder, TestStep, TrainStep, shard_sizes
+from edt_sdk.training.permutation import Permutation, permutation
 
 
 def check_epoch(order, epoch, samples, micro_batch, sizes):
@@ -173,3 +174,24 @@ def test_validation_takes_every_sample_once_in_order(samples, shards, batch):
             assert (key.kind, key.epoch, key.step) == ("test", 5, index)
             seen.extend(key.indices)
     assert seen == list(range(samples))
+
+
+@pytest.mark.parametrize("samples", [1, 1 << 16, (1 << 16) + 1, 200_001])
+def test_parts_of_an_order_are_those_of_the_whole(samples):
+    """Whether they are asked for in order, from the middle as by a joiner, or across what was sorted before."""
+    whole = permutation(samples, 3, 2)
+    order = Permutation(samples, 3, 2)
+    draw = np.random.default_rng(samples)
+    for start in [samples // 2, 0, *draw.integers(0, samples, 60), *range(0, samples, 9_999)]:
+        stop = min(samples, int(start) + int(draw.integers(1, 20_000)))
+        assert np.array_equal(order.part(start, stop), whole[start:stop])
+    assert np.array_equal(order.part(0, samples), whole)
+
+
+def test_equal_keys_keep_the_order_of_their_samples(monkeypatch):
+    """As the stable sort of all of them has it: hardly ever, but then the same everywhere."""
+    keys = np.random.default_rng(0).integers(0, 1 << 11, 100_000, dtype=np.uint64) << np.uint64(52)
+    monkeypatch.setattr("edt_sdk.training.permutation._keys", lambda *_: keys)
+    order, whole = Permutation(len(keys), 0, 0), permutation(len(keys), 0, 0)
+    for start in range(0, len(keys), 777):
+        assert np.array_equal(order.part(start, start + 777), whole[start : start + 777])

@@ -147,6 +147,58 @@ def test_sparse_gradients_are_made_dense_and_say_so_once(caplog):
     assert (runner.vector.views[0][[0, 1, 4]] != 0).any(dim=1).all()
 
 
+@pytest.mark.parametrize("weight", [1, 3])
+def test_gradients_are_the_same_taken_one_by_one_or_all_at_the_end(monkeypatch, weight):
+    """Those of a large model leave one by one; a backward pass that is no shard's is left alone."""
+    monkeypatch.setattr("edt_sdk.training.gradients._SMALL", 4)
+    vectors = []
+    for cached in (0, 1 << 20):
+        monkeypatch.setattr("edt_sdk.training.gradients._CACHED", cached)
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
+        runner = Runner(model)
+        for shard in range(3):
+            model(torch.ones(2, 3)).sum().backward()
+            assert all(parameter.grad is not None for parameter in model.parameters())
+            contribution = Contribution(runner.vector, weight, add=shard > 0)
+            runner.runner.train(shard, Batch(pair(), np.arange(4)), seed=1, contribution=contribution)
+            taken = [parameter.grad is None for parameter in model.parameters()]
+            # The first shard only looks whether each gradient is finished once.
+            assert taken == ([True, True, True, False] if shard and not cached else [False] * 4)
+        vectors.append(runner.vector.sections[0].clone())
+    assert torch.equal(*vectors)
+
+
+class Counting(nn.Module):
+    """Counts its calls, the second counter only those with a positive first number."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("positive", torch.zeros(3))
+
+    def forward(self, x):
+        self.calls += 1
+        if x[0, 0] > 0:
+            self.positive += 1
+        return self.layer(x)
+
+
+def test_every_shard_starts_from_the_same_buffers_whatever_metrics_and_other_shards_did_to_them():
+    model = Counting()
+    runner = Runner(model, metrics=[lambda outputs, labels: float(model(torch.ones(1, 3)).sum())])
+    changed = []
+    for first in (-1.0, 1.0, -1.0):
+        outcome = runner.train((torch.full((4, 3), first), torch.arange(4) % 2))
+        changed.append(outcome.changed.tolist())
+        assert torch.equal(runner.vector.views[2], torch.full((3,), 4.0 * (first > 0)))  # of this shard alone
+        assert int(outcome.others[0]) == 1
+        assert int(model.calls) == 2  # with the metric's, which counts for nothing
+    # Which the update changes, as far as is known after each of the shards.
+    assert changed == [[False, True], [True, True], [True, True]]
+
+
 def test_a_vector_used_again_holds_nothing_of_before():
     class Switch(nn.Module):
         def __init__(self):

@@ -12,7 +12,7 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.group import Group
 from edt_sdk.training.loader import ShardLoader
 from edt_sdk.training.order import Order
-from edt_sdk.training.update import UpdateEngine
+from edt_sdk.training.update import UpdateEngine, draws_nothing
 from tests.training.numeric_job import CPU, one_update
 
 
@@ -169,6 +169,18 @@ def test_optimizers_that_evaluate_the_model_are_refused():
     with pytest.raises(Unprocessable, match="LBFGS") as caught:
         one_update(model, torch.optim.LBFGS(model.parameters()))
     assert "SGD" in caught.value.hint
+
+
+def test_only_torchs_own_optimizers_without_hooks_surely_draw_nothing():
+    class Noisy(torch.optim.SGD):
+        pass
+
+    parameters = [nn.Parameter(torch.ones(2))]
+    plain = torch.optim.AdamW(parameters)
+    assert draws_nothing(plain)
+    assert not draws_nothing(Noisy(parameters, lr=0.1))
+    plain.register_step_post_hook(lambda *_: None)
+    assert not draws_nothing(plain)
 
 
 def test_a_model_in_evaluation_mode_is_trained_in_training_mode():
