@@ -144,6 +144,14 @@ class Screen:
             self.page.get_by_role("tab", name="Elastic training").click()
         self.page.wait_for_selector(".jp-edt-panel", timeout=PATIENCE)
 
+    def palette(self, words: str) -> None:
+        """Open the command palette by its keys and type."""
+        box = self.page.locator(".lm-CommandPalette-input:visible")
+        while not box.count():  # its keys are known some time after the page is there
+            self.page.keyboard.press("Control+Shift+C")
+            self.page.wait_for_timeout(200)
+        box.fill(words)
+
     def dark(self) -> None:
         """Choose the dark theme as a person does."""
         self.page.get_by_role("menuitem", name="Settings", exact=True).click()

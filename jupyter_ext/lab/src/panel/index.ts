@@ -1,4 +1,4 @@
-/** The plugin of the side panel; in Notebook 7, which shows panels of a notebook only, it opens like a page. */
+/** The plugin of the side panel, on the left in JupyterLab and in Notebook 7. */
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ReactWidget } from '@jupyterlab/ui-components';
@@ -63,13 +63,7 @@ export const panel: JupyterFrontEndPlugin<void> = {
     const made = (): PanelWidget => {
       if (!widget || widget.isDisposed) {
         widget = new PanelWidget(app, edt);
-        if (lab) {
-          app.shell.add(widget, 'left', { rank: 600, type: 'Elastic training' });
-        } else {
-          widget.title.label = 'Elastic training';
-          widget.title.closable = true;
-          app.shell.add(widget, 'main');
-        }
+        app.shell.add(widget, 'left', { rank: 600, type: 'Elastic training' });
       }
       return widget;
     };
@@ -81,7 +75,12 @@ export const panel: JupyterFrontEndPlugin<void> = {
       caption: 'Training jobs of mine and of everybody',
       icon: edtIcon,
       describedBy: { args: { type: 'object', properties: {} } },
-      execute: () => app.shell.activateById(made().id)
+      execute: () => {
+        const { id } = made();
+        // Notebook 7 has a side that is folded away, and its own word for unfolding it.
+        (app.shell as { expandLeft?: (id: string) => void }).expandLeft?.(id);
+        app.shell.activateById(id);
+      }
     });
     palette?.addItem({ command: CommandIDs.openPanel, category: CATEGORY });
   }

@@ -1,0 +1,202 @@
+"""The side panel, the status bar, the commands and the messages: what a person does with them, also by keys alone."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Screen
+from tests.browser.crowd import add_crowd
+
+
+def test_an_empty_panel_teaches_and_the_first_job_appears_by_itself(page, start_server, slow_trainer, tmp_path):
+    server = start_server()
+    screen = Screen(page, server)
+    screen.open()
+    screen.panel()
+    panel = page.locator(".jp-edt-panel")
+    expect(panel).to_contain_text("You have no jobs yet.")
+    expect(panel).to_contain_text("4 of 4 slots are free")
+    panel.get_by_role("button", name="Copy").click()
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert compile(copied, "cell", "exec")
+    assert "max_workers=4" in copied
+    screen.shot("panel-empty")
+    (tmp_path / "train.py").write_text(slow_trainer)
+    stop = tmp_path / "enough"
+    job = server.client().submit(tmp_path, main="train.py", name="first", max_workers=2, args=[str(stop)])
+    expect(page.locator(".jp-edt-row")).to_contain_text("first")
+    expect(page.locator(".jp-edt-row")).to_contain_text("running")
+    expect(page.locator(".jp-edt-status")).to_contain_text(re.compile(r"EDT 1\s*· [12]/4 slots"))
+    stop.touch()
+    job.wait(60)
+    toast = page.locator(".Toastify__toast")
+    expect(toast).to_contain_text("first has finished.")
+    expect(page.locator(".jp-edt-row")).to_contain_text("finished")
+    screen.shot("message-of-an-end")
+    toast.get_by_role("button", name="Open").click()
+    expect(page.locator(".lm-TabBar-tab.lm-mod-current", has_text="first")).to_be_visible()
+    server.stop()
+
+
+def test_it_shows_who_waits_and_why_and_what_is_chosen(screen, submit):
+    jobs = [submit(name, max_workers=most) for name, most in (("digits", 4), ("text", 4), ("mnist", 2), ("speech", 2))]
+    waiting = submit("waits", max_workers=1)
+    page = screen.open()
+    screen.panel()
+    rows = page.locator(".jp-edt-row")
+    expect(rows).to_have_count(5)
+    row = page.locator(f"[data-edt-job={waiting.id}]")
+    expect(row).to_contain_text("next in line")
+    expect(row).to_contain_text("waiting")
+    expect(page.locator(".jp-edt-machine img")).to_have_attribute("alt", re.compile("Slots held"))
+    for job in jobs:
+        expect(page.locator(f"[data-edt-job={job.id}]")).to_contain_text("running")
+    screen.shot("panel")
+    page.get_by_role("button", name="Waiting 1").click()
+    expect(rows).to_have_count(1)
+    page.get_by_role("button", name="Waiting 1").click()
+    page.get_by_label("Search jobs").fill("MN")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("mnist")
+    page.get_by_label("Search jobs").fill("nothing like it")
+    expect(page.locator(".jp-edt-panel")).to_contain_text(re.compile(r"None of the \d+ jobs is like that"))
+    page.get_by_role("button", name="Show all of them").click()
+    expect(rows).to_have_count(5)
+
+
+def test_the_menu_of_a_row_changes_a_priority_and_downloads(screen, submit):
+    job = submit("digits")
+    page = screen.open()
+    screen.panel()
+    row = page.locator(f"[data-edt-job={job.id}]")
+    expect(row).to_contain_text(re.compile(r"update \d+ of 200"))
+    row.click(button="right")
+    page.locator(".lm-Menu-item", has_text="Change …").click()
+    page.get_by_label("Priority").fill("7000")
+    screen.shot("change")
+    page.get_by_role("dialog").get_by_role("button", name="Change").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    _until(page, lambda: job.refresh().view.priority == 7000)
+    row.click(button="right")
+    page.locator(".lm-Menu-item", has_text="Change …").click()
+    page.get_by_label("Priority").fill("2000000000")
+    page.get_by_role("dialog").get_by_role("button", name="Change").click()
+    expect(page.locator(".Toastify__toast", has_text="priority must lie in 1")).to_be_visible()
+    row.click(button="right")
+    with page.expect_download() as download:
+        page.locator(".lm-Menu-item", has_text="Download").click()
+    assert download.value.suggested_filename.endswith(".zip")
+    assert download.value.failure() is None
+
+
+def _until(page, holds):
+    """Wait until this holds; the test's own timeout ends it."""
+    while not holds():
+        page.wait_for_timeout(100)
+
+
+def _tab_to(page, what):
+    for _ in range(60):
+        if page.evaluate(f"() => {{ const node = document.activeElement; return {what} }}"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not lead to where {what}")
+
+
+def test_by_keys_alone(screen, submit):
+    jobs = {name: submit(name) for name in ("key-one", "key-two", "key-three")}
+    page = screen.open()
+    screen.palette("Show Jobs")
+    expect(page.locator(".lm-CommandPalette-item", has_text="Show Jobs")).to_have_count(1)
+    page.keyboard.press("Enter")
+    rows = page.locator(".jp-edt-row")
+    expect(rows.first).to_contain_text("key-three")
+    _tab_to(page, "node.type === 'search'")
+    page.keyboard.type("key-")
+    expect(rows).to_have_count(3)
+    _tab_to(page, "node.classList.contains('jp-edt-row')")
+    focused = page.locator(".jp-edt-row:focus")
+    expect(focused).to_contain_text("key-three")
+    page.keyboard.press("ArrowDown")
+    expect(focused).to_contain_text("key-two")
+    page.keyboard.press("End")
+    expect(focused).to_contain_text("key-one")
+    page.keyboard.press("ArrowUp")
+    expect(focused).to_contain_text("key-two")
+    page.keyboard.press("Shift+F10")
+    expect(page.locator(".lm-Menu")).to_be_visible()
+    chosen = page.locator(".lm-Menu-item.lm-mod-active")
+    while chosen.count() == 0 or "Suspend" not in chosen.inner_text():
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Suspend “key-two”?")
+    page.keyboard.press("Enter")
+    expect(page.locator(f"[data-edt-job={jobs['key-two'].id}]")).to_contain_text("suspended")
+
+
+def test_every_command_is_in_the_palette(screen):
+    page = screen.open()
+    screen.palette("Elastic training")
+    items = page.locator(".lm-CommandPalette-item[data-command^='edt:']")
+    expect(items.first).to_be_visible()
+    commands = set(items.evaluate_all("items => items.map(item => item.dataset.command)"))
+    here = {"open-panel", "stop", "suspend", "resume", "update", "download", "delete", "copy-python"}
+    assert {f"edt:{name}" for name in here} <= commands
+
+
+def test_the_dark_theme_has_colours_of_its_own(screen, submit, write_notebook, server):
+    job = submit("digits")
+    write_notebook(server, "dark.ipynb", "job", bundles=[job._repr_mimebundle_()])
+    page = screen.open("lab/tree/dark.ipynb")
+    screen.panel()
+    expect(page.locator(".jp-edt-card-live")).to_contain_text(re.compile(r"update \d+"))
+    screen.dark()
+    for surface in (".jp-edt-card", ".jp-edt-panel-widget", ".jp-edt-button"):
+        colours = page.locator(surface).first.evaluate(
+            "node => { const s = getComputedStyle(node); return [s.color, s.backgroundColor] }"
+        )
+        ink, ground = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours)
+        assert ink - ground > 300, (surface, colours)
+    expect(page.locator(".jp-edt-machine img")).to_be_visible()
+    screen.shot("dark")
+
+
+@pytest.fixture(scope="module")
+def crowded(start_server, tmp_path_factory):
+    root = tmp_path_factory.mktemp("crowded")
+    names = add_crowd(root / "edt", 1000)
+    return start_server(root), names
+
+
+def test_a_thousand_jobs_scroll(page, crowded):
+    server, names = crowded
+    screen = Screen(page, server)
+    screen.open()
+    screen.panel()
+    rows = page.locator(".jp-edt-row")
+    expect(rows.first).to_contain_text(names[-1])
+    assert rows.count() < 60
+    expect(page.get_by_role("button", name="Finished 900")).to_be_visible()
+    screen.shot("panel-thousand")
+    rows.first.focus()
+    page.keyboard.press("End")
+    expect(page.locator(".jp-edt-row:focus")).to_contain_text(names[0])
+    assert rows.count() < 60
+    page.locator(".jp-edt-list").evaluate("list => { list.scrollTop = list.scrollHeight / 2 }")
+    expect(page.locator(".jp-edt-row", has_text=names[500])).to_be_visible()
+    page.get_by_role("button", name="Failed 100").click()
+    page.get_by_label("Search jobs").fill("past-0009")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("The main script ended with code 1.")
+
+
+def test_notebook_7_has_the_panel_too(screen, server, submit, write_notebook):
+    submit("digits")
+    write_notebook(server, "seven.ipynb", "1 + 1")
+    page = screen.open("notebooks/seven.ipynb")
+    screen.palette("Show Jobs")
+    page.locator(".lm-CommandPalette-item", has_text="Show Jobs").click()
+    expect(page.locator(".jp-edt-row").first).to_contain_text("digits")
+    screen.shot("panel-notebook-7")
