@@ -69,7 +69,7 @@ export function ModelTraining(props: {
           choices={[['', 'none'], ...props.datasets.map(name => [name, name] as const)]}
         />
         <TextField form={form} name="max_workers" label="Maximum workers" type="number" min={1} />
-        <TextField form={form} name="priority" label="Priority" type="number" min={1} step={500} />
+        <TextField form={form} name="priority" label="Priority" type="number" min={0} step={500} />
         <ChoiceField
           form={form}
           name="instance_group"

@@ -10,6 +10,7 @@ import { useEdt } from '../page/edt';
 import { Picture } from '../page/picture';
 import { usePolled } from '../page/polled';
 import { Answer, Empty } from '../page/standing';
+import { LOOKS } from '../looks';
 import { State } from '../state';
 import { share } from '../page/wording';
 import { clock, figure, span } from '../words';
@@ -176,7 +177,7 @@ function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
 }
 
 const ROWS: readonly (readonly [string, (job: IJobView) => string])[] = [
-  ['State', job => job.state],
+  ['State', job => LOOKS[job.state].word],
   ['Loss', job => figure(job.progress?.loss)],
   ['Accuracy', job => share(job.progress?.accuracy)],
   ['Test loss', job => figure(job.progress?.test_loss)],

@@ -140,13 +140,16 @@ export function Controls(props: {
   const at = (name: keyof Wanted): string | undefined => wrong[name] ?? (refused.field === name ? refused.text : undefined);
   const elsewhere = refused.text !== '' && !(refused.field in wanted);
   return (
-    <form className="jp-edt-controls" onSubmit={event => void apply(event)} onKeyDown={onKey} aria-label="Change this job">
+    <form
+      className="jp-edt-controls"
+      noValidate
+      onSubmit={event => void apply(event)} onKeyDown={onKey} aria-label="Change this job">
       <Field label="Priority" error={at('priority')}>
         {input => (
           <input
             {...input}
             type="number"
-            min={1}
+            min={0}
             step={500}
             name="priority"
             value={wanted.priority}
@@ -159,7 +162,7 @@ export function Controls(props: {
           <input
             {...input}
             type="number"
-            min={1}
+            min={job.slots_per_unit}
             step={job.slots_per_unit}
             name="max_workers"
             value={wanted.max_workers}

@@ -193,7 +193,7 @@ export function TrainPage(props: {
             {input => text('max_workers', input, { type: 'number', min: 1 })}
           </Field>
           <Field label="Priority" hint="Twice as much is twice the share of the slots." error={shown.priority}>
-            {input => text('priority', input, { type: 'number', min: 1, step: 500 })}
+            {input => text('priority', input, { type: 'number', min: 0, step: 500 })}
           </Field>
           <details className="jp-edt-more" open={shown.seed !== undefined || shown.min_workers !== undefined || undefined}>
             <summary>More</summary>
