@@ -5,7 +5,7 @@ Pure: from the core and the rows of the jobs that live to what `/cluster` answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -24,8 +24,13 @@ def cluster(core: Core, rows: Sequence[JobRow]) -> dict[str, Any]:
     The reasons of jobs are empty; `unexplained` names those that have one.
     """
     order = {job: number for number, job in enumerate(core.jobs)}
-    leaving = {slot for job in core.jobs for slot in core.leaving(job)}
     living = sorted((row for row in rows if row.id in order), key=lambda row: order[row.id])
+    return {**standing(core), "jobs": [_job(core, row) for row in living]}
+
+
+def standing(core: Core) -> dict[str, Any]:
+    """The same without the jobs: what the core knows by itself, however many wait."""
+    leaving = {slot for job in core.jobs for slot in core.leaving(job)}
     return {
         "slots": [
             {
@@ -39,8 +44,7 @@ def cluster(core: Core, rows: Sequence[JobRow]) -> dict[str, Any]:
             for slot in core.slots
         ],
         "resource_groups": _resource_groups(core),
-        "groups": _groups(core, living),
-        "jobs": [_job(core, row) for row in living],
+        "groups": _groups(core),
     }
 
 
@@ -59,13 +63,13 @@ def _resource_groups(core: Core) -> list[dict[str, Any]]:
     ]
 
 
-def _groups(core: Core, rows: Iterable[JobRow]) -> list[dict[str, Any]]:
+def _groups(core: Core) -> list[dict[str, Any]]:
     plan, standing = core.plan, core.holdings()
     sizes = {group["name"]: group["slots"] for group in _resource_groups(core)}
     inside: dict[str, list[str]] = {group.name: [] for group in plan.instance_groups}
-    for row in rows:
-        for group in _with_parents(plan, core.group_of(row.id)):
-            inside[group].append(row.id)
+    for job in core.jobs:
+        for group in _with_parents(plan, core.group_of(job)):
+            inside[group].append(job)
     borrowers: dict[str, dict[str, int]] = {group.name: {} for group in plan.instance_groups}
     for group, its in standing.items():
         for lender, slots in its.lenders.items():

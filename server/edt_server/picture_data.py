@@ -268,14 +268,14 @@ def spark_of(view: JobView, curve: Curve) -> Spark:
 
 
 def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str = "") -> SlotsMap:
-    """Each slot and who has it, from what `/cluster` answers with.
+    """Each slot and who has it, from what `Reading.standing` tells.
 
     Args:
-        cluster: the answer.
+        cluster: what it tells.
         named: hosts there should be, with the slots of each; one that has none now is lost.
         mine: the job that is emphasised.
     """
-    names = {job["id"]: job["name"] for job in cluster["jobs"]}
+    names = cluster["names"]
     fenced = {each["device"] for each in cluster["elsewhere"]}
     hosts: dict[str, list[SlotCell]] = {host: [] for host in named}
     for slot in cluster["slots"]:
@@ -290,7 +290,7 @@ def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str 
 
 
 def shares_of(cluster: Mapping[str, Any]) -> Shares:
-    """The instance groups, each behind the one it is part of, from what `/cluster` answers with."""
+    """The instance groups, each behind the one it is part of, from what `Reading.standing` tells."""
     groups = cluster["groups"]
     inside: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for group in groups:

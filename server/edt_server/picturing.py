@@ -158,7 +158,9 @@ class Picturing:
                 marks=picture_data.marks_of(events),
                 total=told["total"],
             )
-            if row is not None and of_life and not held.columns:
+            if not held.columns and (start is not None or end is not None):
+                held = replace(held, empty="Nothing is known of that time: choose another start or end.")
+            elif row is not None and of_life and not held.columns:
                 held = replace(held, empty=_no_slot(row))
             return draw_allocation(held, look)
 

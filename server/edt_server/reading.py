@@ -20,7 +20,7 @@ from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobVie
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.what_if import WhatIf
 from edt_server import access, forecast, results, views, what_if
-from edt_server.cluster import cluster, unexplained
+from edt_server.cluster import cluster, standing, unexplained
 from edt_server.commits import Commits
 from edt_server.device_claims import DeviceClaims
 from edt_server.ledger import Ledger
@@ -177,13 +177,6 @@ class Reading:
 
     async def cluster(self, user: str) -> dict[str, Any]:
         """Slots with the job in each, groups, jobs that live, and the threads of a slot."""
-        answer = await self.standing()
-        for job in unexplained(answer, user):
-            job["reason"] = await self._commits.read(self._why, job["id"])  # one by one: decisions come in between
-        return answer
-
-    async def standing(self) -> dict[str, Any]:
-        """The same without the reasons of jobs, which take a while to work out."""
 
         def read() -> dict[str, Any]:
             rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
@@ -192,7 +185,20 @@ class Reading:
         others = await asyncio.to_thread(self._claims.elsewhere)
         elsewhere = [{"device": device, "data_dir": claim.data_dir} for device, claim in sorted(others.items())]
         answer = await self._commits.read(read)
+        for job in unexplained(answer, user):
+            job["reason"] = await self._commits.read(self._why, job["id"])  # one by one: decisions come in between
         return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
+
+    async def standing(self) -> dict[str, Any]:
+        """Slots and groups as `cluster` tells them, the names of the jobs in slots, and the devices of other stores."""
+
+        def read() -> dict[str, Any]:
+            answer = standing(self._ledger.core)
+            holders = {slot["job"] for slot in answer["slots"] if slot["job"] is not None}
+            return {**answer, "names": {job: self._ledger.name(job) for job in holders}}
+
+        others = await asyncio.to_thread(self._claims.elsewhere)
+        return {**await self._commits.read(read), "elsewhere": [{"device": device} for device in sorted(others)]}
 
     def _why(self, job: str) -> str:
         row = self._ledger.store.job(job)

@@ -133,7 +133,7 @@ CLUSTER = {
         {"id": 1, "host": "a", "device": "cuda:1", "resource_group": "g", "job": None, "leaving": False},
         {"id": 2, "host": "c", "device": "cuda:0", "resource_group": "g", "job": "j2", "leaving": False},
     ],
-    "jobs": [{"id": "j1", "name": "one"}],
+    "names": {"j1": "one"},
     "elsewhere": [{"device": "cuda:1", "data_dir": "/x"}],
     "groups": [
         {"name": n, "parent": p, "slots": 3, "entitled": 1, "held": 1}
