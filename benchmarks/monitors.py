@@ -116,7 +116,7 @@ def measure(server: LocalServer, seconds: float, rounds: int) -> dict[str, list[
         found: dict[str, list[tuple[float, float]]] = {}
         for _ in range(rounds):
             kernel.run(HIDE)
-            time.sleep(2.0)  # whoever was asking is answered
+            time.sleep(5.0)  # whoever was asking is answered
             found.setdefault("seen by nobody", []).append(stretch(kernel, process, seconds))
             for name, tab in TABS.items():
                 kernel.run(SHOW.format(tab=tab))

@@ -120,8 +120,7 @@ class Monitor(ABC):
             self._silence = None
             if not self.over:
                 self._trouble.value = ""
-                # A wish that came meanwhile has to be seen, and a monitor that nobody looks at sleeps.
-                self.due = 0.0 if self._wishes or self._closing is not None else self._next()
+                ROUNDS.settle(self, self._next)
         except EdtError as error:
             self._bear(error)
         except Exception as error:  # the thread is everybody's
@@ -137,6 +136,9 @@ class Monitor(ABC):
             self._look()
 
     def _next(self) -> float:
+        """A wish that came meanwhile has to be seen; a monitor that nobody looks at sleeps."""
+        if self._wishes or self._closing is not None:
+            return 0.0
         return time.monotonic() + ROUNDS.interval() if self._looked_at else float("inf")
 
     @property
@@ -160,7 +162,8 @@ class Monitor(ABC):
         if self._closing is not None or self._silence.over(now):
             self._end(f"{error.message} {error.hint} Run this cell again to watch on.".replace("  ", " "))
             return
-        self.due = now + self._silence.pause
+        again = now + self._silence.pause
+        ROUNDS.settle(self, lambda: 0.0 if self._wishes or self._closing is not None else again)
         since = clock(time.time() - (now - self._silence.since))
         away = isinstance(error, ServerUnreachable)
         said = "Jobs do not need it in order to go on; this monitor tries again." if away else "It tries again."

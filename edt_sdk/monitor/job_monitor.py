@@ -1,13 +1,14 @@
-"""The monitor of one job: its card's head above five tabs, of which only the one that is shown asks for anything."""
+"""The monitor of one job: its card's head above five tabs, of which the one that is shown asks for something."""
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 from edt_sdk.card import MIME, head_html, html_card, live_card, text_snapshot
 from edt_sdk.html_table import note
 from edt_sdk.monitor.allocation import AllocationPage
-from edt_sdk.monitor.base import Bundle, Monitor
+from edt_sdk.monitor.base import SIGNS, Bundle, Monitor
 from edt_sdk.monitor.checkpoints import CheckpointsPage
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.logs import LogsPage
@@ -20,6 +21,8 @@ from edt_sdk.monitor.watched import Watched
 from edt_sdk.readings import stamp
 from edt_sdk.schemas.errors import EdtError
 
+# Seconds after which a cell counts as one that somebody watches the job beside, such as job.wait().
+_BUSY = 3.0
 PAGES: tuple[type[Page], ...] = (Overview, MetricsPage, AllocationPage, LogsPage, CheckpointsPage)
 
 
@@ -41,6 +44,7 @@ class JobMonitor(Monitor):
         self._draw_head()
         desk = Desk(self._twin, self.ask, self._look)
         self.pages = [kind(desk) for kind in PAGES]
+        self._others = cycle(self.pages[1:])
         self.tabs = widgets.Tab([page.widget for page in self.pages], titles=[page.title for page in self.pages])
         self.tabs.observe(lambda _: self.ask(lambda: None), "selected_index")
         return [self._head, self.tabs]
@@ -61,6 +65,9 @@ class JobMonitor(Monitor):
             self._end()
             return
         self.page.turn(self._twin.view)
+        if SIGNS.busy_for() > _BUSY:
+            # The front end cannot say which tab it shows before the cell has ended: each of them has its turn.
+            next(self._others).turn(self._twin.view)
 
     def _draw_head(self) -> None:
         view = self._twin.view

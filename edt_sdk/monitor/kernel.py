@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,19 @@ class Signs:
         self._began = began
         self._interrupted = interrupted
         self._listening = False
+        self._began_at: float | None = None
+
+    def busy_for(self) -> float:
+        """Seconds for which the cell that runs has run; 0 while none does. What a person clicks waits for its end."""
+        began = self._began_at
+        return 0.0 if began is None else time.monotonic() - began
 
     def listen(self) -> None:
         """Begin, once; in the thread that runs cells."""
         if self._listening:
             return
         self._listening = True
+        self._began_at = time.monotonic()
         shell = _shell()
         shell.events.register("pre_run_cell", self._before)
         shell.events.register("post_run_cell", self._after)
@@ -104,10 +112,12 @@ class Signs:
         loop.call_later(_LOOK_AGAIN, self._between_cells, loop)
 
     def _before(self, info: Any) -> None:
+        self._began_at = time.monotonic()
         if named := getattr(info, "cell_id", None):
             self._began(str(named))
 
     def _after(self, result: Any) -> None:
+        self._began_at = None
         if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
             self._interrupted()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 # Seconds between two turns of one monitor, at least; and what each open monitor adds once there are several.
@@ -53,6 +54,11 @@ class Rounds:
         with self._condition:
             watcher.due = 0.0
             self._condition.notify()
+
+    def settle(self, watcher: Watcher, due: Callable[[], float]) -> None:
+        """Set its next turn, without losing a `wake` that comes meanwhile."""
+        with self._condition:
+            watcher.due = due()
 
     def watchers(self) -> list[Watcher]:
         """Those that have turns."""

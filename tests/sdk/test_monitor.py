@@ -15,6 +15,7 @@ import pytest
 from nbclient import NotebookClient
 
 from edt_sdk.monitor import ClientMonitor, JobMonitor
+from edt_sdk.monitor.base import SIGNS
 from edt_sdk.monitor.rounds import ROUNDS
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
 
@@ -229,6 +230,18 @@ def test_only_what_is_shown_is_fetched(monitor, training):
         monitor.turn()
         assert asked(training) == paths
         assert "Fetching" not in text_of(monitor.page)
+
+
+def test_while_a_cell_runs_the_other_tabs_have_their_turns_too(monitor, training, monkeypatch):
+    monitor.turn()
+    asked(training)
+    monkeypatch.setattr(SIGNS, "_began_at", time.monotonic() - 10)
+    found = []
+    for _ in range(4):
+        monitor.turn()
+        found += asked(training)
+    for path in ("pictures/loss", "pictures/allocation", "logs", "checkpoints"):
+        assert found.count(f"GET jobs/edt-1/{path}") == 1
 
 
 def text_of(page):
