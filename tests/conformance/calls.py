@@ -155,6 +155,56 @@ CALLS: tuple[Call, ...] = (
 
 
 @dataclass(frozen=True)
+class ConsoleCall:
+    """One request of those that only the SDK makes, for what WMLA's console showed, as it makes it."""
+
+    verb: str
+    path: str
+    body: dict[str, object] | None = None
+    query: str = ""
+    status: int = 200
+    upload: bool = False
+
+
+CONSOLE_NAMES = {"name": "console", "training": "first", "file": "console%2Fmain.py"}
+_DATASET, _TEMPLATE, _MODEL = f"{DLI}/datasets/{{name}}", f"{DLI}/modeltemplates/{{name}}", f"{DLI}/models/{{name}}"
+_TRAINING = f"{_MODEL}/trainings/{{training}}"
+# In an order in which each does its work, and nothing is left.
+CONSOLE: tuple[ConsoleCall, ...] = (
+    ConsoleCall("POST", f"{DLI}/datasets", {"name": "console", "datasourcetype": "CSV", "trainpath": "some"}),
+    ConsoleCall("GET", f"{DLI}/datasets"),
+    ConsoleCall("GET", _DATASET),
+    ConsoleCall("GET", f"{_DATASET}/csvs", query="type=Train&start=0&length=1"),
+    ConsoleCall("GET", f"{_DATASET}/objectimages", query="type=Train"),
+    ConsoleCall("PUT", f"{_DATASET}/stop", status=400),  # there is never anything to stop
+    ConsoleCall("POST", f"{DLI}/modeltemplates", {"name": "console", "path": "some", "framework": "PyTorch"}),
+    ConsoleCall("GET", f"{DLI}/modeltemplates", query="framework=PyTorch"),
+    ConsoleCall("GET", _TEMPLATE),
+    ConsoleCall("PUT", _TEMPLATE, {"description": "changed"}),
+    ConsoleCall("GET", f"{_TEMPLATE}/files"),
+    ConsoleCall("GET", f"{DLI}/modeltemplates/files/{{file}}"),
+    ConsoleCall("POST", f"{DLI}/models", {"name": "console", "templatename": "console", "dataset": "console"}),
+    ConsoleCall("GET", f"{DLI}/models"),
+    ConsoleCall("GET", _MODEL),
+    ConsoleCall("PUT", _MODEL, {"batchsize": 8}),
+    ConsoleCall("GET", f"{_MODEL}/files"),
+    ConsoleCall("PUT", f"{_MODEL}/files", {"tmpfilePath": "more.py", "tmpfileContent": "A = 1"}),
+    ConsoleCall("GET", f"{DLI}/models/files/{{file}}"),
+    ConsoleCall("POST", f"{DLI}/models/weightfile", upload=True),
+    ConsoleCall("POST", f"{_MODEL}/trainings", {"trainName": "first", "dlFramework": "PyTorch", "clusterSize": 1}),
+    ConsoleCall("GET", f"{_MODEL}/trainings"),
+    ConsoleCall("GET", f"{_MODEL}/trainingnames"),
+    ConsoleCall("GET", _TRAINING),
+    ConsoleCall("GET", f"{_TRAINING}/weightfile"),
+    ConsoleCall("PUT", f"{_TRAINING}/stop"),
+    ConsoleCall("DELETE", _TRAINING),
+    ConsoleCall("DELETE", _MODEL),
+    ConsoleCall("DELETE", _TEMPLATE),
+    ConsoleCall("DELETE", _DATASET),
+)
+
+
+@dataclass(frozen=True)
 class SdkCall:
     """One method of IBM's SDK: its name, and the request that it makes."""
 

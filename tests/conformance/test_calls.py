@@ -11,7 +11,18 @@ import requests
 from ibm_cloud_sdk_core import ApiException
 
 from tests.conformance import table
-from tests.conformance.calls import CALLS, SERVICES, WAYS, Call, sdk_calls
+from tests.conformance.calls import (
+    CALLS,
+    CONSOLE,
+    CONSOLE_NAMES,
+    DLI,
+    SDK,
+    SERVICES,
+    WAYS,
+    Call,
+    SdkCall,
+    sdk_calls,
+)
 from tests.conformance.conftest import WmlaServer, modeldir
 from tests.conformance.test_sdk import sdk
 
@@ -127,7 +138,8 @@ def test_a_slash_at_the_end_changes_nothing(world: World):
 
 def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
     clients = {name: sdk(world.server, service=service) for name, service in SERVICES.items()}
-    values = {"exec_id": world.finished["id"], "sig_name": "wmla-sig", "args": EDT}
+    kept = Kept(world.server)
+    values = {"exec_id": world.finished["id"], "sig_name": "wmla-sig", "args": EDT, **kept.names}
     wrong = []
     for call in sdk_calls():
         method = getattr(clients[call.client], call.method)
@@ -141,6 +153,7 @@ def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
         ]
         if call.method == "delete_exec":
             continue  # it takes the world with it: see the last test
+        arguments |= kept.fitting(call)
         if call.method == "create_exec":
             arguments["file"] = io.BytesIO(modeldir("mnist-edt"))
         try:
@@ -150,7 +163,88 @@ def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
             status = error.status_code
         if status not in expected or (status == 400 and "stop" not in call.method):
             wrong.append((call.method, status))
+    kept.close()
     assert wrong == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_consoles_calls_do_their_work(world: World, way: str):
+    """In their order: what one adds the next ones show, change, train, stop and remove."""
+    Kept(world.server)
+    client, wrong = session(world.server, way), []
+    for call in CONSOLE:
+        files = {"file": ("w.pth", b"weights")} if call.upload else None
+        answer = client.request(
+            call.verb,
+            world.server.url + call.path.format(**CONSOLE_NAMES),
+            json=call.body,
+            files=files,
+            params=call.query,
+            allow_redirects=False,
+            verify=False,
+        )
+        if answer.status_code != call.status:
+            wrong.append((call.verb, answer.url, answer.status_code, answer.text[:300]))
+    assert wrong == []
+
+
+def test_the_consoles_calls_are_all_there_are():
+    called = {(call.path, call.verb) for call in CONSOLE}
+    roots = tuple(f"{DLI}/{family}" for family in ("datasets", "modeltemplates", "models"))
+    assert {(path, verb) for path, verb in table.routes() if path.startswith(roots)} == called
+
+
+class Kept:
+    """A data set, a template, a model and its training, which are there again before every call that needs them."""
+
+    names = {
+        "datasetname": "some",
+        "modeltemplatename": "some",
+        "modelname": "some",
+        "trainingname": "some",
+        "filename": "some/main.py",
+        "type": "Train",
+    }
+
+    def __init__(self, server: WmlaServer) -> None:
+        self.client = server.local.client()
+        self.root = Path(requests.get(f"{server.dli}/conf", auth=server.basic, verify=False).json()["DLI_DATA_FS"])
+        (self.root / "some").mkdir(exist_ok=True)
+        (self.root / "some" / "main.py").write_text("import time\ntime.sleep(600)\n")
+        (self.root / "some" / "rows.csv").write_text("a\n1\n")
+
+    def fitting(self, call: SdkCall) -> dict[str, object]:
+        """What the call needs is there; the arguments that have to be others than those of every call."""
+        there = {model.kind for model in self.client.models() if model.name == "some"}
+        if "some" not in [dataset.name for dataset in self.client.datasets()]:
+            self.client.add_dataset("some", path="some")
+        for kind in {"model", "template"} - there:
+            self.client.add_model("some", path="some", kind=kind)
+        if not self.client.model("some").trainings:
+            self.client.train_model("some")
+        return (
+            {
+                "add_dataset": {"name": "another", "sigid": "wmla-sig", "datasourcetype": "CSV", "trainpath": "some"},
+                "add_model_template": {"name": "another", "path": "some", "framework": "PyTorch"},
+                "add_model": {"name": "another", "templatename": "some"},
+                "start_model_training": {"train_name": "another", "dl_framework": "PyTorch", "cluster_size": 1},
+                "update_model": {"batchsize": 3},
+                "update_model_template": {"description": "changed"},
+                "save_model_file_content_by_name": {"tmpfile_path": "a.py", "tmpfile_content": "A = 1"},
+            }.get(call.method, {})
+            if call.client == SDK
+            else {}
+        )
+
+    def close(self) -> None:
+        """Forget them, and end their trainings."""
+        for model in self.client.models():
+            for view in self.client.model(model.name).trainings if model.kind == "model" else ():
+                if not view.state.final:
+                    self.client.job(view.id).stop()
+            self.client.delete_model(model.name, kind=model.kind)
+        for dataset in self.client.datasets():
+            self.client.delete_dataset(dataset.name)
 
 
 def _some(annotation: object) -> object:

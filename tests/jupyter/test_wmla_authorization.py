@@ -46,15 +46,47 @@ DECLARED = {
     ("GET", f"{DLI}/resplans/resplantree"): ("read", "edt:plan"),
     ("GET", f"{DLI}/resplans/resplan/{{name}}"): ("read", "edt:plan"),
     ("DELETE", f"{DLI}/resplans/resplan/{{name}}"): ("write", "edt:plan"),
+    ("GET", f"{DLI}/datasets"): ("read", "edt:catalogue"),
+    ("POST", f"{DLI}/datasets"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/datasets/{{name}}"): ("read", "edt:catalogue"),
+    ("DELETE", f"{DLI}/datasets/{{name}}"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/datasets/{{name}}/csvs"): ("read", "edt:catalogue"),
+    ("GET", f"{DLI}/datasets/{{name}}/objectimages"): ("read", "edt:catalogue"),
+    ("PUT", f"{DLI}/datasets/{{name}}/stop"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/modeltemplates"): ("read", "edt:catalogue"),
+    ("POST", f"{DLI}/modeltemplates"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/modeltemplates/files/{{file}}"): ("read", "edt:catalogue"),
+    ("GET", f"{DLI}/modeltemplates/{{name}}"): ("read", "edt:catalogue"),
+    ("PUT", f"{DLI}/modeltemplates/{{name}}"): ("write", "edt:catalogue"),
+    ("DELETE", f"{DLI}/modeltemplates/{{name}}"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/modeltemplates/{{name}}/files"): ("read", "edt:catalogue"),
+    ("GET", f"{DLI}/models"): ("read", "edt:catalogue"),
+    ("POST", f"{DLI}/models"): ("write", "edt:catalogue"),
+    ("POST", f"{DLI}/models/weightfile"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/models/files/{{file}}"): ("read", "edt:catalogue"),
+    ("GET", f"{DLI}/models/{{name}}"): ("read", "edt:catalogue"),
+    ("PUT", f"{DLI}/models/{{name}}"): ("write", "edt:catalogue"),
+    ("DELETE", f"{DLI}/models/{{name}}"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/models/{{name}}/files"): ("read", "edt:catalogue"),
+    ("PUT", f"{DLI}/models/{{name}}/files"): ("write", "edt:catalogue"),
+    ("GET", f"{DLI}/models/{{name}}/trainingnames"): ("read", "edt:jobs"),
+    ("GET", f"{DLI}/models/{{name}}/trainings"): ("read", "edt:jobs"),
+    ("POST", f"{DLI}/models/{{name}}/trainings"): ("write", "edt:jobs"),
+    ("GET", f"{DLI}/models/{{name}}/trainings/{{training}}"): ("read", "edt:jobs"),
+    ("DELETE", f"{DLI}/models/{{name}}/trainings/{{training}}"): ("write", "edt:jobs"),
+    ("PUT", f"{DLI}/models/{{name}}/trainings/{{training}}/stop"): ("write", "edt:jobs"),
+    ("GET", f"{DLI}/models/{{name}}/trainings/{{training}}/weightfile"): ("read", "edt:artifacts"),
     # Those that have no work here ask before they say so.
+    ("GET", f"{DLI}/models/some/validations"): ("read", "edt:cluster"),
+    ("PUT", f"{DLI}/models/some/validations/some/stop"): ("write", "edt:cluster"),
     ("GET", f"{DLI}/hypersearch"): ("read", "edt:cluster"),
     ("POST", f"{DLI}/hypersearch"): ("write", "edt:cluster"),
     ("DELETE", f"{DLI}/edimodels/some"): ("write", "edt:cluster"),
     ("PUT", f"{DLI}/models/some/hypersearch/some/stop"): ("write", "edt:cluster"),
     ("POST", f"{DLI}/execs/some/deploy"): ("write", "edt:cluster"),
     ("GET", "/dlim/v1/model"): ("read", "edt:cluster"),
-    ("GET", f"{DLI}/datasets"): ("read", "edt:cluster"),
-    ("PATCH", f"{DLI}/datasets"): ("write", "edt:cluster"),
+    ("GET", f"{DLI}/nothing"): ("read", "edt:cluster"),
+    ("PATCH", f"{DLI}/nothing"): ("write", "edt:cluster"),
 }
 VERBS = ("get", "head", "post", "put", "patch", "delete")
 
@@ -68,6 +100,8 @@ def filled(path, job="somebodys-job"):
         .replace("{kind}", "stdout")
         .replace("{n}", "1")
         .replace("{name}", "default")
+        .replace("{training}", "first")
+        .replace("{file}", "default%2Fmain.py")
     ).lstrip("/")
 
 

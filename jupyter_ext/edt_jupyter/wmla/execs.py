@@ -23,7 +23,9 @@ _PATIENCE = 30.0
 _LOOK_AGAIN = 1.0
 
 
-class _RemovingHandler(WmlaHandler):
+class RemovingHandler(WmlaHandler):
+    """Base of a handler that removes jobs."""
+
     async def removed(self, job: str) -> bool:
         """Remove a job that was stopped, as soon as its processes have ended; False when that takes too long."""
         try:
@@ -38,7 +40,7 @@ class _RemovingHandler(WmlaHandler):
         return True
 
 
-class ExecsHandler(ReceivingHandler[Parts], _RemovingHandler):
+class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
     """`/execs`. A model's files go to the disk as they arrive."""
 
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
@@ -89,7 +91,7 @@ class ExecsHandler(ReceivingHandler[Parts], _RemovingHandler):
         self.reply({"message": f"Still ending: {', '.join(left)}. Delete them later." if left else "Deleted."})
 
 
-class ExecHandler(_RemovingHandler):
+class ExecHandler(RemovingHandler):
     """`/execs/{id}`."""
 
     @authenticated

@@ -7,6 +7,13 @@ import re
 from edt_jupyter.wmla.about import ConfHandler, StatusHandler
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.conductor import DriverLogHandler, ExecutorLogHandler, InstanceApplicationsHandler
+from edt_jupyter.wmla.datasets import (
+    DatasetHandler,
+    DatasetPicturesHandler,
+    DatasetRowsHandler,
+    DatasetsHandler,
+    DatasetStopHandler,
+)
 from edt_jupyter.wmla.exec_files import ExecLogHandler, ExecResultHandler
 from edt_jupyter.wmla.execs import (
     ExecHandler,
@@ -17,6 +24,17 @@ from edt_jupyter.wmla.execs import (
     FrameworksHandler,
 )
 from edt_jupyter.wmla.logon import LogoffHandler, LogonHandler
+from edt_jupyter.wmla.models import (
+    ModelFileHandler,
+    ModelFilesHandler,
+    ModelHandler,
+    ModelsHandler,
+    TemplateFileHandler,
+    TemplateFilesHandler,
+    TemplateHandler,
+    TemplatesHandler,
+    WeightFileHandler,
+)
 from edt_jupyter.wmla.resource_plans import PlanTreeHandler, ResourcePlanHandler
 from edt_jupyter.wmla.scheduler import (
     ApplicationDriverLogHandler,
@@ -28,7 +46,19 @@ from edt_jupyter.wmla.scheduler import (
     InstancesHandler,
     KubernetesObjectsHandler,
 )
-from edt_jupyter.wmla.unavailable import HypersearchHandler, InferenceHandler, UnknownHandler
+from edt_jupyter.wmla.trainings import (
+    TrainingHandler,
+    TrainingNamesHandler,
+    TrainingsHandler,
+    TrainingStopHandler,
+    TrainingWeightsHandler,
+)
+from edt_jupyter.wmla.unavailable import (
+    HypersearchHandler,
+    InferenceHandler,
+    UnknownHandler,
+    ValidationHandler,
+)
 
 AUTH = "/auth/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"
@@ -66,11 +96,31 @@ ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (f"{DEEP_LEARNING}/scheduler/kubernetesobjects", KubernetesObjectsHandler),
     (f"{DEEP_LEARNING}/resplans/resplantree", PlanTreeHandler),
     (f"{DEEP_LEARNING}/resplans/resplan/{{name}}", ResourcePlanHandler),
+    (f"{DEEP_LEARNING}/datasets", DatasetsHandler),
+    (f"{DEEP_LEARNING}/datasets/{{name}}", DatasetHandler),
+    (f"{DEEP_LEARNING}/datasets/{{name}}/csvs", DatasetRowsHandler),
+    (f"{DEEP_LEARNING}/datasets/{{name}}/objectimages", DatasetPicturesHandler),
+    (f"{DEEP_LEARNING}/datasets/{{name}}/stop", DatasetStopHandler),
+    (f"{DEEP_LEARNING}/modeltemplates", TemplatesHandler),
+    (f"{DEEP_LEARNING}/modeltemplates/files/{{file}}", TemplateFileHandler),
+    (f"{DEEP_LEARNING}/modeltemplates/{{name}}", TemplateHandler),
+    (f"{DEEP_LEARNING}/modeltemplates/{{name}}/files", TemplateFilesHandler),
+    (f"{DEEP_LEARNING}/models", ModelsHandler),
+    (f"{DEEP_LEARNING}/models/weightfile", WeightFileHandler),
+    (f"{DEEP_LEARNING}/models/files/{{file}}", ModelFileHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}", ModelHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/files", ModelFilesHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/trainingnames", TrainingNamesHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/trainings", TrainingsHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}", TrainingHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/stop", TrainingStopHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/weightfile", TrainingWeightsHandler),
 )
 # Whole families that answer 501, each a pattern below one of the roots; then all the rest.
 FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (rf"{DEEP_LEARNING}/hypersearch(?:/.*)?", HypersearchHandler),
     (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", HypersearchHandler),
+    (rf"{DEEP_LEARNING}/models/[^/]+/validations(?:/.*)?", ValidationHandler),
     (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
     (rf"{DEEP_LEARNING}/(?:inferences|edimodels)(?:/.*)?", InferenceHandler),
     (rf"{INFERENCE}(?:/.*)?", InferenceHandler),

@@ -1,4 +1,4 @@
-"""The catalogue of one service: its two halves, and what a job that is submitted takes from them."""
+"""The catalogue of one service: its parts, and what a job that is submitted takes from them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from edt_sdk.schemas.registered import Registered
 from edt_server.catalogue.datasets import Datasets
 from edt_server.catalogue.models import Models
 from edt_server.catalogue.shelf import Office
+from edt_server.catalogue.weights import Weights
 
 
 class Catalogue:
@@ -15,6 +16,7 @@ class Catalogue:
     def __init__(self, office: Office) -> None:
         self.datasets = Datasets(office)
         self.models = Models(office)
+        self.weights = Weights(office)
 
     async def registered(self, user: str, spec: JobSpec, training: Registered | None) -> JobSpec:
         """See `Datasets.registered`."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from edt_sdk.packing import collect, human_bytes, write_archive
+from edt_sdk.packing import SourceFile, collect, human_bytes, write_archive
 from edt_sdk.schemas.catalogue import FileEntry
 from edt_sdk.schemas.errors import PackageError, Unprocessable
 from edt_server.package import unpack
@@ -162,6 +162,25 @@ def member(package: Path, name: str) -> bytes | None:
         except KeyError:
             return None
         return None if found is None else found.read()
+
+
+def with_file(package: Path, name: str, content: bytes) -> tuple[int, int]:
+    """Put one file into a package of code, or in the place of the one of that name; files and bytes it has then."""
+    fresh = package.with_name("code-new.tar.gz")
+    kept = {}
+    with tarfile.open(package) as tar:
+        for entry in tar:
+            source = tar.extractfile(entry) if entry.isfile() else None
+            if source is not None:
+                kept[entry.name] = SourceFile(entry.name, source.read(), entry.size, bool(entry.mode & 0o100))
+    kept[name] = SourceFile(name, content, len(content))
+    try:
+        with fresh.open("wb") as sink:
+            write_archive(list(kept.values()), sink)
+        fresh.replace(package)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return len(kept), sum(file.size for file in kept.values())
 
 
 def counted(folder: Path) -> tuple[int, int] | None:

@@ -9,9 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.catalogue import DEFAULT_FRAMEWORK, Model, ModelChange, ModelDetails, NewModel, Training
+from edt_sdk.schemas.catalogue import (
+    DEFAULT_FRAMEWORK,
+    Model,
+    ModelChange,
+    ModelDetails,
+    NewModel,
+    Training,
+    check_inside,
+)
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.catalogue import intake
 from edt_server.catalogue.places import Places, below_data_fs
 from edt_server.catalogue.records import DATASET, MODEL, TEMPLATE, ModelRecord, model_record, model_shown
@@ -115,6 +124,10 @@ class Models:
             size=code.size,
         )
 
+    def place(self, path: str) -> Path:
+        """The place in the server's data folder that a user means; raises as `add` does. Blocks."""
+        return below_data_fs(self._settings.data_fs, path)
+
     async def change(self, user: str, name: str, changes: ModelChange, kind: str = MODEL) -> Model:
         """Change settings of a model; its trainings stay as they are.
 
@@ -152,6 +165,22 @@ class Models:
         said = {"main": code.main, "console": code.console, "files": code.files, "size": code.size}
         return model_shown(await self._update(row, said), await shelf.uses(user))
 
+    async def write_file(self, user: str, name: str, file: str, content: bytes, kind: str = MODEL) -> Model:
+        """Put a file into a model's code, in the place of the one of that name; its trainings keep what they have.
+
+        Raises:
+            InvalidRequest: the name leads out of the code.
+        """
+        check_inside(file, "file")
+        shelf = self._shelves[kind]
+        row = await shelf.row(user, name)
+        package = shelf.places(row).code
+        files, size = await asyncio.to_thread(intake.with_file, package, file, content)
+        said: dict[str, object] = {"files": files, "size": size}
+        if file == model_record(row).main:
+            said["console"] = intake.takes_train_dir(content)
+        return model_shown(await self._update(row, said), await shelf.uses(user))
+
     async def set_weights(self, user: str, name: str, weights: Path | None) -> Model:
         """What trainings of a model begin with from now on: a copy of that file, or nothing. NotFound."""
         row = await self._shelves[MODEL].row(user, name)
@@ -175,8 +204,17 @@ class Models:
         shelf = self._shelves[kind]
         await shelf.remove(await shelf.row(user, name))
 
-    async def train(self, user: str, name: str, wanted: Training) -> JobView:
+    async def train(
+        self, user: str, name: str, wanted: Training, *, weights: Path | None = None, remarks: tuple[str, ...] = ()
+    ) -> JobView:
         """Train a model: an ordinary job.
+
+        Args:
+            user: who asks.
+            name: of the model.
+            wanted: what is said of this training.
+            weights: what it begins with, in place of the model's own.
+            remarks: sentences for the job's story.
 
         Raises:
             NotFound: no such model or data set.
@@ -186,7 +224,12 @@ class Models:
         row = await self._shelves[MODEL].row(user, name)
         spec, training = job_of(row, wanted)
         places = self._shelves[MODEL].places(row)
-        weights = places.weights if training.weights else None
+        if remarks:
+            spec = msgspec.structs.replace(spec, wmla=WmlaRequest(remarks=remarks))
+        if weights is not None:
+            training = msgspec.structs.replace(training, weights=True)
+        elif training.weights:
+            weights = places.weights
         return await self._office.submit(user, spec, places.code, training=training, weights=weights)
 
     async def _update(self, row: CatalogueRow, said: dict[str, object]) -> CatalogueRow:

@@ -13,8 +13,8 @@ import msgspec
 from edt_sdk.schemas.catalogue import DEFAULT_FRAMEWORK, Dataset, DatasetType, Model
 from edt_server.store import CatalogueRow, Use
 
-DATASET, MODEL, TEMPLATE = "dataset", "model", "template"
-CALLED = {DATASET: "data set", MODEL: "model", TEMPLATE: "template"}
+DATASET, MODEL, TEMPLATE, WEIGHTS = "dataset", "model", "template", "weights"
+CALLED = {DATASET: "data set", MODEL: "model", TEMPLATE: "template", WEIGHTS: "file of weights"}
 COPY, REFERENCE = "copy", "reference"
 
 

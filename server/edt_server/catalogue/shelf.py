@@ -19,13 +19,14 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobSpec, JobView
+from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.registered import Registered
 from edt_server.catalogue.places import Places
 from edt_server.catalogue.records import CALLED
 from edt_server.ledger import Change
 from edt_server.private_files import make_private_dir
 from edt_server.settings import Settings
-from edt_server.store import CatalogueRow, Store, StoreError, Use
+from edt_server.store import CatalogueRow, JobRow, Store, StoreError, Use
 from edt_server.submission import new_id
 
 T = TypeVar("T")
@@ -43,6 +44,14 @@ class Office(Protocol):
 
     async def job(self, user: str, job: str) -> JobView:
         """The job as it is now."""
+        ...
+
+    async def mine(self, user: str, job: str) -> JobRow:
+        """The user's job."""
+        ...
+
+    def paths(self, row: JobRow) -> JobPaths:
+        """Where its files are."""
         ...
 
     async def submit(

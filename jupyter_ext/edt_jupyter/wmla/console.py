@@ -1,0 +1,55 @@
+"""What the console's routes share: JSON in, the instance group they name, files by one name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from edt_jupyter.wmla.base import WmlaHandler
+from edt_sdk.schemas.errors import InvalidRequest, NotFound, Unprocessable
+from edt_server.wmla import ids
+
+
+class ConsoleHandler(WmlaHandler):
+    """Base of the handlers for data sets, templates, models and trainings."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The request's JSON object; InvalidRequest when it is none."""
+        try:
+            found = msgspec.json.decode(self.request.body or b"{}")
+        except msgspec.DecodeError as wrong:
+            raise InvalidRequest(f"The body is not JSON: {wrong}.") from None
+        if not isinstance(found, dict):
+            raise InvalidRequest("The body is not a JSON object.")
+        return found
+
+    @property
+    def first_group(self) -> str:
+        """The instance group of a job that names none."""
+        return self.service.sharing.plan.group("").name
+
+    def group(self, identifier: object) -> str:
+        """The instance group with this id or name, the first for none. Unprocessable when there is none."""
+        if not identifier:
+            return self.first_group
+        names = [group.name for group in self.service.sharing.plan.leaves()]
+        found = ids.group_with(str(identifier), names)
+        if found is None:
+            raise Unprocessable(f"There is no instance group {identifier}.", hint=f"There are {', '.join(names)}.")
+        return found
+
+    def done(self, text: str, remarks: tuple[str, ...] = (), **more: Any) -> None:
+        """Answer that something was done, with what of the request had no meaning."""
+        self.reply({**more, "message": " ".join([text, *remarks])})
+
+
+def split(filename: str) -> tuple[str, str]:
+    """The model and the file that a name such as `net/parts/layers.py` means, as the lists of files have it."""
+    owner, _, file = filename.partition("/")
+    if not file:
+        raise NotFound(
+            f"There is no file {filename}.", hint="Name it as the list of files does: the model, a slash, the file."
+        )
+    return owner, file

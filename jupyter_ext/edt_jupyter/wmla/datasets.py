@@ -1,0 +1,94 @@
+"""The console's data sets: list, add, show, delete; a page of rows or pictures."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.wmla.console import ConsoleHandler
+from edt_sdk.schemas.errors import Conflict, Unprocessable
+from edt_server.wmla import data_pages
+from edt_server.wmla.console import dataset_object, new_dataset
+
+
+class DatasetsHandler(ConsoleHandler):
+    """`/datasets`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self) -> None:
+        """All of mine."""
+        found = await self.service.catalogue.datasets.list(self.user)
+        self.reply([dataset_object(each, self.first_group) for each in found])
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def post(self) -> None:
+        """Register folders of the data folder; they are used as they are."""
+        body = self.body
+        self.group(body.get("sigid"))
+        new, remarks = new_dataset(body)
+        made = await self.service.catalogue.datasets.add(self.user, new)
+        self.done(f"Data set {made.name} is created.", remarks, name=made.name)
+
+
+class DatasetHandler(ConsoleHandler):
+    """`/datasets/{name}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, name: str) -> None:
+        """One."""
+        found = await self.service.catalogue.datasets.get(self.user, name)
+        self.reply(dataset_object(found.dataset, self.first_group))
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def delete(self, name: str) -> None:
+        """Forget it; the folders stay."""
+        await self.service.catalogue.datasets.delete(self.user, name)
+        self.done(f"Data set {name} is deleted.")
+
+
+class DatasetStopHandler(ConsoleHandler):
+    """`/datasets/{name}/stop`."""
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def put(self, name: str) -> None:
+        """Refused: a data set is there as soon as it is registered."""
+        await self.service.catalogue.datasets.get(self.user, name)
+        raise Conflict(f"Data set {name} is created already.", hint="There is nothing to stop.")
+
+
+class _PageHandler(ConsoleHandler):
+    async def page(self, name: str) -> tuple[Path, int, int]:
+        """The folder of the part that is asked for, and which of its things."""
+        found = (await self.service.catalogue.datasets.get(self.user, name)).dataset
+        if found.trouble:
+            raise Unprocessable(found.trouble, field="name")
+        folder = data_pages.part_of(found, self.get_query_argument("type", "Train"))
+        return folder, self.number("start", 0), self.number("length", 20, low=1, high=data_pages.MOST)
+
+
+class DatasetRowsHandler(_PageHandler):
+    """`/datasets/{name}/csvs`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, name: str) -> None:
+        """Rows of its first CSV file."""
+        self.reply(await asyncio.to_thread(data_pages.rows, *await self.page(name)))
+
+
+class DatasetPicturesHandler(_PageHandler):
+    """`/datasets/{name}/objectimages`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, name: str) -> None:
+        """Its pictures with their labels."""
+        self.reply(await asyncio.to_thread(data_pages.pictures, *await self.page(name)))

@@ -1,0 +1,217 @@
+"""The console's model templates and models: list, add, show, change, delete, and their files."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.receiving import ReceivingHandler
+from edt_jupyter.wmla.console import ConsoleHandler, split
+from edt_jupyter.wmla.parts import Parts
+from edt_sdk.schemas.catalogue import Model
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_server.catalogue.records import MODEL, TEMPLATE
+from edt_server.settings import Settings
+from edt_server.wmla.console import change, model_object, new_model, new_template, template_object, written
+
+
+class _EntriesHandler(ConsoleHandler):
+    """What templates and models have in common."""
+
+    async def changed(self, name: str, kind: str) -> None:
+        """Change settings and files as the body says."""
+        models, body, user = self.service.catalogue.models, self.body, self.user
+        row = (await models.get(user, name, kind)).model
+        wanted, remarks = change(body, name)
+        file = written(body, row.main)
+        path = body.get("path") if body.get("path") != row.origin else None
+        if wanted is None and file is None and not path:
+            raise InvalidRequest("Nothing to change.", hint="See GET for the fields there are.")
+        if path:
+            place = await asyncio.to_thread(models.place, str(path))
+            await models.replace_code(user, name, place, "", kind=kind)
+        if wanted is not None:
+            await models.change(user, name, wanted, kind)
+        if file is not None:
+            await models.write_file(user, name, file[0], file[1].encode(), kind)
+        self.done(f"{name} is changed.", remarks, name=name)
+
+    async def names_of_files(self, name: str, kind: str) -> list[str]:
+        """Its files, under the names by which they are read."""
+        details = await self.service.catalogue.models.get(self.user, name, kind)
+        return [f"{name}/{file.name}" for file in details.files]
+
+    async def content(self, filename: str, kind: str) -> str:
+        """A file's content."""
+        owner, file = split(filename)
+        content = await self.service.catalogue.models.file(self.user, owner, file, kind)
+        return content.decode("utf-8", "replace")
+
+
+class TemplatesHandler(_EntriesHandler):
+    """`/modeltemplates`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self) -> None:
+        """All of mine; those of one framework where it is named."""
+        found = [template_object(each) for each in await self.service.catalogue.models.list(self.user, TEMPLATE)]
+        wanted = self.get_query_argument("framework", "").lower()
+        self.reply([each for each in found if wanted in ("", each["framework"].lower())])
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def post(self) -> None:
+        """Add one from a location in the data folder."""
+        made = await self.service.catalogue.models.add(self.user, new_template(self.body))
+        self.done(f"Model template {made.name} is created.", name=made.name)
+
+
+class TemplateHandler(_EntriesHandler):
+    """`/modeltemplates/{name}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, name: str) -> None:
+        """One."""
+        self.reply(template_object((await self.service.catalogue.models.get(self.user, name, TEMPLATE)).model))
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def put(self, name: str) -> None:
+        """Change it, for models to come."""
+        await self.changed(name, TEMPLATE)
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def delete(self, name: str) -> None:
+        """Remove it; models made of it stay."""
+        await self.service.catalogue.models.delete(self.user, name, TEMPLATE)
+        self.done(f"Model template {name} is deleted.")
+
+
+class TemplateFilesHandler(_EntriesHandler):
+    """`/modeltemplates/{name}/files`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, name: str) -> None:
+        """The names of its files."""
+        self.reply(await self.names_of_files(name, TEMPLATE))
+
+
+class TemplateFileHandler(_EntriesHandler):
+    """`/modeltemplates/files/{file}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, file: str) -> None:
+        """A file's content, as a JSON string."""
+        self.reply(await self.content(file, TEMPLATE))
+
+
+class ModelsHandler(_EntriesHandler):
+    """`/models`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self) -> None:
+        """All of mine."""
+        found = await self.service.catalogue.models.list(self.user, MODEL)
+        self.reply([model_object(each, self.first_group) for each in found])
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def post(self) -> None:
+        """Make one of a template."""
+        body, user, catalogue = self.body, self.user, self.service.catalogue
+        self.group(body.get("sig"))
+        new, remarks = new_model(body)
+        weights: Path | None = None
+        if body.get("wtfolder"):
+            weights = await catalogue.weights.meant(user, str(body["wtfolder"]), {})
+        made = await catalogue.models.add(user, new)
+        made = await self._completed(made, body, weights)
+        self.done(f"Model {made.name} is created.", remarks, name=made.name)
+
+    async def _completed(self, made: Model, body: dict[str, object], weights: Path | None) -> Model:
+        models = self.service.catalogue.models
+        file = written(body, made.main)
+        if file is not None:
+            made = await models.write_file(self.user, made.name, file[0], file[1].encode())
+        return made if weights is None else await models.set_weights(self.user, made.name, weights)
+
+
+class ModelHandler(_EntriesHandler):
+    """`/models/{name}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, name: str) -> None:
+        """One."""
+        self.reply(model_object((await self.service.catalogue.models.get(self.user, name)).model, self.first_group))
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def put(self, name: str) -> None:
+        """Change it, for trainings to come."""
+        await self.changed(name, MODEL)
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def delete(self, name: str) -> None:
+        """Remove it; its trainings stay."""
+        await self.service.catalogue.models.delete(self.user, name)
+        self.done(f"Model {name} is deleted.")
+
+
+class ModelFilesHandler(_EntriesHandler):
+    """`/models/{name}/files`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, name: str) -> None:
+        """The names of its files."""
+        self.reply(await self.names_of_files(name, MODEL))
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def put(self, name: str) -> None:
+        """Write one of them: tmpfilePath and tmpfileContent, or the main script's tfmainContent."""
+        await self.changed(name, MODEL)
+
+
+class ModelFileHandler(_EntriesHandler):
+    """`/models/files/{file}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:catalogue")
+    async def get(self, file: str) -> None:
+        """A file's content, as a JSON string."""
+        self.reply(await self.content(file, MODEL))
+
+
+class WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler):
+    """`/models/weightfile`."""
+
+    resource = "edt:catalogue"
+
+    def open_sink(self, content_type: str, settings: Settings) -> Parts:
+        """A file on its way to the disk."""
+        return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
+
+    @authenticated
+    @authorized("write", resource="edt:catalogue")
+    async def post(self) -> None:
+        """Keep it; the name in the answer is what a training begins with as wfinit."""
+        if self.sink is None:  # refused and answered
+            self.hang_up()
+            return
+        files, _ = await asyncio.to_thread(self.sink.finish)
+        if len(files) != 1:
+            raise InvalidRequest(f"The request brings {len(files)} files.", hint="Send one, in a part 'file'.")
+        name = await self.service.catalogue.weights.add(self.user, files[0].path)
+        self.done("The weight file is kept.", name=name)

@@ -1,0 +1,119 @@
+"""The console's trainings of a model, which are jobs: list, start, show, stop, delete, and their weights."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.wmla.console import ConsoleHandler
+from edt_jupyter.wmla.execs import RemovingHandler
+from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.job import JobView
+from edt_server.wmla.console import new_training, training_object
+
+
+class _TrainingHandler(ConsoleHandler):
+    async def trainings(self, model: str) -> tuple[JobView, ...]:
+        """The model's, the newest first."""
+        return (await self.service.catalogue.models.get(self.user, model)).trainings
+
+    async def training(self, model: str, name: str) -> JobView:
+        """The one of this name, the newest of several, or with this id. NotFound."""
+        found = await self.trainings(model)
+        for view in found:
+            if name in (view.name, view.id):
+                return view
+        names = ", ".join(dict.fromkeys(view.name for view in found)) or "none yet"
+        raise NotFound(f"The model {model} has no training {name!r}.", hint=f"There is {names}.")
+
+
+class TrainingNamesHandler(_TrainingHandler):
+    """`/models/{name}/trainingnames`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, model: str) -> None:
+        """The names alone."""
+        self.reply(list(dict.fromkeys(view.name for view in await self.trainings(model))))
+
+
+class TrainingsHandler(_TrainingHandler):
+    """`/models/{name}/trainings`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, model: str) -> None:
+        """All of them."""
+        self.reply([training_object(view, server=self.base_address) for view in await self.trainings(model)])
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self, model: str) -> None:
+        """Start one."""
+        body, catalogue = self.body, self.service.catalogue
+        wanted, begins_with, remarks = new_training(body, group=self.group(body.get("sigId") or body.get("sig")))
+        before = await self.trainings(model)
+        if any(view.name == wanted.name for view in before):
+            raise Conflict(
+                f"The model {model} has a training {wanted.name} already.",
+                hint="Choose another trainName.",
+                field="trainName",
+            )
+        weights: Path | None = None
+        if begins_with:
+            named = {name: view.id for view in reversed(before) for name in (view.name, view.id)}
+            weights = await catalogue.weights.meant(self.user, begins_with, named)
+        view = await catalogue.models.train(self.user, model, wanted, weights=weights, remarks=remarks)
+        self.reply(training_object(view, server=self.base_address))
+
+
+class TrainingHandler(_TrainingHandler, RemovingHandler):
+    """`/models/{name}/trainings/{training}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, model: str, training: str) -> None:
+        """One."""
+        self.reply(training_object(await self.training(model, training), server=self.base_address))
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def delete(self, model: str, training: str) -> None:
+        """Remove it with its results; one that runs is stopped first."""
+        view = await self.training(model, training)
+        if not view.state.final:
+            await self.service.stop_job(self.user, view.id)
+        if not await self.removed(view.id):
+            raise Conflict(f"Training {training} is still ending.", hint="Delete it again in a moment.")
+        self.done(f"Training {training} is deleted.")
+
+
+class TrainingStopHandler(_TrainingHandler):
+    """`/models/{name}/trainings/{training}/stop`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def put(self, model: str, training: str) -> None:
+        """Stop it: accepted now, done when its processes have ended."""
+        view = await self.training(model, training)
+        await self.service.stop_job(self.user, view.id)
+        self.done(f"Training {training} is being stopped.")
+
+
+class TrainingWeightsHandler(_TrainingHandler):
+    """`/models/{name}/trainings/{training}/weightfile`."""
+
+    @authenticated
+    @authorized("read", resource="edt:artifacts")
+    async def get(self, model: str, training: str) -> None:
+        """The files of weights it has written; `GET /execs/{id}/result` brings them."""
+        view = await self.training(model, training)
+        folder = Path(view.result_dir) / "model"
+        self.reply(await asyncio.to_thread(_weights_in, folder))
+
+
+def _weights_in(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*.pth"))

@@ -1,0 +1,96 @@
+"""Weights that somebody brings along: files under names of their own, and what a person means by the name of some.
+
+They are kept like models, and named by the server. What trainings begin with is named by one of these, by a training,
+or by a place in the server's data folder.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.errors import EdtError, NotFound, Unprocessable
+from edt_server.catalogue.places import Places, below_data_fs
+from edt_server.catalogue.records import WEIGHTS
+from edt_server.catalogue.shelf import Office, Shelf
+from edt_server.submission import weights_of
+
+_EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
+
+
+class WeightsRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of an uploaded file of weights."""
+
+    size: int = 0
+
+
+class Weights:
+    """Files of weights of one service."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._shelf = Shelf(office, WEIGHTS)
+
+    async def add(self, user: str, upload: Path) -> str:
+        """Keep a copy of that file; the name it is given. Unprocessable when it is empty."""
+        name = f"weights-{secrets.token_hex(4)}"
+
+        def fill(places: Places) -> WeightsRecord:
+            size = upload.stat().st_size
+            if not size:
+                raise Unprocessable("The weight file is empty.", hint="Send a state dict (.pth).", field="file")
+            places.weights.parent.mkdir()
+            shutil.copyfile(upload, places.weights)
+            return WeightsRecord(size=size)
+
+        await self._shelf.add(user, name, fill)
+        return name
+
+    async def meant(self, user: str, name: str, trainings: dict[str, str]) -> Path:
+        """The file of weights that a person means.
+
+        Args:
+            user: who asks.
+            name: of an uploaded file, of a training, or a file or folder of the server's data folder.
+            trainings: ids of the jobs that names of trainings stand for.
+
+        Raises:
+            NotFound: it is none of these.
+            Unprocessable: the training has written no weights yet, or the folder has none.
+        """
+        for row in await self._shelf.rows(user):
+            if row.name == name:
+                return self._shelf.places(row).weights
+        if name in trainings:
+            return weights_of(self._office.paths(await self._office.mine(user, trainings[name])))
+        try:
+            place = below_data_fs(self._office.settings.data_fs, name)
+        except EdtError:
+            raise NotFound(
+                f"There are no weights {name!r}.",
+                hint="Name an upload (POST /models/weightfile), a training of the model, or a folder of DLI_DATA_FS.",
+                field="wfinit",
+            ) from None
+        return place if place.is_file() else _newest(place)
+
+
+def _newest(folder: Path) -> Path:
+    """The final weights of a folder, else its newest epoch's, else its only .pth file."""
+    final = folder / "model_epoch_final.pth"
+    if final.is_file():
+        return final
+    epochs = [(int(found[1]), path) for path in folder.glob("*.pth") if (found := _EPOCH.match(path.name))]
+    if epochs:
+        return max(epochs)[1]
+    files = sorted(folder.glob("*.pth"))
+    if len(files) != 1:
+        raise Unprocessable(
+            f"{folder} holds {len(files)} .pth files; which one is meant?" if files else f"{folder} has no .pth file.",
+            hint="Name the file itself.",
+            field="wtfolder",
+        )
+    return files[0]

@@ -1,0 +1,341 @@
+"""The console's data sets, model templates, models and trainings in WMLA's words, from the catalogue's, and back. Pure.
+
+A template is code, a model is a template with a data set and hyper-parameters, and a training is a job. Names of
+fields are those of IBM's SDK, which hands the objects to its user as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from edt_sdk.schemas.catalogue import Dataset, DatasetType, Model, ModelChange, NewDataset, NewModel, Training
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobView
+from edt_server.wmla import ids
+from edt_server.wmla.console_hyperparameters import from_console, to_console
+from edt_server.wmla.execs import utc
+from edt_server.wmla.states import EXEC
+
+# The console's types of data (`datasourcetype`), with what `dbbackend` calls them.
+_TYPES = {
+    "ANY": (DatasetType.ANY, "Any"),
+    "LMDB": (DatasetType.LMDB, "LMDB"),
+    "TFRECORDS": (DatasetType.TFRECORDS, "TFRecords"),
+    "OTHER": (DatasetType.OTHER, "Other"),
+    "IMAGEFORCLASSIFICATION": (DatasetType.IMAGES, "Other"),
+    "CSV": (DatasetType.CSV, "CSV"),
+    "IMAGEFOROBJECTDETECTION": (DatasetType.OBJECTS, "ObjectDetection"),
+    "IMGTOVECTOR": (DatasetType.VECTORS, "Other"),
+}
+_ENGINES = {"single": Framework.PYTORCH, "native": Framework.DIST, "elastic": Framework.EDT}
+_PYTORCH = "PyTorch"
+_ON_ELASTIC = "PyTorchOnElastic"
+
+
+# --- data sets --------------------------------------------------------------------------------------------------------
+
+
+def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
+    """The data set that a request adds, and remarks. InvalidRequest or Unprocessable when it says too little."""
+    word = _text(body, "datasourcetype") or _text(body, "dbbackend") or "ANY"
+    known = {name.lower(): name for name in _TYPES} | {type_.value.lower(): key for key, (type_, _) in _TYPES.items()}
+    if word.lower() not in known:
+        raise Unprocessable(
+            f"There is no datasourcetype {word!r}.", hint=f"There are {', '.join(_TYPES)}.", field="datasourcetype"
+        )
+    images = body.get("imagedetail") or {}
+    if not isinstance(images, Mapping):
+        raise InvalidRequest("imagedetail is an object.", field="imagedetail")
+    parts = {
+        part: _text(body, f"{part}path") or _text(images, f"{part}imagepath") or _text(images, f"{part}textpath")
+        for part in ("train", "test", "val")
+    }
+    given = {part: os.path.normpath(path) for part, path in parts.items() if path}
+    if not given:
+        raise InvalidRequest(
+            "The data set names no folder.",
+            hint="Give trainpath, a folder of the server's data folder (DLI_DATA_FS of GET /conf).",
+            field="trainpath",
+        )
+    if len({os.path.isabs(path) for path in given.values()}) > 1:
+        raise InvalidRequest("Give all paths absolute, or all relative to the data folder.", field="trainpath")
+    top = os.path.commonpath(list(given.values()))
+    inside = {part: "" if path == top else os.path.relpath(path, top) for part, path in given.items()}
+    remarks = [
+        f"{name} has no meaning here: data are used as they are."
+        for name in ("meanfilepath", "shards", "byclass", "plugin")
+        if body.get(name)
+    ]
+    changes = [
+        name
+        for name in ("height", "width", "resizetransformation", "valpercentage", "testpercentage")
+        if images.get(name)
+    ]
+    if changes:
+        remarks.append(f"imagedetail's {', '.join(changes)} has no meaning here: data are used as they are.")
+    type_ = _TYPES[known[word.lower()]][0]
+    return (
+        NewDataset(
+            name=_required(body, "name"),
+            type=type_.value,
+            path=top,
+            train=inside.get("train", ""),
+            test=inside.get("test", ""),
+            val=inside.get("val", ""),
+        ),
+        tuple(remarks),
+    )
+
+
+def dataset_object(dataset: Dataset, group: str) -> dict[str, Any]:
+    """A data set; `group` is the instance group that would work on it, were there anything to do."""
+    word, backend = next((name, db) for name, (type_, db) in _TYPES.items() if type_ == dataset.type)
+    return {
+        "name": dataset.name,
+        "dbbackend": backend,
+        "datasourcetype": word,
+        "trainpath": os.path.join(dataset.place, dataset.train).rstrip("/"),
+        "valpath": os.path.join(dataset.place, dataset.val).rstrip("/"),
+        "testpath": os.path.join(dataset.place, dataset.test).rstrip("/"),
+        "meanfilepath": "",
+        "status": "ERROR" if dataset.trouble else "CREATED",
+        "message": dataset.trouble,
+        "runduration": 0.0,
+        "sigid": ids.sig_id(group),
+        "signame": group,
+        "masterUrl": "",
+        "driverid": "",
+        "sparkappid": "",
+        "submittedtime": utc(dataset.created),
+        "createUser": dataset.owner,
+        "size": dataset.size or 0,
+        "shards": 1,
+        "byclass": False,
+        "plugin": "",
+    }
+
+
+# --- templates and models ---------------------------------------------------------------------------------------------
+
+
+def new_template(body: Mapping[str, Any]) -> NewModel:
+    """The template that a request adds."""
+    return NewModel(
+        name=_required(body, "name"),
+        kind="template",
+        path=_required(body, "path"),
+        framework=_backend(_required(body, "framework")),
+        description=_text(body, "description"),
+    )
+
+
+def new_model(body: Mapping[str, Any]) -> tuple[NewModel, tuple[str, ...]]:
+    """The model that a request adds, and remarks."""
+    said, remarks = _settings(body)
+    return NewModel(name=_required(body, "name"), template=_required(body, "templatename"), **said), remarks
+
+
+def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tuple[str, ...]]:
+    """What a request changes of a template or model, None for nothing but its files, and remarks.
+
+    Raises:
+        Unprocessable: it would have another name.
+    """
+    if _text(body, "name") not in ("", name):
+        raise Unprocessable(f"{name} keeps its name.", hint="Add another one, and delete this.", field="name")
+    said, remarks = _settings(body)
+    if "framework" not in said and _text(body, "framework"):
+        said["framework"] = _engine(_text(body, "framework"))
+    said = {key: value for key, value in said.items() if value is not None}
+    return (ModelChange(**said) if said else None), remarks
+
+
+def written(body: Mapping[str, Any], main: str) -> tuple[str, str] | None:
+    """The file that a request writes, and its content; None when it writes none."""
+    if body.get("tmpfileContent") is not None:
+        return _required(body, "tmpfilePath"), _text(body, "tmpfileContent")
+    return (main, _text(body, "tfmainContent")) if body.get("tfmainContent") is not None else None
+
+
+def template_object(model: Model) -> dict[str, Any]:
+    """A template."""
+    return {
+        "name": model.name,
+        "path": model.origin,
+        "description": model.description,
+        "hyperparameter": to_console(model.hyperparameters),
+        "framework": _PYTORCH,
+        "tfmainpath": model.main,
+        "frameworkVersion": "",
+    }
+
+
+def model_object(model: Model, group: str) -> dict[str, Any]:
+    """A model; `group` is the instance group of trainings that name none."""
+    return {
+        "name": model.name,
+        "path": model.origin,
+        "description": model.description,
+        "templatename": model.template,
+        "framework": _PYTORCH,
+        "accelerator": accelerator(model.framework),
+        "hyperparameter": to_console(model.hyperparameters),
+        "batchsize": model.hyperparameters.get("train_batch_size"),
+        "dataset": model.dataset,
+        "tfmainpath": model.main,
+        "sig": ids.sig_id(group),
+        "signame": group,
+        "wfinit": "",
+        "wtfolder": "own" if model.weights else "",
+        "type": "Training",
+        "user": model.owner,
+        "createTime": utc(model.created),
+        "frameworkVersion": "",
+        "distributeStrategy": "",
+    }
+
+
+def accelerator(framework: str) -> str:
+    """The training engine as the console calls it."""
+    return next((name.capitalize() for name, engine in _ENGINES.items() if engine == framework), "Elastic")
+
+
+# --- trainings --------------------------------------------------------------------------------------------------------
+
+
+def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str, tuple[str, ...]]:
+    """The training that a request starts, what it begins with ("" for nothing), and remarks.
+
+    Raises:
+        InvalidRequest, Unprocessable: it says too little, or names an engine that there is not.
+    """
+    framework = _engine(_required(body, "dlFramework"))
+    if body.get("distribute") is True and framework is None:
+        framework = Framework.DIST.value
+    workers = body.get("clusterSize")
+    if not isinstance(workers, int) or isinstance(workers, bool):
+        raise InvalidRequest(f"clusterSize is the number of workers, not {workers!r}.", field="clusterSize")
+    if _text(body, "wtURL"):
+        raise Unprocessable(
+            "Weights are not fetched from an address.",
+            hint="Upload them (POST /models/weightfile), and give the name in the answer as wfinit.",
+            field="wtURL",
+        )
+    try:
+        words = tuple(shlex.split(_text(body, "cmd")))
+    except ValueError as wrong:
+        raise InvalidRequest(f"cmd cannot be read: {wrong}.", field="cmd") from None
+    remarks = []
+    if _text(body, "syncMode").upper() == "ASYNC":
+        remarks.append("syncMode ASYNC has no meaning here: gradients are exchanged at every update.")
+    ignored = [name for name in ("gpuRatio", "testInterval", "testIteration") if body.get(name) is not None]
+    if ignored:
+        remarks.append(f"{', '.join(ignored)} have no meaning here: a worker has one slot, and the script tests.")
+    training = Training(
+        name=_required(body, "trainName"),
+        framework=framework,
+        max_workers=workers,
+        args=words or None,
+        instance_group=group,
+    )
+    return training, _text(body, "wfinit") or _text(body, "wtfolder"), tuple(remarks)
+
+
+def training_object(view: JobView, *, server: str) -> dict[str, Any]:
+    """A training."""
+    progress = view.progress
+    share = 100 * progress.update // progress.total_updates if progress is not None and progress.total_updates else 0
+    return {
+        "model": view.model,
+        "dataset": view.dataset,
+        "trainingParameters": {
+            "sigId": ids.sig_id(view.instance_group),
+            "sigName": view.instance_group,
+            "sigMasterUrl": server,
+            "driverid": ids.driver_id(view.id),
+            "cmd": shlex.join(view.args),
+            "trainName": view.name,
+            "dlFramework": view.framework,
+            "status": EXEC[view.state],
+            "appid": view.id,
+            "appURL": f"{server}/edt/api/jobs/{view.id}",
+            "wtURL": "",
+            "wfinit": view.warm_start,
+            "wtfolder": "",
+            "gpuRatio": view.slots_per_unit,
+            "createTime": utc(view.created),
+            "user": view.owner,
+            "clusterSize": view.max_workers // view.slots_per_unit,
+            "testInterval": 0,
+            "testIteration": 0,
+            "syncMode": "SYNC",
+            "progress": 100 if EXEC[view.state] == "FINISHED" else share,
+            "historyServerUrl": "",
+        },
+        "message": view.message or (view.reason.text if view.reason is not None else ""),
+    }
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a model is trained with, and remarks."""
+    given = body.get("hyperparameter") or {}
+    if not isinstance(given, Mapping):
+        raise InvalidRequest("hyperparameter is an object.", field="hyperparameter")
+    found, remarks = from_console(given, body.get("batchsize"))
+    word = _text(body, "accelerator")
+    if word and word.lower() not in _ENGINES:
+        raise Unprocessable(
+            f"There is no accelerator {word!r}.", hint="There are Single, Native and Elastic.", field="accelerator"
+        )
+    said: dict[str, Any] = {
+        "description": _text(body, "description") or None,
+        "dataset": _text(body, "dataset") or None,
+        "hyperparameters": found or None,
+    }
+    if word:
+        said["framework"] = _ENGINES[word.lower()].value
+    return said, remarks
+
+
+def _backend(word: str) -> str:
+    """The engine of a template: of the console's three libraries there is PyTorch."""
+    return _engine(word) or Framework.PYTORCH.value
+
+
+def _engine(word: str) -> str | None:
+    """The framework that the console's word names, None for "PyTorch": whichever engine the model has."""
+    if word.lower() == _PYTORCH.lower():
+        return None
+    if word.lower() == _ON_ELASTIC.lower():
+        return Framework.EDT.value
+    for framework in Framework:
+        if word.lower() == framework.value.lower():
+            return framework.value
+    raise Unprocessable(
+        f"There is no framework {word!r} here.",
+        hint=f"There are {', '.join(Framework)} and {_ON_ELASTIC}.",
+        field="framework",
+    )
+
+
+def _text(body: Mapping[str, Any], field: str) -> str:
+    value = body.get(field)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{field} is a text, not {value!r}.", field=field)
+    return value.strip() if field not in ("tmpfileContent", "tfmainContent") else value
+
+
+def _required(body: Mapping[str, Any], field: str) -> str:
+    text = _text(body, field)
+    if not text:
+        raise InvalidRequest(f"The request has no {field}.", field=field)
+    return text

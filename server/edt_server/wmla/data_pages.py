@@ -1,0 +1,75 @@
+"""A page of a data set as the console shows it: rows of a CSV file, or pictures with their labels. Blocks.
+
+`type` is Train, Test or Val and names the part; a data set without parts has one for all three.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from edt_sdk.schemas.catalogue import Dataset
+from edt_sdk.schemas.errors import InvalidRequest, NotFound
+
+_PICTURES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+_LABELS = (".txt", ".xml", ".json")
+MOST = 1000
+
+
+def part_of(dataset: Dataset, name: str) -> Path:
+    """The folder of a part. InvalidRequest for a name that is none."""
+    parts = {"train": dataset.train, "test": dataset.test, "val": dataset.val}
+    if name.lower() not in parts:
+        raise InvalidRequest(f"type is Train, Test or Val, not {name!r}.", field="type")
+    return Path(dataset.place, parts[name.lower()])
+
+
+def rows(folder: Path, start: int, length: int) -> dict[str, Any]:
+    """Rows of the first CSV file, from `start` on; a number is one, another cell is a text.
+
+    Raises:
+        NotFound: there is no CSV file.
+    """
+    file = next(_files(folder, {".csv"}), None)
+    if file is None:
+        raise NotFound(f"There is no .csv file in {folder}.", hint="The data set holds something else.")
+    with file.open(encoding="utf-8", errors="replace", newline="") as content:
+        reader = csv.reader(content)
+        first = next(reader, [])
+        # A first line of numbers is data already.
+        headed = not all(isinstance(_cell(cell), float) for cell in first)
+        head = first if headed else [str(number) for number in range(len(first))]
+        lines = reader if headed else (line for line in [first, *reader])
+        data = [[_cell(cell) for cell in line] for line in islice(lines, start, start + length)]
+    index = [str(number) for number in range(start, start + len(data))]
+    return {
+        "columns": head,
+        "index": index,
+        "data": data,
+        "JSONString": json.dumps({"columns": head, "index": index, "data": data}),
+    }
+
+
+def pictures(folder: Path, start: int, length: int) -> list[dict[str, str]]:
+    """Pictures by name, from `start` on, each with the file of its labels, else the name of its folder."""
+    found = []
+    for file in islice(_files(folder, _PICTURES), start, start + length):
+        labels = next((str(beside) for end in _LABELS if (beside := file.with_suffix(end)).is_file()), file.parent.name)
+        found.append({"name": file.name, "path": str(file), "labels": labels})
+    return found
+
+
+def _files(folder: Path, ends: frozenset[str] | set[str]) -> Any:
+    if folder.is_file():
+        return iter([folder])
+    return iter(sorted(file for file in folder.rglob("*") if file.suffix.lower() in ends and file.is_file()))
+
+
+def _cell(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
