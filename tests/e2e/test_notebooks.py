@@ -1,0 +1,122 @@
+"""The notebooks that we ship do what they say, in a kernel that a Jupyter server has started."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from demo.live_notebook import run_notebook
+from edt_sdk.testing import LocalServer
+
+SHIPPED = Path(__file__).parents[2] / "notebooks"
+LIMIT = 240  # seconds of a cell, on a machine that is busy
+
+
+class Executed:
+    """A notebook with its outputs."""
+
+    def __init__(self, path: Path) -> None:
+        cells = nbformat.read(path, as_version=4).cells
+        self.outputs = [output for cell in cells for output in cell.get("outputs", ())]
+
+    @property
+    def text(self) -> str:
+        """Everything printed, and everything shown as text."""
+        shown = (output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in self.outputs)
+        return "\n".join(shown)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """Eight slots of one thread each, and a copy of the notebooks to run in."""
+    root = tmp_path_factory.mktemp("notebooks")
+    shutil.copytree(SHIPPED, root / "files", ignore=shutil.ignore_patterns("models", ".*", "__pycache__"))
+    traits = {"ServerApp.root_dir": root / "files", "EdtApp.threads_per_slot": 1}
+    with LocalServer(root, slots=8, traits=traits, environ={"CUDA_VISIBLE_DEVICES": ""}) as running:
+        yield running
+
+
+@pytest.fixture
+def execute(server: LocalServer):
+    """Run one of them; it raises what a cell raises."""
+
+    def run(name: str) -> Executed:
+        path = server.root / "files" / name
+        run_notebook(server, path, limit=LIMIT)
+        return Executed(path)
+
+    return run
+
+
+def percentages(text: str, before: str) -> list[float]:
+    return [float(found) for found in re.findall(rf"{before} ?([\d.]+)%", text)]
+
+
+def test_quickstart(execute):
+    text = execute("01_quickstart.ipynb").text
+    assert "Would pack" in text
+    assert percentages(text, "test accuracy")[0] > 90
+    right, of = map(int, re.search(r"(\d+) of (\d+) right", text).groups())
+    assert right / of > 0.9
+
+
+def test_bring_your_own_model(execute):
+    text = execute("02_bring_your_own_model.ipynb").text
+    plain, elastic = percentages(text, "test accuracy")
+    assert min(plain, elastic) > 80
+    assert "+from fabric_model import FabricModel" in text
+    assert "-        for images, labels in loader:" in text
+    (many,) = re.findall(r"after +up to (\d+) workers", text)
+    assert int(many) > 1, "a comparison of one worker with one says nothing"
+
+
+def test_share_by_priority(execute):
+    notebook = execute("03_share_by_priority.ipynb")
+    told = re.findall(r"→ (.*)", notebook.text)
+    assert told == [
+        "digits-a trains on 8",
+        "digits-a trains on 4, digits-b trains on 4",
+        "digits-a trains on 3, digits-b trains on 5",
+        "digits-b trains on 8",
+    ]
+    assert "digits-a from 8 to 4" in notebook.text, "the forecast"
+    assert len(percentages(notebook.text, "digits-[ab]: test accuracy")) == 2
+    assert any("image" in output.get("data", {}).get("text/html", "") for output in notebook.outputs)
+
+
+def test_debug_a_failing_job(execute):
+    text = execute("04_debug_a_failing_job.ipynb").text
+    assert "Target 10 is out of bounds" in text
+    assert percentages(text, "test accuracy")[0] > 60
+    assert "It would never start. It needs 9 slots at once" in text
+
+
+def test_train_from_a_cell(execute):
+    text = execute("05_train_from_a_cell.ipynb").text
+    assert percentages(text, "accuracy before:")[0] < 30
+    assert percentages(text, "accuracy after:")[0] > 90
+
+
+def test_survive_failures(execute):
+    text = execute("06_survive_failures.ipynb").text
+    calm, disturbed = re.findall(r"^[0-9a-f]{64}$", text, re.MULTILINE)
+    assert calm == disturbed
+    assert "killed worker" in text
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.ipynb")), ids=lambda path: path.name)
+def test_outputs_stay_out_of_the_repository(path):
+    cells = nbformat.read(path, as_version=4).cells
+    assert [cell.id for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.ipynb")), ids=lambda path: path.name)
+def test_links_between_them_lead_somewhere(path):
+    cells = nbformat.read(path, as_version=4).cells
+    targets = [target for cell in cells for target in re.findall(r"\]\(([^)#:]+)\)", cell.source)]
+    assert [target for target in targets if not (SHIPPED / target).exists()] == []
