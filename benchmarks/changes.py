@@ -41,6 +41,8 @@ class Change:
         delay: seconds from the request to the first commit at the new size.
         repeated: updates that were committed a second time.
         steps: how many times the members changed on the way; of two joiners one may arrive before the other.
+        updates: seconds that two updates usually take, one at the old and one at the new size: a delay holds the rest
+            of the one under way and the whole of the other, whatever else it holds.
     """
 
     request: Request
@@ -48,6 +50,7 @@ class Change:
     delay: float
     repeated: int
     steps: int
+    updates: float = 0.0
 
 
 def typical_updates(commits: Sequence[Commit]) -> dict[int, float]:
@@ -102,6 +105,7 @@ def _change(commits: Sequence[Commit], request: Request, usual: Mapping[int, flo
         stall=commits[first].time - commits[last].time - expected,
         delay=commits[first].time - request.time,
         repeated=sum(commit.update in known for commit in _same_members(commits, first)),
+        updates=usual[_known(request.before, usual)] + usual[request.after],
         steps=sum(a.generation != b.generation for a, b in pairwise(commits[last : first + 1])),
     )
 

@@ -190,6 +190,7 @@ def main() -> int:
     some = summarize(floor)
     assert some is not None, "each round measures it"
     print(f'  python -c "import torch", below which nothing from nothing comes: {some.text()}')
+    print("  A delay holds the rest of the update under way and the first one at the new size: two updates at most.")
     print(f"  {seconds} s in all. A stall is without the updates' own time; a negative one is noise.")
     sides = ["warm", "cold", *["best"] * options.torchrun, *["defaults"] * options.defaults]
     results = {"seconds": seconds, "import_torch": floor, "measured": [asdict(some) for some in measured]}
