@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from edt_sdk.monitor.again import again
+from edt_sdk.monitor.again import again, code_of
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk
 from edt_sdk.monitor.parts import done, refused
@@ -78,7 +78,8 @@ class Actions:
         self._said.value = f"Submits a job like this one, with other settings if you like:<pre>{self._line()}</pre>"
 
     def _line(self) -> str:
-        return escape(again(self._desk.job.view))
+        view = self._desk.job.view
+        return escape(again(view, code_of(view)))
 
     def _disarm(self) -> None:
         self._asked_at = float("-inf")

@@ -1,10 +1,12 @@
-"""The line of Python that submits a job like this one again. Pure.
+"""The line of Python that submits a job like this one again.
 
-Its code is where it was submitted from, which the server does not know: the line says where to name it. Of the
-settings those that differ from the defaults are written out.
+Of the settings those that differ from the defaults are written out. The server keeps a copy of the code with the job's
+results: where this machine sees it, it is what the line names.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView
@@ -22,12 +24,22 @@ _DEFAULTS = {
 }
 
 
-def again(view: JobView) -> str:
-    """`client.submit(…)` with the settings of a job."""
+def again(view: JobView, folder: str = FOLDER) -> str:
+    """`client.submit(…)` with the settings of a job, and the code in `folder`."""
     settings: dict[str, object] = {"main": view.main} if view.main else {}
     settings |= {"name": view.name, "max_workers": view.max_workers, "instance_group": view.instance_group}
     settings |= {name: getattr(view, name) for name, usual in _DEFAULTS.items() if getattr(view, name) != usual}
     if view.args:
         settings["args"] = list(view.args)
     given = "".join(f"    {name}={value!r},\n" for name, value in settings.items())
-    return f"client.submit(\n    {FOLDER!r},\n{given})"
+    return f"client.submit(\n    {folder!r},\n{given})"
+
+
+def code_of(view: JobView) -> str:
+    """The folder with a copy of a job's code, as far as it is to be seen from here; else what to name instead."""
+    root = Path(view.result_dir) / "_submitted_code"
+    try:
+        places = [root, *sorted(place for place in root.iterdir() if place.is_dir())]
+        return next((str(place) for place in places if view.main and (place / view.main).is_file()), FOLDER)
+    except OSError:
+        return FOLDER

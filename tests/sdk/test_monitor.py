@@ -118,6 +118,22 @@ threading.Thread(target=press).start()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:zmq.*")
+def test_beside_the_widgets_of_a_live_monitor_lies_what_needs_none(training, monkeypatch):
+    monkeypatch.setenv("EDT_URL", training.url)
+    monkeypatch.setenv("EDT_TOKEN", training.token)
+    job, jobs = execute(
+        "from edt_sdk import Client\nclient = Client()\nclient.job('edt-1').monitor()", "client.monitor()"
+    )
+    for cell in (job, jobs):
+        assert "application/vnd.jupyter.widget-view+json" in cell.outputs[0].data
+        assert cell.outputs[0].metadata["edt_kernel"]
+    assert job.outputs[0].data["application/vnd.edt.job+json"]["id"] == "edt-1"
+    assert "Snapshot of 20" in job.outputs[0].data["text/html"]
+    assert "RUNNING" in job.outputs[0].data["text/html"]
+    assert "Run its cell again" in jobs.outputs[0].data["text/html"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:zmq.*")
 @pytest.mark.parametrize("busy", [True, False])
 def test_an_interrupt_ends_it_and_leaves_the_card_of_a_job_that_goes_on(training, monkeypatch, tmp_path, busy):
     monkeypatch.setenv("EDT_URL", training.url)
@@ -362,13 +378,18 @@ def test_buttons_that_can_do_nothing_cannot_be_clicked(monitor, training, make_v
     assert [button.disabled for button in buttons.values()] == [True, False, False, False]
 
 
-def test_a_clone_is_a_line_that_submits_it_again(monitor, training, make_view):
-    training.view = make_view(priority=8000, args=("--lr", "0.1"), warm_start="edt-0")
+def test_a_clone_is_a_line_that_submits_it_again(monitor, training, make_view, tmp_path):
+    code = tmp_path / "_submitted_code" / "mine"
+    training.view = make_view(priority=8000, args=("--lr", "0.1"), warm_start="edt-0", result_dir=str(tmp_path))
     monitor.turn()
     monitor.pages[0]._actions._buttons["Clone"].click()
     said = monitor.pages[0]._actions._said.value
-    line = unescape(said[said.index("client.submit") : said.index("</pre>")])
-    given = eval(line, {"client": SimpleNamespace(submit=lambda *source, **settings: settings)})
+    assert "the folder it was submitted from" in said
+    code.mkdir(parents=True)
+    (code / "train.py").touch()
+    line = unescape(monitor.pages[0]._actions._line())
+    source, given = eval(line, {"client": SimpleNamespace(submit=lambda source, **settings: (source, settings))})
+    assert source == str(code)
     assert given == {
         "main": "train.py",
         "name": "digits",
