@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import csv
 import json
-from itertools import islice
+import math
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def rows(folder: Path, start: int, length: int) -> dict[str, Any]:
         # A first line of numbers is data already.
         headed = not all(isinstance(_cell(cell), float) for cell in first)
         head = first if headed else [str(number) for number in range(len(first))]
-        lines = reader if headed else (line for line in [first, *reader])
+        lines = reader if headed else (line for line in chain([first], reader) if line)
         data = [[_cell(cell) for cell in line] for line in islice(lines, start, start + length)]
     index = [str(number) for number in range(start, start + len(data))]
     return {
@@ -70,6 +71,7 @@ def _files(folder: Path, ends: frozenset[str] | set[str]) -> Any:
 
 def _cell(text: str) -> float | str:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return text
+    return number if math.isfinite(number) else text  # JSON has no others
