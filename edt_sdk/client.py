@@ -169,13 +169,16 @@ class Client(Submitting, Catalogue, Sharing):
         *,
         x: str = "samples",
         smooth: float = 0.0,
+        log: bool = False,
         theme: str = "auto",
         width: int | None = None,
     ) -> Picture:
         """The losses of up to five of my jobs in one picture; the other arguments are those of `Job.picture`."""
         ids = ",".join(job.id if isinstance(job, Job) else job for job in jobs)
-        params: Params = {"jobs": ids, "x": x, "smooth": smooth or None, "theme": theme, "width": width}
-        return fetch_picture(self._connection, "pictures/compare", params)
+        curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
+        return fetch_picture(
+            self._connection, "pictures/compare", {"jobs": ids, **curve, "theme": theme, "width": width}
+        )
 
     def monitor(self) -> Monitor:
         """Watch all jobs live: tabs of widgets in a notebook, a line in a terminal; ends when none is active."""

@@ -121,6 +121,7 @@ class JobReadings:
         *,
         x: str = "samples",
         smooth: float = 0.0,
+        log: bool = False,
         since: When = None,
         until: When = None,
         theme: str = "auto",
@@ -132,6 +133,7 @@ class JobReadings:
             name: "loss", "allocation" (slots over time), "efficiency" (speed at each number of workers) or "spark".
             x: what the loss is drawn over: "samples", "updates" or "time".
             smooth: how much the loss is smoothed, 0 to 1; the points stay visible.
+            log: the loss on a logarithmic scale.
             since: the allocation only since then, as for `timeline`.
             until: the allocation only until then.
             theme: "auto" (legible on white and on black), "light" or "dark".
@@ -142,7 +144,8 @@ class JobReadings:
             NotFound: no such picture; the hint names those there are.
         """
         window = timeline_window(since, until, None)
-        params: Params = {"x": x, "smooth": smooth or None, "theme": theme, "width": width, **window}
+        curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
+        params: Params = {**curve, "theme": theme, "width": width, **window}
         return fetch_picture(self._connection, f"jobs/{self.id}/pictures/{name}", params)
 
     def workers(self) -> Workers:

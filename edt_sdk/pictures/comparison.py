@@ -43,8 +43,8 @@ class Comparison:
         return f"Training loss at the end: {', '.join(job.says() for job in self.jobs)}."
 
 
-def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth: float = 0.0) -> str:
-    """The picture, as an SVG document; `smooth` as in `draw_losses`."""
+def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth: float = 0.0, log: bool = False) -> str:
+    """The picture, as an SVG document; `smooth` and `log` as in `draw_losses`."""
     look = look or Look()
     jobs = comparison.jobs[:MOST_JOBS]
     curves = [(job, drawable(job.train, _POINTS), drawable(job.test, _POINTS)) for job in jobs]
@@ -54,7 +54,7 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
     ink = look.ink
     rows, high = legend(look, LEFT, 4, list(_legend(jobs, bool(smooth), look)))
     top = high + 18
-    frame = loss_frame(points, top, top + look.height(0.36, 140, 400), look.width - 10)
+    frame = loss_frame(points, top, top + look.height(0.36, 140, 400), look.width - 10, log=log)
     parts = [*rows, *loss_grid(frame, look), words(6, top - 7, "loss", ink.soft)]
     for (job, train, test), dash in zip(curves, _DASHES, strict=False):
         parts += _curve(job, train, test, smooth, dash, frame)

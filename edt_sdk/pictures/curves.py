@@ -15,6 +15,7 @@ from edt_sdk.pictures.time_axis import time_axis
 AXES = ("samples", "updates", "time")
 MOST_POINTS = 400
 LEFT = 56
+_LEAST = 1e-150  # of a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +62,23 @@ def smoothed(points: Sequence[Loss], smooth: float) -> list[Loss]:
     return found
 
 
-def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float) -> Frame:
-    """Where these points lie, with a little room above and, unless they are near 0, below."""
+def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float, *, log: bool = False) -> Frame:
+    """Where these points lie, with a little room above and, unless they are near 0, below.
+
+    With `log` the y axis is logarithmic, unless no loss is above 0; what is not lies at its lower end.
+    """
     xs = [point.x for point in points]
     ys = [point.loss for point in points if point.known] or [0.0, 1.0]
     low, high = min(ys), max(ys)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     # A loss is above 0 nearly always: an axis that goes below it would suggest otherwise.
     floor = 0.0 if 0 <= low <= 0.4 * high else low - room
-    last = max(xs)
-    return Frame(
-        LEFT, top, right, bottom, min(xs), max(last, min(xs) + max(1e-9, abs(last) * 1e-12)), floor, high + room
-    )
+    first = min(xs)
+    last = max(*xs, first + max(1e-9, abs(first) * 1e-9))
+    above = [y for y in ys if y > _LEAST] if log else []
+    if above:
+        return Frame(LEFT, top, right, bottom, first, last, min(above) / 1.2, max(above) * 1.2, log=True)
+    return Frame(LEFT, top, right, bottom, first, last, floor, high + room)
 
 
 def lines(
@@ -115,6 +121,8 @@ def dots(points: Sequence[Loss], frame: Frame, colour: str, wide: float, *, opac
 
 def loss_grid(frame: Frame, look: Look) -> list[str]:
     """Grid lines with their losses."""
+    if frame.log:
+        return scales.y_axis(frame, look, [(y, f"{y:g}") for y in scales.log_ticks(frame.y0, frame.y1)])
     return scales.y_axis(frame, look, scales.numbers(scales.ticks(frame.y0, frame.y1)))
 
 

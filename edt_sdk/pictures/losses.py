@@ -74,13 +74,14 @@ class Losses:
         return f"{self.name}: {', '.join(parts) or 'no loss is a number'}."
 
 
-def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0) -> str:
+def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0, log: bool = False) -> str:
     """The picture, as an SVG document.
 
     Args:
         losses: the points.
         look: how it is to look.
         smooth: from 0, not at all, to 1, the mean over a third of the points around each; the points stay visible.
+        log: a logarithmic y axis, for what happens when the loss is small already.
     """
     look = look or Look()
     train, test = drawable(losses.train), drawable(losses.test)
@@ -90,7 +91,7 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
     smooth_line = smoothed(train, smooth)
     rows, high = legend(look, LEFT, 4, _entries(losses, train, test, bool(smooth_line), look))
     top = high + 18
-    frame = loss_frame([*train, *test], top, top + look.height(0.34, 130, 380), look.width - 10)
+    frame = loss_frame([*train, *test], top, top + look.height(0.34, 130, 380), look.width - 10, log=log)
     parts = [*rows, *loss_grid(frame, look), words(6, frame.top - 7, "loss", ink.soft)]
     marks = gathered(losses.marks, frame.x)
     for mark in marks:

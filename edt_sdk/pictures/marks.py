@@ -74,11 +74,13 @@ def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: f
             continue
         last[mark.kind] = (x, len(groups))
         groups.append((mark, [mark.text]))
+    order = list(KINDS)
     if len(groups) > MOST_MARKS:
-        order = list(KINDS)
         kept = sorted(range(len(groups)), key=lambda at: (order.index(groups[at][0].kind), at))[:MOST_MARKS]
         groups = [groups[at] for at in sorted(kept)]
-    return [Mark(mark.at, mark.kind, _summary(texts)) for mark, texts in groups]
+    # What must not be overlooked is drawn last, over whatever lies beside it.
+    found = [Mark(mark.at, mark.kind, _summary(texts)) for mark, texts in groups]
+    return sorted(found, key=lambda mark: -order.index(mark.kind))
 
 
 def _summary(texts: Sequence[str]) -> str:

@@ -21,7 +21,10 @@ _UNITS = ((_DAY, "d", 3), (3600.0, "h", 3), (60.0, "min", 6), (1.0, "s", 0))
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where data lie on a picture: x from `x0` to `x1`, y from `y0` to `y1`, in pixels from `left` to `right`, `bottom` to `top`."""  # noqa: E501
+    """Where data lie: x from `x0` to `x1` between `left` and `right`, y from `y0` to `y1` between `bottom` and `top`.
+
+    Pixels grow to the right and downwards. With `log` y is logarithmic, and `y0` is above 0.
+    """
 
     left: float
     top: float
@@ -31,6 +34,7 @@ class Frame:
     x1: float
     y0: float
     y1: float
+    log: bool = False
 
     def x(self, value: float) -> float:
         """The pixel of a value; at the edge for one outside."""
@@ -38,6 +42,9 @@ class Frame:
 
     def y(self, value: float) -> float:
         """The same upwards."""
+        if self.log:
+            share = _share(math.log(max(value, self.y0)), math.log(self.y0), math.log(self.y1))
+            return self.bottom - share * (self.bottom - self.top)
         return self.bottom - _share(value, self.y0, self.y1) * (self.bottom - self.top)
 
 
@@ -56,6 +63,15 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     power = 10.0 ** math.floor(math.log10(least))
     step = next(base * power for base in (1, 2, 5, 10) if least <= base * power * (1 + 1e-9))
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` > 0 to `high`: powers of ten, and 2 and 5 times these where there are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    bases = (1, 2, 5) if last - first <= 3 else (1,)
+    apart = max(1, (last - first) // 8)
+    found = [base * 10.0**power for power in range(first, last + 1, apart) for base in bases]
+    return [value for value in found if low <= value <= high]
 
 
 _LETTERS = ((1e12, ""), (1e9, "G"), (1e6, "M"), (1e4, "k"), (0.0, ""))

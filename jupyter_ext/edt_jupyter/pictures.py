@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tornado.web import authenticated
@@ -54,6 +55,11 @@ class PictureHandler(EdtHandler):
             raise InvalidRequest(f"{name} is {what}, not {text!r}.", field=name)
         return value
 
+    def curve(self) -> dict[str, Any]:
+        """How losses are drawn: over what, how smooth, on which scale."""
+        log = self.one_of("y", ("linear", "log")) == "log"
+        return {"axis": self.one_of("x", AXES), "smooth": self.real("smooth", 0.0, 1.0) or 0.0, "log": log}
+
     def show(self, svg: str) -> None:
         """Answer with a picture, or with 304 where the asker has it."""
         # Not JSON: APIHandler would say so, and a browser would not show it.
@@ -93,8 +99,7 @@ class JobPictureHandler(PictureHandler):
             start, end = self.real("start"), self.real("end")
             self.show(await pictures.allocation(user, job, self.look(), start=start, end=end))
         elif picture == "loss":
-            smooth = self.real("smooth", 0.0, 1.0) or 0.0
-            self.show(await pictures.loss(user, job, self.look(), axis=self.one_of("x", AXES), smooth=smooth))
+            self.show(await pictures.loss(user, job, self.look(), **self.curve()))
         elif picture == "efficiency":
             self.show(await pictures.efficiency(user, job, self.look()))
         elif picture == "spark":
@@ -121,8 +126,7 @@ class PicturesHandler(PictureHandler):
         elif picture == "shares":
             self.show(await pictures.shares(user, self.look()))
         elif picture == "compare":
-            axis, smooth = self.one_of("x", AXES), self.real("smooth", 0.0, 1.0) or 0.0
-            self.show(await pictures.comparison(user, self._jobs(), self.look(), axis=axis, smooth=smooth))
+            self.show(await pictures.comparison(user, self._jobs(), self.look(), **self.curve()))
         else:
             raise no_picture(picture, MACHINE_PICTURES)
 

@@ -61,7 +61,7 @@ class Picturing:
         row = await self._reading.mine(user, job)
         return await self._timeline(user, look, row, start, end, of_life=True)
 
-    async def loss(self, user: str, job: str, look: Look, *, axis: str, smooth: float) -> str:
+    async def loss(self, user: str, job: str, look: Look, *, axis: str, smooth: float, log: bool) -> str:
         """The loss over samples, updates or time."""
         row = await self._reading.mine(user, job)
         paths = self._reading.paths(row)
@@ -74,7 +74,7 @@ class Picturing:
             losses = picture_data.losses_of(
                 curve, row.spec.name, axis=axis, marks=marks, checkpoints=saved, empty=_no_loss(row)
             )
-            return draw_losses(losses, look, smooth=smooth)
+            return draw_losses(losses, look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
 
@@ -115,7 +115,9 @@ class Picturing:
         cluster = await self._reading.standing()
         return await asyncio.to_thread(lambda: draw_shares(picture_data.shares_of(cluster), look))
 
-    async def comparison(self, user: str, jobs: Sequence[str], look: Look, *, axis: str, smooth: float) -> str:
+    async def comparison(
+        self, user: str, jobs: Sequence[str], look: Look, *, axis: str, smooth: float, log: bool
+    ) -> str:
         """The losses of several of the user's jobs."""
         rows = [await self._reading.mine(user, job) for job in jobs]
 
@@ -126,7 +128,7 @@ class Picturing:
                 )
                 for row in rows
             )
-            return draw_comparison(Comparison(compared, axis), look, smooth=smooth)
+            return draw_comparison(Comparison(compared, axis), look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
 

@@ -94,6 +94,7 @@ async def test_what_has_not_changed_is_not_sent_again(submit, call, edt, curve):
         ({"width": "7"}, "width"),
         ({"width": "wide"}, "width"),
         ({"x": "epochs"}, "x"),
+        ({"y": "loglog"}, "y"),
         ({"smooth": "2"}, "smooth"),
         ({"smooth": "nan"}, "smooth"),
         ({"zone": "Mars/Olympus"}, "zone"),

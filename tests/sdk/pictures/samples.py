@@ -180,6 +180,7 @@ PICTURES = {
     "allocation-empty": lambda look: draw_allocation(Allocation((), (), ()), look),
     "loss": lambda look: draw_losses(losses(), look),
     "loss-smooth": lambda look: draw_losses(losses(), look, smooth=0.3),
+    "loss-log": lambda look: draw_losses(losses(), look, log=True),
     "loss-time": lambda look: draw_losses(losses("time"), look),
     "loss-few": lambda look: draw_losses(Losses("digits-a", losses().train[:5], workers=((64.0, 1),)), look),
     "loss-one": lambda look: draw_losses(Losses("digits-a", losses().train[:1]), look),

@@ -67,9 +67,10 @@ losses = st.lists(st.builds(Loss, near, near), max_size=30).map(tuple)
     ),
     looks,
     st.floats(0, 1),
+    st.booleans(),
 )
-def test_losses(data, look, smooth):
-    check(draw_losses(data, look, smooth=smooth), look.width)
+def test_losses(data, look, smooth, log):
+    check(draw_losses(data, look, smooth=smooth, log=log), look.width)
 
 
 @st.composite
@@ -144,9 +145,10 @@ def test_shares(data, look):
     ),
     looks,
     st.floats(0, 1),
+    st.booleans(),
 )
-def test_comparison(data, look, smooth):
-    check(draw_comparison(data, look, smooth=smooth), look.width)
+def test_comparison(data, look, smooth, log):
+    check(draw_comparison(data, look, smooth=smooth, log=log), look.width)
 
 
 @settings(max_examples=100, deadline=None)
