@@ -1,0 +1,181 @@
+"""The tab of a job: its log however long, what can be done with it, and what it says when it cannot be had."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from edt_sdk.testing import LocalServer
+from tests.browser.conftest import Screen
+
+EXPOSED = {f"{app}.expose_app_in_browser": True for app in ("LabApp", "JupyterNotebookApp")}
+
+
+@pytest.fixture(scope="module")
+def server(start_server) -> Iterator[LocalServer]:
+    """A server whose pages let a test run their commands."""
+    running = start_server(**EXPOSED)
+    yield running
+    running.stop()
+
+
+LOUD = """\
+import sys
+for n in range(100_000):
+    print(f"line {n} of many")
+print("\\x1b[31mred\\x1b[0m " + "x" * 1_000_000 + " end-of-long")
+for n in range(100):
+    sys.stdout.write(f"\\rprogress {n} %")
+print("\\nthe last line")
+print("<b>to stderr</b>", file=sys.stderr)
+"""
+
+
+def open_job(page: Page, job: str) -> None:
+    """Open its tab as the panel and the cards do."""
+    page.evaluate(
+        "([command, id]) => window.jupyterapp.commands.execute(command, { id }).then(() => null)", ["edt:open-job", job]
+    )
+
+
+def go(screen: Screen, job: str, tab: str = "") -> Page:
+    page = screen.open("lab?reset")
+    open_job(page, job)
+    expect(page.locator(".jp-edt-job-header")).to_be_visible()
+    if tab:
+        page.get_by_role("tab", name=tab, exact=True).click()
+    return page
+
+
+def test_a_hundred_thousand_lines_and_one_of_a_megabyte(screen, server, tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    job = server.client().submit(tmp_path, main="loud.py", max_workers=1, framework="PyTorch", progress=False)
+    job.wait(120)
+    page = go(screen, job.id, "Logs")
+    log, status = page.locator(".jp-edt-log"), page.locator(".jp-edt-logs .jp-edt-toolbar [role=status]")
+    expect(log).to_contain_text("the last line")
+    expect(log).to_contain_text("progress 99 %")
+    expect(log).not_to_contain_text("progress 98 %")
+    expect(log).to_contain_text("<b>to stderr</b>")
+    # However many there are, few are in the document.
+    assert log.get_by_role("listitem").count() < 200
+    log.get_by_role("button", name="show all (1 MB)").click()
+    whole = page.get_by_label("The whole line")
+    expect(whole).to_contain_text("end-of-long")
+    expect(whole).to_contain_text("red xxx")
+    screen.shot("log-long-line")
+    whole.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Read from the beginning").click()
+    expect(status).to_contain_text(re.compile(r"100.00\d lines"))
+    page.get_by_label("Search the log").fill("line 77777 of")
+    expect(log.get_by_role("listitem")).to_have_count(1)
+    expect(log).to_contain_text("line 77777 of many")
+    page.get_by_label("Search the log").fill("there is no such line")
+    expect(page.get_by_text("No line contains “there is no such line”.")).to_be_visible()
+
+
+def test_every_view_says_something(screen, server, submit):
+    job = submit("speaks")
+    page = go(screen, job.id)
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
+    expect(page.locator("[data-picture$='/pictures/efficiency'] svg")).to_have_attribute(
+        "aria-label", re.compile("speaks")
+    )
+    loss = page.locator("[data-picture$='/pictures/loss'] svg")
+    expect(loss).to_have_attribute("aria-label", re.compile("loss"))
+    by_samples = loss.inner_html()
+    page.get_by_label("time", exact=True).check()
+    expect(loss).not_to_have_text(by_samples)
+    page.get_by_role("tab", name="Story").click()
+    expect(page.get_by_label("What happened, the newest first")).to_contain_text("trains on 1 worker from the start")
+    page.get_by_role("tab", name="Workers").click()
+    expect(page.get_by_role("row", name="worker 0")).to_contain_text(re.compile(r"\d+"))
+    screen.shot("job-workers")
+    page.get_by_role("tab", name="Checkpoints").click()
+    expect(page.get_by_role("row", name="epoch")).not_to_have_count(0)
+    screen.shot("job-checkpoints")
+
+
+def test_suspended_and_resumed_from_the_keyboard(screen, server, submit):
+    job = submit("pauses")
+    page = go(screen, job.id, "Checkpoints")
+    head = page.locator(".jp-edt-job-header")
+    expect(head).to_contain_text(re.compile("update [1-9]"))
+    page.get_by_role("button", name="Suspend").focus()
+    page.keyboard.press("Enter")
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog).to_contain_text("no update is lost")
+    page.keyboard.press("Enter")
+    expect(head).to_contain_text("suspended")
+    resume = page.get_by_role("button", name="Resume from here").last
+    expect(resume).to_be_enabled()
+    resume.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The job goes on from")).to_be_visible()
+    expect(head).to_contain_text("running")
+    first = page.get_by_role("tab", name="Metrics")
+    page.get_by_role("tab", name="Checkpoints").focus()
+    page.keyboard.press("Home")
+    expect(first).to_be_focused()
+    expect(first).to_have_attribute("aria-selected", "true")
+
+
+def test_a_change_that_cannot_be_is_refused_at_its_field(screen, server, submit):
+    job = submit("stays")
+    page = go(screen, job.id)
+    controls = page.get_by_label("Change this job")
+    controls.get_by_label("Maximum workers").fill("0")
+    expect(controls).to_contain_text("whole number of at least 1")
+    expect(controls.get_by_role("button", name="Apply")).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(controls.get_by_label("Maximum workers")).to_have_value("2")
+    controls.get_by_label("Priority").fill("9999999999999")
+    expect(controls.locator(".jp-edt-field.jp-mod-wrong")).to_contain_text("priority")
+
+
+def test_deleted_elsewhere_and_never_there(screen, server, submit):
+    job = submit("goes")
+    page = go(screen, job.id)
+    submit.finish()
+    job.wait(60)
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
+    page.get_by_role("button", name="Delete …").click()
+    expect(page.locator(".jp-Dialog")).to_contain_text("cannot be brought back")
+    page.locator(".jp-Dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator(".jp-edt-failure")).to_contain_text(f"There is no job {job.id}")
+    open_job(page, "never-was")
+    expect(page.locator(".jp-edt-failure", has_text="There is no job never-was")).to_be_visible()
+    screen.shot("job-gone")
+
+
+def test_dark_and_narrow(screen, server, submit):
+    job = submit("dark")
+    page = go(screen, job.id)
+    screen.dark()
+    expect(page.locator("[data-picture$='/pictures/loss'] svg")).to_have_attribute("aria-label", re.compile("loss"))
+    screen.shot("job-dark")
+    page.set_viewport_size({"width": 700, "height": 900})
+    body = page.locator(".jp-edt-job-page")
+    # Nothing is wider than the page: what does not fit wraps, or scrolls inside its own box.
+    assert body.evaluate("node => node.scrollWidth <= node.clientWidth")
+    screen.shot("job-narrow")
+
+
+def test_the_server_is_gone_and_comes_back(screen, start_server, slow_trainer, tmp_path):
+    server = start_server(**EXPOSED)
+    (tmp_path / "train.py").write_text(slow_trainer)
+    stop = tmp_path / "stop"
+    job = server.client().submit(tmp_path, main="train.py", max_workers=2, args=[str(stop)], progress=False)
+    own = Screen(screen.page, server)
+    page = go(own, job.id)
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
+    page.context.set_offline(True)
+    stale = page.locator(".jp-edt-stale").first
+    expect(stale).to_contain_text("Last seen")
+    expect(stale).to_contain_text("does not answer")
+    own.shot("job-server-gone")
+    page.context.set_offline(False)
+    stop.touch()
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
+    expect(page.locator(".jp-edt-stale")).to_have_count(0)
