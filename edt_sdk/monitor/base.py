@@ -62,14 +62,18 @@ class Monitor(ABC):
             return self
         widgets = toolkit()
 
+        self.cell = running_cell()
         # In threads and over sockets of its own, and not for longer than somebody looks at a picture.
         self.connection = watching(self.connection)
         self._trouble = widgets.HTML()
         self._box = widgets.VBox([*self._build(), self._trouble])
+        if self._for_good():
+            self._end()
+            display(self._left, raw=True)
+            return self
         # From 0 a front end counts how often it shows this.
         self._box._view_count = 0
         self._box.observe(self._shown, "_view_count")
-        self.cell = running_cell()
         self._output = Output(self._box, self._beside())
         SIGNS.listen()
         ROUNDS.add(self)
@@ -205,6 +209,10 @@ class Monitor(ABC):
     @abstractmethod
     def _look(self) -> None:
         """Ask the server and show what it says; `_end` when there is nothing left to watch."""
+
+    def _for_good(self) -> bool:
+        """Whether there is nothing to watch, and never will be."""
+        return False
 
     @abstractmethod
     def _snapshot(self, trouble: str) -> Bundle:

@@ -20,7 +20,7 @@ class CheckpointsPage(Page):
     pause = 5.0
 
     def build(self) -> Any:
-        """Table above, choice below."""
+        """Choice above, table below: it may be long."""
         widgets = toolkit()
 
         self._table = widgets.HTML("Fetching the list …")
@@ -32,7 +32,7 @@ class CheckpointsPage(Page):
         self._resume.on_click(lambda _: self._clicked())
         self._said = widgets.HTML()
         row = widgets.HBox([self._names, self._resume], layout=widgets.Layout(flex_flow="row wrap"))
-        return widgets.VBox([self._table, row, self._said])
+        return widgets.VBox([row, self._said, self._table])
 
     def look(self, view: JobView) -> None:
         """Fetch the list."""

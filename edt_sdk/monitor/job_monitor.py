@@ -20,6 +20,7 @@ from edt_sdk.monitor.terminal import job_line
 from edt_sdk.monitor.watched import Watched
 from edt_sdk.readings import stamp
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.job import JobState
 
 # Seconds after which a cell counts as one that somebody watches the job beside, such as job.wait().
 _BUSY = 3.0
@@ -81,6 +82,10 @@ class JobMonitor(Monitor):
             "text/html": html_card(view, taken),
             "text/plain": text_snapshot(view, taken),
         }
+
+    def _for_good(self) -> bool:
+        # One that was stopped or failed may have been resumed since it was seen.
+        return self._twin.view.state in (JobState.FINISHED, JobState.ERROR)
 
     def _snapshot(self, trouble: str) -> Bundle:
         view, taken = self._twin.view, self._twin.taken

@@ -118,6 +118,19 @@ threading.Thread(target=press).start()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:zmq.*")
+def test_of_a_job_that_is_over_the_picture_is_all_there_is(training, monkeypatch):
+    monkeypatch.setenv("EDT_URL", training.url)
+    monkeypatch.setenv("EDT_TOKEN", training.token)
+    training.end()
+    cells = execute(
+        "from edt_sdk import Client\nmonitor = Client().job('edt-1').monitor()\nassert monitor.over\nmonitor",
+        "import threading\nassert 'edt-monitor' not in [thread.name for thread in threading.enumerate()]",
+    )
+    assert [sorted(output.data) for output in cells[0].outputs] == [["text/html", "text/plain"]]
+    assert "FINISHED" in cells[0].outputs[0].data["text/html"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:zmq.*")
 def test_beside_the_widgets_of_a_live_monitor_lies_what_needs_none(training, monkeypatch):
     monkeypatch.setenv("EDT_URL", training.url)
     monkeypatch.setenv("EDT_TOKEN", training.token)
