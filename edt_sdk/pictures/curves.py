@@ -33,8 +33,11 @@ class Loss:
 
 def drawable(points: Sequence[Loss], most: int = MOST_POINTS) -> list[Loss]:
     """The points that have a place, at most so many: the smallest and the largest of each stretch, and the ends."""
-    placed = [Loss(bounded(point.x), bounded(point.loss)) if point.known else point for point in points]
-    placed = [point for point in placed if math.isfinite(point.x)]
+    placed = [
+        Loss(bounded(point.x), bounded(point.loss) if point.known else math.nan)
+        for point in points
+        if math.isfinite(point.x)
+    ]
     if len(placed) <= most:
         return placed
     kept = {0, len(placed) - 1}

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.pictures import (
@@ -146,6 +146,12 @@ def test_shares(data, look):
     looks,
     st.floats(0, 1),
     st.booleans(),
+)
+@example(
+    Comparison((Compared("", "", (), (Loss(8e307, math.inf), Loss(-1e308, math.inf), Loss(math.nan, 1.0))),)),
+    Look(),
+    0.0,
+    False,
 )
 def test_comparison(data, look, smooth, log):
     check(draw_comparison(data, look, smooth=smooth, log=log), look.width)
