@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -171,9 +172,10 @@ class Reading:
         """The checkpoints the job has written."""
         return await asyncio.to_thread(results.checkpoints, self.paths(await self.mine(user, job)))
 
-    async def result(self, user: str, job: str, part: str) -> results.ResultZip:
-        """A part of the job's result as a zip, not read yet."""
-        return await asyncio.to_thread(results.plan, self.paths(await self.mine(user, job)), part)
+    async def result(self, user: str, job: str, part: str, *, streams: bool = True) -> results.ResultZip:
+        """A part of the job's result as a zip, not read yet; without `streams` only what lies in its folders."""
+        paths = self.paths(await self.mine(user, job))
+        return await asyncio.to_thread(partial(results.plan, paths, part, streams=streams))
 
     async def cluster(self, user: str) -> dict[str, Any]:
         """Slots with the job in each, groups, jobs that live, and the threads of a slot."""

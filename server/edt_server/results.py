@@ -73,13 +73,14 @@ class ResultZip:
         return f"attachment;filename={self.name};size={self.size}"
 
 
-def plan(paths: JobPaths, part: str = "all") -> ResultZip:
+def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZip:
     """The zip of one part of a job's result.
 
     Args:
         paths: the job's files.
         part: "model" (`model/`), "checkpoint" (`checkpoint/` and the epochs' files under `model/train/`), "log"
             (`log/` and the raw streams), or "all" (the whole result folder and the raw streams).
+        streams: False for the folders alone, without the raw streams.
 
     Raises:
         InvalidRequest: no such part.
@@ -87,7 +88,7 @@ def plan(paths: JobPaths, part: str = "all") -> ResultZip:
     """
     if part not in PARTS:
         raise InvalidRequest(f"There is no part {part!r}.", hint=f"Choose one of {', '.join(PARTS)}.", field="part")
-    members = list(_members(paths, part))
+    members = list(_members(paths, part, streams))
     if not members:
         raise NotFound(
             f"Job {paths.job_id} has no {'result' if part == 'all' else part} yet.",
@@ -131,7 +132,7 @@ def _exact(paths: JobPaths) -> Iterator[Checkpoint]:
             )
 
 
-def _members(paths: JobPaths, part: str) -> Iterator[Member]:
+def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[Member]:
     root = paths.result_dir
     if part == "all":
         yield from _walk(root, root, "")
@@ -140,7 +141,7 @@ def _members(paths: JobPaths, part: str) -> Iterator[Member]:
         yield from (m for m in _walk(root, paths.train_dir, "model/train/") if m.path.name.startswith("model_epoch_"))
     else:
         yield from _walk(root, root / part, f"{part}/")
-    if part in ("all", "log"):
+    if streams and part in ("all", "log"):
         yield from _walk(paths.streams_dir, paths.streams_dir, "streams/")
 
 

@@ -22,6 +22,7 @@ from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobVie
 from edt_sdk.schemas.registered import Registered
 from edt_server import reports, submission, suspension
 from edt_server.catalogue.catalogue import Catalogue
+from edt_server.catalogue.pinned import check_folder
 from edt_server.clock import Clock, next_tell
 from edt_server.commits import Commits
 from edt_server.core import JobChanged
@@ -383,11 +384,12 @@ class Service(Reading):
 
         Raises:
             Conflict: it is over for good, or a checkpoint was named while workers still run.
-            Unprocessable: its queue was removed meanwhile, or there is none of that name.
+            Unprocessable: its queue or its data set was removed meanwhile, or there is no queue of that name.
             InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
         """
         row = await self.mine(user, job)
         paths = self.paths(row)
+        await asyncio.to_thread(check_folder, self.settings.data_dir, row.owner, job, row.spec)
         if row.state.final and not await self._supervision.gone(job, _PATIENCE_WITH_THE_DEAD):
             raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
 

@@ -133,7 +133,11 @@ def test_from_a_data_set_and_a_template_to_trained_weights(server: WmlaServer, s
         client.start_model_training("says", "first", "PyTorch", 1)
     # A training is an exec, whose result is downloaded as any other's.
     result = client.get_platform_rest_deeplearning_exec_result(job).get_result().content
-    assert zipfile.ZipFile(io.BytesIO(result)).read("model/mine.pth") == b"weights"
+    archive = zipfile.ZipFile(io.BytesIO(result))
+    assert archive.read("model/mine.pth") == b"weights"
+    assert {name.partition("/")[0] for name in archive.namelist()} <= {
+        *("_submitted_code", "model", "log", "checkpoint", "pth_parameters.json"),
+    }
     story = requests.get(
         f"{server.dli}/scheduler/applications/{job}/driver/logs/launcherlog", auth=server.basic, verify=False
     ).text

@@ -42,4 +42,5 @@ class ExecResultHandler(WmlaHandler):
     async def get(self, job: str) -> None:
         """The whole result folder as a zip, with its size in the header as these clients read it."""
         found = await self.described(job)
-        await send_archive(self, await self.service.result(self.user, found.view.id, "all"))
+        # Their folder tree has each process's output nowhere but in the logs.
+        await send_archive(self, await self.service.result(self.user, found.view.id, "all", streams=False))

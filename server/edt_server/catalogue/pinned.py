@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from edt_sdk.schemas.errors import NotFound
+from edt_sdk.schemas.errors import NotFound, Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_server.catalogue.places import Places
 from edt_server.ledger import Change
@@ -16,6 +16,18 @@ def check_there(change: Change, spec: JobSpec) -> None:
     used = spec.registered
     if used is not None and used.dataset and change.tx.entry(used.dataset) is None:
         raise NotFound(f"The data set {spec.dataset} was deleted.", hint="Register it again.", field="dataset")
+
+
+def check_folder(data_dir: Path, owner: str, job: str, spec: JobSpec) -> None:
+    """Unprocessable when the copy that a job reads was deleted since it ended, and it shall go on. Blocks."""
+    copy = copy_of(data_dir, owner, spec)
+    if copy and not Path(copy).is_dir():
+        raise Unprocessable(
+            f"The data set {spec.dataset} that job {job} reads was deleted.",
+            hint="Submit the job again, with another data set.",
+            job=job,
+            field="dataset",
+        )
 
 
 def copy_of(data_dir: Path, owner: str, spec: JobSpec) -> str:

@@ -93,6 +93,8 @@ async def test_a_copy_stays_while_a_job_needs_it(service, script):
     await datasets.delete("ann", "digits")
     assert not list(Path(made.place).parent.parent.iterdir())
     assert (await service.job("ann", view.id)).dataset == "digits"
+    with pytest.raises(Unprocessable, match=r"data set digits that job .* reads was deleted"):
+        await service.resume("ann", view.id)
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
