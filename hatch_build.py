@@ -147,6 +147,13 @@ def _alone() -> Iterator[None]:
         yield
 
 
+def copy(target: Path) -> None:
+    """Build it if need be, and put a copy there, whole whatever is built meanwhile."""
+    build()
+    with _alone():
+        shutil.copytree(BUILT, target)
+
+
 def link() -> None:
     """Let the Jupyter of this environment find what is built here; a wheel's own files stay as they are."""
     place = Path(sys.prefix) / INSTALLED_TO

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
+import hatch_build
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.testing import LocalServer
 
@@ -35,19 +35,25 @@ QUIET = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE = 30_000
+PATIENCE = 90_000  # a limit for what hangs, on a machine with much else to do
+# What slides or fades in has arrived; what turns for ever is not waited for.
+STILL = """() => Promise.all(document.getAnimations()
+    .filter(one => one.effect.getComputedTiming().endTime < 2000)
+    .map(one => one.finished.catch(() => null)))"""
 expect.set_options(timeout=PATIENCE)
 # JupyterLab's own question whether it may ask for news lies over what is looked at.
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
 
 @pytest.fixture(scope="session")
-def front_end() -> None:
-    """Built, and where Jupyter finds it."""
-    done = subprocess.run([sys.executable, str(ROOT / "hatch_build.py")], capture_output=True, text=True, check=False)
-    if done.returncode == 3:
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
+def front_end(tmp_path_factory) -> Path:
+    """A folder with the front end as it is now; what is built while the tests run does not reach them."""
+    folder = tmp_path_factory.mktemp("labextensions")
+    try:
+        hatch_build.copy(folder / hatch_build.NAME)
+    except hatch_build.CannotBuild as missing:
+        pytest.skip(str(missing))
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +85,7 @@ def jp_server_cleanup() -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str, front_end: None) -> Iterator[Browser]:
+def browser(chromium: str, front_end: Path) -> Iterator[Browser]:
     """Ended with the file: while Playwright's loop runs in this thread, asynchronous tests of other files cannot."""
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
@@ -88,12 +94,18 @@ def browser(chromium: str, front_end: None) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def start_server(front_end: None, tmp_path_factory) -> Iterator[Callable[..., LocalServer]]:
+def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., LocalServer]]:
     """Starts JupyterLab (and Notebook 7 with it) under a prefix, with four slots; all end with the session."""
     servers: list[LocalServer] = []
 
     def start(root: Path | None = None, **traits: object) -> LocalServer:
-        given = {"ServerApp.base_url": BASE, "EdtApp.threads_per_slot": 1, **traits}
+        given = {
+            "ServerApp.base_url": BASE,
+            "EdtApp.threads_per_slot": 1,
+            "LabApp.extra_labextensions_path": front_end,
+            "JupyterNotebookApp.extra_labextensions_path": front_end,
+            **traits,
+        }
         server = LocalServer(
             root or tmp_path_factory.mktemp("lab"),
             slots=4,
@@ -136,6 +148,8 @@ class Screen:
         self.page.goto(f"{self.server.url}{path}{sign}reset&token={self.server.token}")
         self.page.wait_for_selector("#jp-main-content-panel, #main-panel, .jp-NotebookPanel", timeout=PATIENCE)
         self.page.wait_for_function("() => !document.querySelector('#jupyterlab-splash')", timeout=PATIENCE)
+        if path == "lab":
+            self.page.wait_for_selector(".jp-Launcher", timeout=PATIENCE)
         return self.page
 
     def panel(self) -> None:
@@ -164,6 +178,7 @@ class Screen:
         assert re.fullmatch(r"[a-z0-9-]+", name), name
         if os.environ.get("EDT_SCREENSHOTS"):
             SCREENS.mkdir(parents=True, exist_ok=True)
+            self.page.evaluate(STILL)
             self.page.screenshot(path=SCREENS / f"{name}.png")
 
 

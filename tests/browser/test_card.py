@@ -56,7 +56,7 @@ def test_it_follows_the_job_while_one_looks(screen, server, submit, write_notebo
     write_notebook(server, "live.ipynb", "job", bundles=[bundle_of(job)])
     page = screen.open("lab/tree/live.ipynb")
     card = page.locator(".jp-edt-card-live")
-    expect(card).to_contain_text(re.compile(r"update \d+ of 200"))
+    expect(card).to_contain_text(re.compile(r"update [1-9]\d+ of 200"))
     expect(card.locator("img")).to_have_attribute("alt", re.compile("loss"))
     screen.shot("card-running")
     submit.finish()
@@ -159,8 +159,10 @@ def test_many_cards_ask_once_and_hidden_ones_not_at_all(screen, server, submit, 
     page.get_by_role("menuitem", name="File", exact=True).click()
     page.get_by_text("New Launcher", exact=True).click()
     expect(page.locator(".jp-edt-card-live").first).not_to_be_visible()
-    looks(1)
-    hidden = asked.count("job")
+    hidden = -1
+    while hidden != asked.count("job"):  # a browser tells with the next frame it draws that a card is out of sight
+        hidden = asked.count("job")
+        looks(1)
     looks(2)
     assert asked.count("job") == hidden
 

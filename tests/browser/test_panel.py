@@ -56,7 +56,7 @@ def test_it_shows_who_waits_and_why_and_what_is_chosen(screen, submit):
     page.get_by_role("button", name="Waiting 1").click()
     expect(rows).to_have_count(1)
     page.get_by_role("button", name="Waiting 1").click()
-    page.get_by_label("Search jobs").fill("MN")
+    page.get_by_label("Search jobs").fill("MNIST def")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("mnist")
     page.get_by_label("Search jobs").fill("nothing like it")

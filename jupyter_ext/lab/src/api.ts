@@ -60,6 +60,9 @@ export interface IPicture {
 
 export type Part = 'all' | 'model' | 'checkpoint' | 'log';
 
+/** The code of an ApiError for a token or cookie that is no longer accepted. */
+export const LOGGED_OUT = 'logged_out';
+
 const SAYS = /aria-label="([^"]*)"|<title>([^<]*)<\/title>/;
 
 /** Typed requests to `/edt/api`. */
@@ -219,11 +222,12 @@ async function refusal(response: Response): Promise<ApiError> {
     // A proxy's page, or none: the status says what there is to say.
   }
   const text = (name: string): string => (typeof told[name] === 'string' ? (told[name] as string) : '');
+  if (response.status === 403 && ['', 'Forbidden', 'Forbidden.'].includes(text('message'))) {
+    return new ApiError(403, 'The server does not know you any more.', LOGGED_OUT, 'Load the page again to log in.');
+  }
   const message = text('message') || `The server answered ${response.status} ${response.statusText}.`.replace(' .', '.');
   let hint = text('hint');
-  if (response.status === 403 && !text('code')) {
-    hint = 'You are no longer logged in: reload the page.';
-  } else if (response.status === 404 && !text('code')) {
+  if (response.status === 404 && !text('code')) {
     hint = 'The server extension edt_jupyter does not run there; `jupyter server extension list` says why.';
   }
   return new ApiError(response.status, message, text('code'), hint, text('field'));

@@ -11,7 +11,7 @@ import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import { type Api, ApiError, sentenceOf } from './api';
+import { type Api, ApiError, LOGGED_OUT, sentenceOf } from './api';
 import { type ICluster, type IJobView, type IStateEvent, isFinal } from './views';
 
 export const STATE_SCHEMA = 'https://schema.jupyter-edt.org/edt/job_state/v1';
@@ -210,9 +210,7 @@ export class Jobs implements IDisposable {
     }
     const old = listing !== undefined && now() - this.listed[listing] > LIST_EVERY;
     if (old || live.size > FEW) {
-      asked.push(this.askList(listing ?? 'all'));
-      const rest = [...live].filter(id => !this.known.has(id)).slice(0, MOST);
-      asked.push(...rest.map(id => this.ask(id)));
+      asked.push(this.askMany(listing ?? 'all', old ? MOST : this.reaching(live), live));
     } else {
       asked.push(...[...live].map(id => this.ask(id)));
     }
@@ -251,14 +249,32 @@ export class Jobs implements IDisposable {
     this.changes.emit(id);
   }
 
-  private async askList(scope: Scope): Promise<void> {
+  /** Ask for a list, and for those of these that are not in it. */
+  private async askMany(scope: Scope, limit: number, ids: ReadonlySet<string>): Promise<void> {
+    const seen = await this.askList(scope, limit);
+    await Promise.all([...ids].filter(id => !seen.has(id)).map(id => this.ask(id)));
+  }
+
+  /** How many of the newest jobs must be asked for to have all of these among them; old ones are left out. */
+  private reaching(ids: ReadonlySet<string>): number {
+    const oldest = Math.min(...[...ids].map(id => this.known.get(id)?.view?.created ?? Infinity));
+    const newer = [...this.known.values()].filter(known => known.view && known.view.created >= oldest).length;
+    return Math.min(MOST, newer + FEW);
+  }
+
+  /** Ask for the newest `limit`; the longest possible answer says which jobs there are, a shorter one how some are. */
+  private async askList(scope: Scope, limit = MOST): Promise<ReadonlySet<string>> {
+    const seen = new Set<string>();
     try {
-      const page = await this.api.jobs({ all: scope === 'all', limit: MOST });
+      const page = await this.api.jobs({ all: scope === 'all', limit });
       this.answered();
+      page.jobs.forEach(view => seen.add(view.id));
       const before = this.members[scope];
-      this.members[scope] = new Set(page.jobs.map(view => view.id));
-      this.listed[scope] = now();
-      this.cut[scope] = page.next !== undefined;
+      if (limit === MOST) {
+        this.members[scope] = new Set(seen);
+        this.listed[scope] = now();
+        this.cut[scope] = page.next !== undefined;
+      }
       page.jobs.forEach(view => this.take(view));
       for (const id of before) {
         if (!this.members[scope].has(id) && this.watched.has(id)) {
@@ -274,6 +290,7 @@ export class Jobs implements IDisposable {
       this.changes.emit(id);
     }
     this.changes.emit(null);
+    return seen;
   }
 
   private async askCluster(): Promise<void> {
@@ -313,11 +330,9 @@ export class Jobs implements IDisposable {
       const ids = [...this.heard];
       this.heard.clear();
       const few = ids.length <= FEW;
-      const asked = few ? ids.map(one => this.ask(one)) : [this.askList(this.lists.mine ? 'mine' : 'all')];
-      void Promise.allSettled(asked).then(() => {
-        const unknown = few ? [] : ids.filter(one => this.watched.has(one) && !this.known.has(one));
-        void Promise.allSettled(unknown.map(one => this.ask(one)));
-      });
+      const scope = this.lists.mine ? 'mine' : 'all';
+      const asked = few ? ids.map(one => this.ask(one)) : [this.askMany(scope, MOST, new Set(ids))];
+      void Promise.allSettled(asked); // a server that does not answer is known from then on, and asked again by the poll
     }, GATHER_MS);
   }
 
@@ -363,7 +378,7 @@ export class Jobs implements IDisposable {
   }
 
   private failed(error: unknown): void {
-    if (!(error instanceof ApiError) || error.unreachable || error.status === 403) {
+    if (!(error instanceof ApiError) || error.unreachable || error.code === LOGGED_OUT) {
       this.reached = { ok: false, seen: this.reached.seen, says: sentenceOf(error) };
     }
   }

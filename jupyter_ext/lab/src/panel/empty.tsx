@@ -4,10 +4,16 @@ import { useState } from 'react';
 
 import { Button } from '../state';
 
+// Three statements, in lines that are not broken in a narrow panel.
 const EXAMPLE = `from edt_sdk import Client
 
-job = Client().submit("my_folder", main="train.py", max_workers=4)
-job`;
+job = Client().submit(
+    "my_folder",
+    main="train.py",
+    max_workers=4,
+)
+job
+`;
 
 /** Nobody has a job yet, or I have none. */
 export function NoJobs(props: { mine: boolean; onTrain: (() => void) | null; onAll: () => void }): JSX.Element {

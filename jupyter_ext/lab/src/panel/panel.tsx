@@ -42,10 +42,10 @@ export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element
   const run = (command: string, args = {}): void => void commands.execute(command, args);
   const opens = commands.hasCommand(CommandIDs.openJob);
   return (
-    <div className="jp-edt-panel">
+    <div className={`jp-edt-panel ${jobs.reach.ok ? '' : 'jp-edt-panel-old'}`}>
       <Head commands={commands} scope={scope} onScope={setScope} />
       <Trouble jobs={jobs} />
-      <Machine jobs={jobs} commands={commands} visible={visible} />
+      <Machine jobs={jobs} visible={visible} />
       <Filters views={views} chips={chips} search={search} onChips={setChips} onSearch={setSearch} />
       {list === undefined ? (
         <p className="jp-edt-empty" role="status">
@@ -85,7 +85,7 @@ function Head(props: { commands: CommandRegistry; scope: Scope; onScope: (scope:
   const { commands, scope, onScope } = props;
   const doors: [string, string, string][] = [
     [CommandIDs.train, 'Train …', 'Submit a training with a form'],
-    [CommandIDs.openCluster, 'Machine', 'Slots, shares and policy'],
+    [CommandIDs.openCluster, 'Slots', 'Slots and queues: who has what, and by which policy'],
     [CommandIDs.openCatalogue, 'Catalogue', 'Data sets, models and instance groups']
   ];
   return (
@@ -128,8 +128,7 @@ function Trouble({ jobs }: { jobs: Jobs }): JSX.Element | null {
 }
 
 /** Who held which slots lately, and how many are free now. */
-function Machine(props: { jobs: Jobs; commands: CommandRegistry; visible: boolean }): JSX.Element | null {
-  const { jobs, commands, visible } = props;
+function Machine({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Element | null {
   const [beat, setBeat] = useState(0);
   useEffect(() => {
     if (!visible) {
@@ -149,10 +148,7 @@ function Machine(props: { jobs: Jobs; commands: CommandRegistry; visible: boolea
   return (
     <div className="jp-edt-machine">
       <Picture api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} instead={null} />
-      <div>
-        {says}
-        {commands.hasCommand(CommandIDs.openCluster) ? null : '.'}
-      </div>
+      <div>{says}.</div>
     </div>
   );
 }
