@@ -41,7 +41,7 @@ export function Models(): ReactElement {
       return;
     }
     try {
-      await api.request(`models/${enc(model.name)}`, {}, 'DELETE');
+      await api.request(`models/${enc(model.name)}`, { kind: model.kind }, 'DELETE');
     } catch (error) {
       setFailed(error);
     }
