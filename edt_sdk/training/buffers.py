@@ -83,8 +83,12 @@ class Buffers:
 
     def values(self, numbers: range) -> list[Tensor]:
         """The tensors the model holds now; for a cache the copy from the start, whose shape is known."""
-        tensors = self._now()
-        return [self._start[n] if n in self._caches else tensors[n].detach() for n in numbers]
+        tensors = self._now()[numbers.start : numbers.stop]
+        if not self._caches and not any(tensor.requires_grad for tensor in tensors):
+            return tensors
+        return [
+            self._start[n] if n in self._caches else tensor.detach() for n, tensor in zip(numbers, tensors, strict=True)
+        ]
 
     @torch.no_grad()
     def restore(self) -> None:

@@ -12,7 +12,7 @@ def main(argv: list[str]) -> int:
     match argv[1:]:
         case ["below", parent, "supervisor", *rest]:
             die_with(int(parent))
-            from edt_server.supervisor.main import main as supervise
+            from edt_server.supervisor.starting import main as supervise
 
             return supervise(["supervisor", *rest])
         case ["below", parent, "outpost", *rest]:

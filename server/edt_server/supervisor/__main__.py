@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from edt_server.supervisor.main import main
+from edt_server.supervisor.starting import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

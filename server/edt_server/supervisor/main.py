@@ -1,4 +1,4 @@
-"""The supervisor's process: joins the pure machine (`membership`) with processes, link, server and files.
+"""One job's supervisor: joins the pure machine (`membership`) with processes, link, server and files.
 
 Events of all four are put through the machine one at a time, on one event loop; what it answers is done at once and in
 order. No rule about the job is written here. However this process ends by itself, none of the job's is left behind.
@@ -7,11 +7,9 @@ order. No rule about the job is written here. However this process ends by itsel
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
-import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -28,7 +26,7 @@ from edt_server.processes import identify
 from edt_server.supervisor.abroad import Abroad
 from edt_server.supervisor.children import Children
 from edt_server.supervisor.elastic_agents import ElasticAgents
-from edt_server.supervisor.environment import Surroundings, make_folders, zygote_environment
+from edt_server.supervisor.environment import Surroundings, make_folders
 from edt_server.supervisor.events import (
     DRIVER,
     Acknowledged,
@@ -65,7 +63,7 @@ from edt_server.supervisor.leftovers import end_leftovers
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.machine import machine_of
 from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder, sweep
-from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
+from edt_server.supervisor.orphans import reap_orphans
 from edt_server.supervisor.plain import Plain
 from edt_server.supervisor.ports import KeptPort
 from edt_server.supervisor.predecessors import Predecessors
@@ -75,7 +73,6 @@ from edt_server.supervisor.strays import end_what_was_left
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.supervisor.tails import last_words
 from edt_server.supervisor.vital_signs import pulse_file, sights
-from edt_server.supervisor.waiting import await_orders
 from edt_server.supervisor.watchdog import Watchdog
 from edt_server.supervisor.wmla_variables import MASTER
 from edt_server.supervisor.zygote import ZygoteProcess
@@ -87,8 +84,9 @@ WATCH_INTERVAL = 0.5
 # A closed link lies unread for less; see `LookAgain`.
 LOOK_AGAIN_AFTER = 0.05
 LOOK_AGAIN_ABROAD = 0.5
-# Workers that are forked together are ready within less of each other; a change for each would cost more.
-GATHER_FOR = 0.1
+# Workers that are forked together are ready within less of each other, unless the cores are busy: whoever waits holds
+# nobody up, whereas a change of its own makes the second one wait for two boundaries more.
+GATHER_FOR = 0.25
 # A process of an earlier attempt finishes its update and writes a checkpoint, for which a minute is much.
 PREDECESSOR_PATIENCE = 60.0
 # Without a server the last reports stay in the journal, where the next one reads them: no need to wait for it for ever.
@@ -385,41 +383,3 @@ class Supervisor:
             self._feed(NotStarted(key, str(wrong)))
             return
         self._children.start(key, program, started, lambda why: self._feed(NotStarted(key, why)))
-
-
-def main(argv: list[str]) -> int:
-    """Run a supervisor from its orders; the exit code is 0 when the job is over, however it ended.
-
-    With `--wait <interpreter> <threads>` it first makes everything ready for a job of that interpreter with that many
-    threads a slot, and waits for the path of the orders on stdin, a socket. When that closes before, it ends.
-    """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    umask = os.umask(0o077)
-    adopt_orphans()
-    zygote: ZygoteProcess | None = None
-    match argv[1:]:
-        case ["--wait", interpreter, threads]:
-            zygote = ZygoteProcess(interpreter, zygote_environment(os.environ, int(threads)))
-            path = await_orders(zygote)
-            if path is None:
-                zygote.end()
-                return 0
-            orders = _read(path)
-        case [path]:
-            orders = _read(path)
-            # Everything else is ready long before it is.
-            with contextlib.suppress(OSError):  # said when it is asked for
-                zygote = ZygoteProcess(orders.interpreter, zygote_environment_of(orders))
-        case _:
-            print("usage: python -m edt_server.supervisor <launch.json>", file=sys.stderr)
-            return 2
-    asyncio.run(_run(orders, umask, zygote))
-    return 0
-
-
-def _read(path: str) -> Launch:
-    return msgspec.json.decode(Path(path).read_bytes(), type=Launch)
-
-
-async def _run(orders: Launch, umask: int, zygote: ZygoteProcess | None) -> None:
-    await Supervisor(orders, umask=umask, zygote=zygote).run()
