@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +14,7 @@ from jupyter_server.auth.identity import PasswordIdentityProvider
 from tornado.httpclient import HTTPClientError
 
 from edt_jupyter.wmla import sessions
+from edt_jupyter.wmla.sessions import SECONDS, Ended
 
 DLI = "platform/rest/deeplearning/v1"
 LOGON = "auth/v1/logon"
@@ -115,6 +118,29 @@ async def test_a_logoff_ends_one_session(ask, token):
     assert (await ask("POST", "auth/v1/logoff", {"Authorization": f"Bearer {first}"}, body=b"")).status == 200
     assert (await ask("GET", f"{DLI}/conf", {"X-Auth-Token": first})).status == 401
     assert (await ask("GET", f"{DLI}/conf", {"X-Auth-Token": second})).status == 200
+
+
+async def test_a_logoff_is_known_to_every_server_over_the_data_folder(ask, token, jp_serverapp, tmp_path):
+    session = (await ask("GET", LOGON, basic(token))).json["accessToken"]
+    await ask("POST", "auth/v1/logoff", {"Authorization": f"Bearer {session}"}, body=b"")
+    folder = tmp_path / "edt" / "control" / "ended-sessions"
+    (mark,) = folder.iterdir()
+    assert session not in mark.name
+    assert (mark.stat().st_size, mark.stat().st_mode & 0o77, folder.stat().st_mode & 0o77) == (0, 0, 0)
+    # Another process, or this one after a restart, remembers nothing but the folder.
+    jp_serverapp.web_app.settings.pop("edt_wmla_doorkeeper")
+    assert (await ask("GET", f"{DLI}/conf", {"X-Auth-Token": session})).status == 401
+
+
+def test_marks_of_sessions_that_are_over_anyway_go(tmp_path):
+    ended = Ended(tmp_path / "ended")
+    ended.add("old")
+    (mark,) = (tmp_path / "ended").iterdir()
+    long_ago = time.time() - SECONDS - 1
+    os.utime(mark, (long_ago, long_ago))
+    ended.add("new")
+    assert "new" in ended
+    assert "old" not in ended
 
 
 MARKS = [

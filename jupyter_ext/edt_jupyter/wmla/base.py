@@ -17,7 +17,7 @@ from edt_jupyter.base import EdtHandler, error_body
 from edt_jupyter.forwarding import SECRET
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
-from edt_jupyter.wmla.doorkeeper import doorkeeper
+from edt_jupyter.wmla.doorkeeper import Doorkeeper, doorkeeper
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.execs import Choice, Described
@@ -87,16 +87,21 @@ class WmlaHandler(EdtHandler):
         self._by_token(shown.secret)
         user = await ensure_async(self.identity_provider.get_user(self))
         if user is None:
-            user = await doorkeeper(self.settings).by_password(self.identity_provider, self, shown.secret)
+            user = await self.doorkeeper.by_password(self.identity_provider, self, shown.secret)
             if user is not None:
                 self._by_user(self.identity_provider.user_to_cookie(user))
+
+    @property
+    def doorkeeper(self) -> Doorkeeper:
+        """Who knows which logons hold."""
+        return doorkeeper(self.settings, str(self.extensionapp.data_dir))
 
     def _by_session(self, token: str) -> bool:
         """True when this is a session of ours; one that was ended lets nobody in."""
         found = sessions.unseal(sessions.signing_key(self.extension.secret, self.identity_provider), token)
         if found is None:
             return False
-        if token not in doorkeeper(self.settings).ended:
+        if token not in self.doorkeeper.ended:
             kind, value = found
             (self._by_user if kind == USER else self._by_token)(value)
         return True

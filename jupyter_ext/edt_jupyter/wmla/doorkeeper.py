@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import hmac
 import os
+from pathlib import Path
 
 from jupyter_server.auth import IdentityProvider, User
 from jupyter_server.auth.identity import PasswordIdentityProvider
@@ -20,10 +21,10 @@ from edt_jupyter.wmla.sessions import Ended
 
 
 class Doorkeeper:
-    """What this process remembers of logons."""
+    """What is remembered of logons: here which password was right, in a folder which sessions were ended."""
 
-    def __init__(self) -> None:
-        self.ended = Ended()
+    def __init__(self, folder: Path) -> None:
+        self.ended = Ended(folder)
         self._key = os.urandom(32)
         self._right: set[bytes] = set()
         self._one = asyncio.Lock()
@@ -42,8 +43,8 @@ class Doorkeeper:
         return provider.generate_anonymous_user(handler)
 
 
-def doorkeeper(settings: dict[str, object]) -> Doorkeeper:
-    """The web application's, made when it is first needed."""
-    kept = settings.setdefault("edt_wmla_doorkeeper", Doorkeeper())
+def doorkeeper(settings: dict[str, object], data_dir: str) -> Doorkeeper:
+    """The web application's, made when it is first needed; `data_dir` is the folder that servers share."""
+    kept = settings.setdefault("edt_wmla_doorkeeper", Doorkeeper(Path(data_dir, "control", "ended-sessions")))
     assert isinstance(kept, Doorkeeper)
     return kept

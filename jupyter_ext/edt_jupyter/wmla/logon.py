@@ -8,7 +8,6 @@ from edt_jupyter.authorization import authorized
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.base import USER, WmlaHandler
 from edt_jupyter.wmla.credentials import COOKIE
-from edt_jupyter.wmla.doorkeeper import doorkeeper
 
 
 class _AnsweredHere(WmlaHandler):
@@ -45,6 +44,6 @@ class LogoffHandler(_AnsweredHere):
     async def post(self) -> None:
         """End the session."""
         if self._shown is not None:
-            doorkeeper(self.settings).ended.add(self._shown.secret)
+            self.doorkeeper.ended.add(self._shown.secret)
         self.clear_cookie(COOKIE, path=self.base_url)
         self.reply({"message": "Logged off."})

@@ -3,23 +3,26 @@
 Signed by tornado with a key that all servers over one data folder share and that changes with the server's password, so
 that it survives a restart, and nobody has to keep a list. All tokens have one length: dlicmd writes the new one over
 the old one in its file without shortening that. What a logoff has ended is remembered for as long as it would live,
-by this process alone.
+by all servers over the data folder.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import json
 import secrets
 import time
+from pathlib import Path
 
 from jupyter_server.auth import IdentityProvider
 from tornado.web import create_signed_value, decode_signed_value
 
 from edt_sdk.schemas.errors import ServerUnreachable
+from edt_server.private_files import make_private_dir
 
 SECONDS = 12 * 3600
 _DAY = 86_400
@@ -61,20 +64,28 @@ def unseal(key: str, token: str) -> tuple[str, str] | None:
 
 
 class Ended:
-    """The sessions that were logged off before their time."""
+    """The sessions that were logged off before their time: a file each, named after the session's hash.
 
-    def __init__(self) -> None:
-        self._until: dict[bytes, float] = {}
+    In a folder that all servers over one data folder share, so that they know of each other's logoffs, also after a
+    restart. A file says no more than that somebody logged off, and when.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def add(self, token: str) -> None:
         """This one is over."""
-        now = time.monotonic()
-        self._until = {mark: until for mark, until in self._until.items() if until > now}
-        self._until[_mark(token)] = now + SECONDS
+        make_private_dir(self._folder)
+        now = time.time()
+        for mark in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another server may tidy up too
+                if mark.stat().st_mtime < now - SECONDS:
+                    mark.unlink()
+        (self._folder / _mark(token)).touch(mode=0o600)
 
     def __contains__(self, token: str) -> bool:
-        return _mark(token) in self._until
+        return (self._folder / _mark(token)).exists()
 
 
-def _mark(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+def _mark(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
