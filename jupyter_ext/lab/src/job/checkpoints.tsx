@@ -123,7 +123,9 @@ function what(checkpoint: ICheckpoint): string {
 }
 
 function canResume(job: IJobView): boolean {
-  return offered(job, true).includes(CommandIDs.resume);
+  // While its workers are still leaving it cannot be put back.
+  const still = job.state === 'SUSPENDED' || isFinal(job.state);
+  return still && offered(job, true).includes(CommandIDs.resume);
 }
 
 function whyNot(job: IJobView): string {

@@ -16,7 +16,7 @@ import type { ShownLine } from './log_lines';
 /** Lines of a page: with the longest lines there are, still megabytes only. */
 const PAGE = 2000;
 /** Lines to begin with, the newest. */
-export const NEWEST = 10_000;
+const NEWEST = 10_000;
 const LOOK_AGAIN = 1;
 const SLOWEST = 30;
 

@@ -9,7 +9,7 @@ import { grouped } from '../page/wording';
 import { bytes, clock } from '../words';
 import type { IWorker } from '../views';
 
-import { NEWEST, useLog } from './log_feed';
+import { useLog } from './log_feed';
 import type { LogChoice, LogFeed } from './log_feed';
 import { KEPT, matching, settled, speaker } from './log_lines';
 import type { ShownLine } from './log_lines';
@@ -75,7 +75,7 @@ export function Logs(props: {
         <button type="button" className="jp-edt-button" onClick={props.onDownload}>
           Download log
         </button>
-        {!choice.whole && feed.read >= NEWEST && (
+        {!choice.whole && feed.read > 0 && (
           <button type="button" className="jp-edt-button" onClick={() => setChoice({ ...choice, whole: true })}>
             Read from the beginning
           </button>
@@ -172,14 +172,14 @@ function workerNumbers(workers: readonly IWorker[], lines: readonly ShownLine[])
 
 function told(feed: LogFeed, matches: number, wanted: string, whole: boolean): string {
   const { read, lines, caughtUp } = feed;
-  const parts = [wanted === '' ? `${grouped(read)} lines` : `${grouped(matches)} of ${grouped(lines.length)} lines`];
+  // How many there are before these nobody knows: the server reads from the end.
+  const what = whole ? 'lines' : 'newest lines';
+  const parts = [wanted === '' ? `${grouped(read)} ${what}` : `${grouped(matches)} of ${grouped(lines.length)} ${what}`];
   if (!caughtUp && read > 0) {
     parts.push('reading on …');
   }
   if (read > lines.length) {
     parts.push(`the newest ${grouped(KEPT)} are here, all are in the download`);
-  } else if (!whole && read >= NEWEST) {
-    parts.push('the newest');
   }
   return parts.join(' · ');
 }

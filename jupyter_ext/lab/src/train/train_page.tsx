@@ -255,7 +255,7 @@ export function TrainPage(props: {
           )}
           {preview.value === null && (body === null || preview.error.message !== '') && (
             <p className="jp-edt-standing">
-              {body === null
+              {draft.source.trim() === ''
                 ? 'Say what to train: the files that would be packed, and when the job would start, appear here.'
                 : 'There is nothing to show yet: see what is wrong at the form.'}
             </p>
