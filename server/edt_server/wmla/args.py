@@ -87,7 +87,7 @@ def parse(text: str) -> Arguments:
     sources, line = _without_data_source(text)
     words, behind, rest = _split(line)
     found = _Found(sources)
-    script = list(_platform_options_taken(words, found))
+    script = list(_platform_options_taken(words, found, ends_at_dashes=behind is not None))
     if found.user_command:
         found.known["command"] = _command(behind, script)
         script = []
@@ -160,14 +160,17 @@ class _Found:
             self.remarks.append(sentence)
 
 
-def _platform_options_taken(words: list[str], found: _Found) -> Iterator[str]:
-    """The words that are the script's."""
+def _platform_options_taken(words: list[str], found: _Found, *, ends_at_dashes: bool) -> Iterator[str]:
+    """The words that are the script's; behind them comes the end of the line, or `--`, which is dlicmd's as well."""
     at, after_platform = 0, True
     while at < len(words):
         word = words[at]
         option, equals, value = word.partition("=")
         if option not in HONOURED and option not in WITHOUT_MEANING:
-            leaked = after_platform and _LEAKED.match(word) and _is_platform(words[at + 1 : at + 2])
+            following = words[at + 1 : at + 2]
+            leaked = (
+                after_platform and _LEAKED.match(word) and (_is_platform(following) if following else ends_at_dashes)
+            )
             after_platform = bool(leaked)
             at += 1
             if not leaked:

@@ -128,6 +128,8 @@ def test_what_a_client_leaves_of_its_own_options_is_not_the_script_s() -> None:
         "json",
     )
     assert parse("--exec-start PyTorch json").script == ("json",)
+    assert parse("--exec-start PyTorch --model-main a.py json -- --epochs 1").script == ("--epochs", "1")
+    assert parse("--exec-start PyTorch --format json -- --epochs 1").script == ("--format", "json", "--epochs", "1")
 
 
 def test_secrets_are_not_repeated() -> None:
