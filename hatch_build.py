@@ -48,7 +48,7 @@ class FrontEnd(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """What builds it, unless it is built."""
-        return [] if fresh() else REQUIRES
+        return dependencies_of_a_build()
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build it where it is missing or old."""
@@ -59,6 +59,11 @@ class FrontEnd(BuildHookInterface[Any]):
             shared = build_data.setdefault("shared_data", {})
             shared[str(BUILT)] = INSTALLED_TO
             shared[str(SOURCES / "install.json")] = f"{INSTALLED_TO}/install.json"
+
+
+def dependencies_of_a_build() -> list[str]:
+    """What a build here would need: nothing when there is nothing to build."""
+    return [] if fresh() else REQUIRES
 
 
 def fresh() -> bool:
@@ -128,12 +133,14 @@ def _run(what: str, environment: dict[str, str], tool: str, *arguments: str) -> 
     code = f"import sys; from {module} import main; sys.exit(main())"
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip()
-        fetching = "install" in arguments
-        advice = "Its packages come from registry.npmjs.org: is that reachable from here?" if fetching else ""
-        wrong = CannotBuild if fetching else FrontEndMissing
-        raise wrong(_sentence(f"Could not build {what}:\n{said[-3000:]}\n", advice))
+    if not done.returncode:
+        return
+    said = (done.stdout + done.stderr).strip()
+    if "install" in arguments:
+        cause = next((line.split("│")[-1].strip() for line in said.splitlines() if "Error" in line), said[-300:])
+        advice = f"They come from registry.npmjs.org: is that reachable from here? ({cause})"
+        raise CannotBuild(_sentence(f"Could not get {what}.", advice))
+    raise FrontEndMissing(_sentence(f"Could not build {what}:\n{said[-3000:]}", ""))
 
 
 def _sentence(why: str, advice: str) -> str:
