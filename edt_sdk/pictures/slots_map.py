@@ -164,7 +164,9 @@ def _box(cell: SlotCell, x: float, y: float, wide: float, style: _Style) -> str:
     box = tag("rect", **place, fill=colour, fill_opacity=opacity, stroke=colour)
     if cell.job in style.over:
         box += tag("rect", **place, fill=style.over[cell.job])
-    return box + (tag("rect", **place, fill="url(#slot-leaving)") if cell.state == "leaving" else "")
+    if cell.state == "leaving":
+        box += tag("rect", **place, fill="url(#slot-leaving)", fill_opacity="0.4" if opacity else None)
+    return box
 
 
 def _packed(cells: Sequence[SlotCell], left: float, top: float, room: float, style: _Style) -> Iterator[str]:
