@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from edt_sdk.monitor.drawings import drawing
@@ -9,6 +10,8 @@ from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Page
 from edt_sdk.schemas.job import JobView
 from edt_sdk.shown import workers_html
+
+_ANYWAY = 10.0
 
 
 class AllocationPage(Page):
@@ -25,8 +28,12 @@ class AllocationPage(Page):
         self._workers = widgets.HTML()
         return widgets.VBox([self._allocation, self._efficiency, self._workers])
 
+    def depends_on(self, view: JobView) -> object:
+        """A change of its slots; else now and then, since the time axis and the neighbours go on."""
+        return view.slots, view.state, time.monotonic() // _ANYWAY
+
     def look(self, view: JobView) -> None:
-        """Fetch all three; the time axis goes on even if nothing happens."""
+        """Fetch all three."""
         self._allocation.value = drawing(self.desk.connection, f"{self.desk.path}/pictures/allocation")
         self._efficiency.value = drawing(self.desk.connection, f"{self.desk.path}/pictures/efficiency")
         self._workers.value = workers_html(self.desk.job.workers())
