@@ -25,7 +25,7 @@ _TARS = (".tar", ".tar.gz", ".tgz")
 _CODE = (*_TARS, ".zip")
 _MOST_FILES = 1_000_000
 _MOST_COUNTED = 200_000
-_CHUNK = 1 << 20
+_LONGEST_NAME = 255
 _TRAIN_DIR = b"--train_dir"
 
 
@@ -56,7 +56,7 @@ def unpack_data(upload: Path, filename: str, target: Path, limits: Limits) -> No
     """
     if not filename.lower().endswith(_CODE):
         target.mkdir()
-        shutil.copyfile(upload, target / (PurePosixPath(filename.replace("\\", "/")).name or "data"))
+        shutil.copyfile(upload, target / _own_name(filename, "data"))
         return
     try:
         _unpacked(upload, filename, target, _MOST_FILES, limits.max_bytes)
@@ -124,7 +124,7 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
         elif filename:
             # A script that was uploaded: under its own name, whatever the upload's file is called.
             work.mkdir()
-            folder = work / (PurePosixPath(filename.replace("\\", "/")).name or "main.py")
+            folder = work / _own_name(filename, "main.py")
             shutil.copyfile(source, folder)
         else:
             folder = source
@@ -141,6 +141,13 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
         raise PackageError(shown, hint=error.hint, **error.ids) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _own_name(filename: str, default: str) -> str:
+    """What an uploaded file may be called on this disk: the last part of what its sender calls it."""
+    name = PurePosixPath(filename.replace("\\", "/")).name
+    usable = name.isprintable() and name not in ("", "..") and len(name.encode("utf-8", "replace")) <= _LONGEST_NAME
+    return name if usable else default
 
 
 def takes_train_dir(script: bytes) -> bool:

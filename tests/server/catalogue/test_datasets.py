@@ -116,6 +116,14 @@ async def test_any_other_upload_is_one_file(service, tmp_path):
     assert details.files[0].size == upload.stat().st_size
 
 
+@pytest.mark.parametrize("name", ["..", ".", "", "a\0b", "a/", "x" * 300, "/", "a\nb"])
+async def test_a_file_that_is_called_what_none_can_be(service, tmp_path, name):
+    (tmp_path / "upload").write_bytes(b"1")
+    await service.catalogue.datasets.add("ann", NewDataset(name="one"), tmp_path / "upload", name)
+    (file,) = (await service.catalogue.datasets.get("ann", "one")).files
+    assert file.name == ("a" if name == "a/" else "data")
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
