@@ -71,6 +71,7 @@ class Gradients:
         self._densified: set[int] = set()
         self._arrived: Callable[[int], None] | None = None
         self._handles: dict[int, RemovableHandle] = {}
+        self._least_watched = sys.maxsize
 
     @contextmanager
     def watched(self, arrived: Callable[[int], None], least: int) -> Iterator[None]:
@@ -78,11 +79,13 @@ class Gradients:
 
         Those of more than `least` elements; others may be among them.
         """
-        for number, parameter in enumerate(self.layout.parameters):
-            if number not in self._handles and parameter.numel() > least and parameter.requires_grad:
-                self._handles[number] = parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                    partial(self._finished, number)
-                )
+        if least < self._least_watched:
+            self._least_watched = least
+            for number, parameter in enumerate(self.layout.parameters):
+                if number not in self._handles and parameter.numel() > least and parameter.requires_grad:
+                    self._handles[number] = parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                        partial(self._finished, number)
+                    )
         self._arrived = arrived
         try:
             yield
@@ -91,6 +94,7 @@ class Gradients:
 
     def unwatch(self, most: int) -> None:
         """Look no more at parameters of up to `most` elements, until somebody asks for them again."""
+        self._least_watched = most
         for number in [n for n in self._handles if self.layout.parameters[n].numel() <= most]:
             self._handles.pop(number).remove()
 
