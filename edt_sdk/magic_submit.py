@@ -65,6 +65,7 @@ class SubmitMagics(Magics):
     @option("--framework", default="edtPyTorch", metavar="F", help="what runs it (default: edtPyTorch, our engine)")
     @option("--command", metavar="CMD", help="run this in a shell in place of the script; with another framework")
     @option("--data-path", default="", metavar="DIR", help="DATA_DIR, relative to the server's data folder")
+    @option("--dataset", default="", metavar="NAME", help="a registered data set, whose folder is DATA_DIR")
     @option("--env", action="append", default=[], metavar="K=V", help="an environment variable; repeatable")
     @option("--quiet", action="store_true", help="do not list what is packed")
     @line_cell_magic
@@ -111,6 +112,7 @@ class SubmitMagics(Magics):
             "framework": options.framework,
             "command": options.command or (),
             "data_path": options.data_path,
+            "dataset": options.dataset,
             "env": {key: value for key, _, value in pairs},
         }
         if options.dry_run:
