@@ -186,6 +186,8 @@ def test_without_the_server_it_is_grey_and_says_since_when(page, start_server, w
     trouble = page.locator(".jp-edt-panel [role=alert]")
     expect(trouble).to_contain_text(re.compile(r"Last seen \d\d:\d\d:\d\d"))
     expect(page.locator(".jp-edt-row")).to_have_count(1)
+    # JupyterLab itself tells it too, after a while.
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
     screen.shot("server-gone")
     (tmp_path / "enough").touch()
     server.start().stop()
