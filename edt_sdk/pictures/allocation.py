@@ -80,11 +80,9 @@ class Allocation:
         total = sum(_area(self, band) for band in self.bands)
         seconds = self.edges[-1] - self.edges[0] if self.columns else 0.0
         if not total or seconds <= 0:
-            return (
-                f"No job held any of {_slots(max(self.capacity))} then."
-                if self.columns and any(self.capacity)
-                else self.empty
-            )
+            if not self.columns or not any(self.capacity):
+                return self.empty
+            return f"No job held any of {_slots(max(self.capacity))} in this time: the picture begins with a job that does."
         most = max(self.capacity)
         mine = next((band for band in self.bands if band.job == self.mine), None) if self.mine else None
         if mine is not None:

@@ -1,7 +1,7 @@
 """How instance groups stand to each other: for each what it is entitled to, what it holds, what it borrows and lends.
 
-A bar is what a group holds, its hatched end what it holds beyond its own; the frame is what it is entitled to. The same
-is written behind it in words.
+A bar is what a group holds, its hatched end what it has borrowed of other groups; the frame is what it is entitled to.
+The same is written below it in words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupShare:
         slots: of its resource group.
         entitled: what the plan gives it now.
         held: what its jobs hold.
-        borrowed: of what it is entitled to, what is not its own.
+        borrowed: of what it is entitled to, what other groups own; what nobody owns is not borrowed.
         lent: of its own, what others use.
         jobs, waiting: jobs in it, and those that hold less than they asked for.
     """

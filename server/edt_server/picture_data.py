@@ -306,7 +306,7 @@ def _below(parent: str, depth: int, inside: Mapping[str, list[Mapping[str, Any]]
             slots=group["slots"],
             entitled=group["entitled"],
             held=group["held"],
-            borrowed=group["borrowed"],
+            borrowed=sum(group["lenders"].values()),
             lent=group["lent"],
             jobs=group["jobs"],
             waiting=len(group["waiting"]),

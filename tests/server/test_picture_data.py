@@ -137,7 +137,7 @@ CLUSTER = {
     "elsewhere": [{"device": "cuda:1", "data_dir": "/x"}],
     "groups": [
         {"name": n, "parent": p, "slots": 3, "entitled": 1, "held": 1}
-        | {"borrowed": 0, "lent": 0, "jobs": 1, "waiting": ["j"]}
+        | {"borrowed": 4, "lenders": {"x": 1, "y": 2}, "lent": 0, "jobs": 1, "waiting": ["j"]}
         for n, p in (("top", ""), ("other", ""), ("below", "top"))
     ],
 }  # fmt: skip
@@ -154,8 +154,8 @@ def test_each_slot_has_a_state_and_a_host_without_slots_is_lost():
 
 
 def test_groups_stand_behind_the_one_they_are_part_of():
-    assert [(g.name, g.depth, g.waiting) for g in shares_of(CLUSTER).groups] == [
-        ("top", 0, 1),
-        ("below", 1, 1),
-        ("other", 0, 1),
+    assert [(g.name, g.depth, g.waiting, g.borrowed) for g in shares_of(CLUSTER).groups] == [
+        ("top", 0, 1, 3),
+        ("below", 1, 1, 3),
+        ("other", 0, 1, 3),
     ]
