@@ -82,7 +82,7 @@ class Allocation:
         if not total or seconds <= 0:
             if not self.columns or not any(self.capacity):
                 return self.empty
-            return f"No job held any of {_slots(max(self.capacity))} in this time: the picture begins with a job that does."
+            return f"No job held any of {_slots(max(self.capacity))} in this time."
         most = max(self.capacity)
         mine = next((band for band in self.bands if band.job == self.mine), None) if self.mine else None
         if mine is not None:
