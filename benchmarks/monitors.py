@@ -69,13 +69,12 @@ monitors = [job.monitor() for job in Client({url!r}, {token!r}).jobs()]
 """
 SHOW = "for each in monitors:\n    each._shown({{'new': 1}})\n    each.tabs.selected_index = {tab}\n"
 HIDE = "for each in monitors: each._shown({'new': 0})"
-# Whoever was asking is answered: on a slow machine that takes its time.
+# Turns follow one another: once a wish is carried out, whoever was asking when it was made has been answered.
 ANSWERED = """
-import time
-before = None
-while before != len(asked):
-    before = len(asked)
-    time.sleep(4.0)
+import threading
+carried_out = threading.Event()
+monitors[0].ask(carried_out.set)
+assert carried_out.wait(100)
 """
 
 
