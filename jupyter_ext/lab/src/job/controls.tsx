@@ -64,6 +64,7 @@ export function Controls(props: {
   const { patch, wrong } = patchOf(wanted, job);
   const changed = Object.keys(patch).length > 0;
   const fits = Object.keys(wrong).length === 0;
+  const edited = changed || !fits;
 
   // Somebody else's change shows, unless this person is about to make their own.
   const touched = useRef(false);
@@ -132,7 +133,7 @@ export function Controls(props: {
     }
   };
   const onKey = (event: KeyboardEvent): void => {
-    if (event.key === 'Escape' && changed) {
+    if (event.key === 'Escape' && edited) {
       event.stopPropagation();
       undo();
     }
@@ -188,7 +189,7 @@ export function Controls(props: {
         <button type="submit" className="jp-edt-button jp-mod-accept" disabled={!changed || !fits || busy}>
           {busy ? 'Applying …' : 'Apply'}
         </button>
-        <button type="button" className="jp-edt-button" disabled={!changed || busy} onClick={undo}>
+        <button type="button" className="jp-edt-button" disabled={!edited || busy} onClick={undo}>
           Undo
         </button>
       </div>

@@ -14,7 +14,7 @@ import { joined, shown } from './log_lines';
 import type { ShownLine } from './log_lines';
 
 /** Lines of a page: with the longest lines there are, still megabytes only. */
-const PAGE = 2000;
+const PAGE = 5000;
 /** Lines to begin with, the newest. */
 const NEWEST = 10_000;
 const LOOK_AGAIN = 1;

@@ -135,7 +135,9 @@ function Line(props: { line: ShownLine; onOpen: (line: ShownLine) => void }): Re
 function Whole(props: { line: ShownLine; onClose: () => void }): ReactElement {
   const text = settled(props.line.line.text);
   const here = useRef<HTMLElement>(null);
-  useEffect(() => here.current?.scrollIntoView({ block: 'nearest' }), [props.line]);
+  useEffect(() => {
+    void here.current?.scrollIntoView({ block: 'nearest' });
+  }, [props.line]);
   const pieces: string[] = [];
   for (let at = 0; at < text.length; at += PIECE) {
     pieces.push(text.slice(at, at + PIECE));

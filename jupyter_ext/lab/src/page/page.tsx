@@ -11,6 +11,8 @@ import type { LabIcon } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import { Signal } from '@lumino/signaling';
 
+import { Boundary } from './boundary';
+
 const Shown = createContext<boolean>(true);
 
 /** What a page is called, and what it shows. */
@@ -85,7 +87,11 @@ function Watched(props: { page: Page; children: ReactElement }): ReactElement {
       document.removeEventListener('visibilitychange', onAwake);
     };
   }, [page]);
-  return <Shown.Provider value={visible && awake}>{props.children}</Shown.Provider>;
+  return (
+    <Shown.Provider value={visible && awake}>
+      <Boundary>{props.children}</Boundary>
+    </Shown.Provider>
+  );
 }
 
 /** True while the page around is in view, and the browser's tab too. */
