@@ -8,7 +8,7 @@
  */
 import type { Event } from '@jupyterlab/services';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
-import { Poll } from '@lumino/polling';
+import { Poll, Throttler } from '@lumino/polling';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { type Api, ApiError, LOGGED_OUT, sentenceOf } from './api';
@@ -37,6 +37,7 @@ const FEW = 8;
 const MOST = 1000;
 const LIST_EVERY = 60;
 const GATHER_MS = 150;
+const NEWS_MS = 1000;
 
 export class Jobs implements IDisposable {
   private readonly known = new Map<string, IKnown>();
@@ -55,6 +56,8 @@ export class Jobs implements IDisposable {
   private gathering: ReturnType<typeof setTimeout> | undefined;
   private disposed = false;
   private readonly poll: Poll;
+  /** A look because of news; a machine full of jobs has some all the time. */
+  private readonly again: Throttler<void>;
   private readonly changes = new Signal<this, string | null>(this);
   private readonly ends = new Signal<this, IJobView>(this);
 
@@ -70,6 +73,7 @@ export class Jobs implements IDisposable {
       standby: 'when-hidden',
       factory: () => this.look()
     });
+    this.again = new Throttler(() => this.poll.refresh(), NEWS_MS);
   }
 
   /** Something is known anew: of the job with this id, or (null) of the list, the machine or the server. */
@@ -184,6 +188,7 @@ export class Jobs implements IDisposable {
     if (!this.disposed) {
       this.disposed = true;
       clearTimeout(this.gathering);
+      this.again.dispose();
       this.poll.dispose();
       this.events?.stream.disconnect(this.hear, this);
       Signal.clearData(this);
@@ -352,7 +357,7 @@ export class Jobs implements IDisposable {
       this.soon(told.job);
     }
     if (this.clusters) {
-      void this.poll.refresh();
+      void this.again.invoke();
     }
   }
 
