@@ -74,6 +74,21 @@ def test_a_dry_run_lists_the_files_and_the_forecast_and_submits_nothing(edt, pee
     assert json.loads(peer.requests[-1].body)["max_workers"] == 4
 
 
+def test_of_a_notebook_the_cells_of_a_tag(edt, peer, tmp_path, view):
+    peer.on("POST", "jobs", lambda _: (201, view()))
+    cells = [{"cell_type": "code", "metadata": {"tags": tags}, "source": "x = 1"} for tags in ([], ["edt"])]
+    (tmp_path / "book.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
+    sizes = []
+    for more in ((), ("--tag", "edt")):
+        done = edt("submit", tmp_path / "book.ipynb", *more)
+        assert done.returncode == 0, done.stderr
+        sizes.append(int(next(line for line in done.stderr.splitlines() if "main.py" in line).split()[1]))
+    assert sizes[0] > sizes[1]
+    refused = edt("submit", tmp_path / "book.ipynb", "--tag", "other")
+    assert refused.returncode == 2
+    assert "No code cell of book.ipynb has the tag 'other'" in refused.stderr
+
+
 def test_a_submission_may_begin_with_another_jobs_weights(edt, peer, folder, view):
     peer.on("POST", "jobs", lambda _: (201, view()))
     assert edt("submit", folder, "--warm-start", "edt-0", "--mode", "fast").returncode == 0
