@@ -19,7 +19,7 @@ import { ModelTraining } from './model_training';
 const SECONDS = 15;
 
 /** What is open below the list: a form, or a model's trainings. */
-type Open = { what: 'nothing' } | { what: 'add' } | { what: 'train' | 'show'; name: string };
+type Open = { what: 'nothing' } | { what: 'add' } | { what: 'train' | 'show'; id: string };
 
 /** The page of models. */
 export function Models(): ReactElement {
@@ -51,7 +51,7 @@ export function Models(): ReactElement {
   return (
     <Answer of={answer} what="Looking for models">
       {({ models, frameworks, hyperparameters }) => {
-        const chosen = 'name' in open ? models.find(model => model.name === open.name) : undefined;
+        const chosen = 'id' in open ? models.find(model => model.id === open.id) : undefined;
         return (
           <>
             <p className="jp-edt-hint">
@@ -138,7 +138,7 @@ function List(props: {
                   <button
                     type="button"
                     className="jp-edt-link"
-                    onClick={() => props.onOpen({ what: 'show', name: model.name })}
+                    onClick={() => props.onOpen({ what: 'show', id: model.id })}
                   >
                     {count(model.trainings, 'training')}
                   </button>
@@ -151,7 +151,7 @@ function List(props: {
                       type="button"
                       className="jp-edt-button"
                       aria-label={`Train ${model.name}`}
-                      onClick={() => props.onOpen({ what: 'train', name: model.name })}
+                      onClick={() => props.onOpen({ what: 'train', id: model.id })}
                     >
                       Train
                     </button>
