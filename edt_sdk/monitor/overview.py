@@ -12,17 +12,13 @@ from edt_sdk.monitor.actions import Actions
 from edt_sdk.monitor.downloading import Downloading
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
+from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.page import Desk, Page
 from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.settings import Settings
 from edt_sdk.readings import clock, figures
-from edt_sdk.schemas.errors import EdtError
-from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.schemas.job import JobView
 
-# Seconds between two forecasts: each is a simulation of what everybody will do.
-FORECAST_EVERY = 20.0
-# … and where there was none yet, or its terms have changed.
-_FORECAST_SOON = 5.0
 _SPARK_EVERY = 2.0
 
 
@@ -33,10 +29,9 @@ class Overview(Page):
     pause = 0.0
 
     def __init__(self, desk: Desk) -> None:
-        self._ends: float | None = None
-        self._forecast_at = self._spark_at = float("-inf")
+        self._pace = Pace()
+        self._spark_at = float("-inf")
         self._sparked: object = None
-        self._terms: object = None
         super().__init__(desk)
         self._show(desk.job.view)
 
@@ -55,13 +50,8 @@ class Overview(Page):
         return widgets.VBox(parts)
 
     def look(self, view: JobView) -> None:
-        """Now and then a forecast, and the curve when it has changed; the rest is in the job itself."""
+        """The curve when it has changed; the rest is in the job itself."""
         now = time.monotonic()
-        terms = (view.priority, view.max_workers, view.slots)
-        every = FORECAST_EVERY if self._ends is not None and terms == self._terms else _FORECAST_SOON
-        if view.state is JobState.RUNNING and now - self._forecast_at >= every:
-            self._forecast_at = now
-            self._ends, self._terms = self._forecast(view), terms
         self._show(view)
         if view.progress != self._sparked and now - self._spark_at >= _SPARK_EVERY:
             self._spark.value = drawing(self.desk.connection, f"{self.desk.path}/pictures/spark")
@@ -72,19 +62,14 @@ class Overview(Page):
         return facts(rows(view, time.time(), None))
 
     def _show(self, view: JobView) -> None:
-        ends = self._ends if view.state is JobState.RUNNING else None
+        now = time.time()
+        self._pace.saw(view, now)
         self._why.value = escape(why_words(view))
-        self._facts.value = facts(rows(view, time.time(), ends))
+        self._facts.value = facts(rows(view, now, self._pace.ends(view)))
         if not self._spark.value:
             self._spark.value = picture(view)
         self._settings.fill(view)
         self._actions.fill(view)
-
-    def _forecast(self, view: JobView) -> float | None:
-        try:
-            return self.desk.job.what_if(max_workers=view.max_workers).ends_now
-        except EdtError:
-            return None  # one that cannot be given is left out
 
 
 def rows(view: JobView, now: float, ends: float | None) -> list[tuple[str, str]]:
@@ -93,7 +78,7 @@ def rows(view: JobView, now: float, ends: float | None) -> list[tuple[str, str]]
     Args:
         view: the job.
         now: seconds since the epoch.
-        ends: forecast of its end, None where there is none.
+        ends: when it ends at this pace, seconds since the epoch; None where that is not known.
     """
     p = view.progress
     found: list[tuple[str, str]] = []
@@ -114,7 +99,7 @@ def rows(view: JobView, now: float, ends: float | None) -> list[tuple[str, str]]
         until = view.ended if view.ended is not None else now
         found.append(("Since its start", lasting(until - view.started)))
     if ends is not None:
-        found.append(("Ends about", f"{clock(ends)} UTC, in {lasting(ends - now)}, if nobody else comes"))
+        found.append(("Ends about", f"{clock(ends)} UTC, in {lasting(ends - now)}, at this pace"))
     if view.warm_start:
         found.append(("Began with the weights of", view.warm_start))
     return found

@@ -8,7 +8,7 @@ from edt_sdk.monitor.consequence import consequence
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk
 from edt_sdk.monitor.parts import done, refused
-from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import JobView
 
 _LABELS = {"priority": "Priority", "max_workers": "Maximum workers"}
@@ -75,11 +75,18 @@ class Settings:
             return
         try:
             # First what it will come to: afterwards the question would be about the present.
-            answer = job.what_if(**{name: value})
+            comes_to = self._comes_to(name, value)
             job.update(**{name: value})
         except EdtError as error:
             self._said.value = refused(error)
             self.fill(job.view)
             return
-        self._said.value = done(f"{_LABELS[name]} is {value} now. {consequence(answer)}")
+        self._said.value = done(f"{_LABELS[name]} is {value} now. {comes_to}")
         self._desk.looked()
+
+    def _comes_to(self, name: str, value: int) -> str:
+        """The consequence; the change does not wait for a forecast that takes too long."""
+        try:
+            return consequence(self._desk.job.what_if(**{name: value}))
+        except ServerUnreachable:
+            return "What it comes to takes the server too long to say."

@@ -246,7 +246,7 @@ def everything(widget):
 def test_only_what_is_shown_is_fetched(monitor, training):
     view = "GET jobs/edt-1"
     monitor.turn()
-    assert asked(training) == [view, f"{view}/what-if", f"{view}/pictures/spark"]
+    assert asked(training) == [view, f"{view}/pictures/spark"]
     monitor.turn()
     assert asked(training) == [view]
     for title, paths in {
@@ -292,7 +292,7 @@ def test_a_picture_is_fetched_again_only_when_there_is_something_new(monitor, tr
 def test_what_is_shown_has_units_and_age(monitor):
     monitor.turn()
     said = text(monitor)
-    for words in ("RUNNING", "as of 20", "3 of 9", "loss 0.3333", "2 of at most 4", "if nobody else comes"):
+    for words in ("RUNNING", "as of 20", "3 of 9", "loss 0.3333", "2 of at most 4", "Since its start"):
         assert words in said
 
 
@@ -343,6 +343,15 @@ def test_a_changed_priority_counts_at_once_and_says_what_it_comes_to(monitor, tr
     said = monitor.pages[0]._settings._said.value
     assert "Priority is 8000 now. It goes from 2 to 3 slots; other from 2 to 1." in said
     assert "about 14:02:31 UTC, 5 min 49 s earlier, if nobody else comes." in said
+
+
+def test_a_change_does_not_wait_for_a_forecast_that_takes_too_long(monitor, training, make_view):
+    training.on("GET", "jobs/edt-1/what-if", lambda _: (503, {"message": "", "reason": None}))
+    training.on("PATCH", "jobs/edt-1", msgspec.to_builtins(make_view(priority=8000)))
+    monitor.pages[0]._settings._fields["priority"].value = 8000
+    monitor.turn()
+    assert "PATCH jobs/edt-1" in asked(training)
+    assert "Priority is 8000 now. What it comes to takes" in monitor.pages[0]._settings._said.value
 
 
 def test_of_values_typed_one_after_the_other_the_last_one_is_sent(monitor, training, make_view):

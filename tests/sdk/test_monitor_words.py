@@ -5,6 +5,7 @@ import pytest
 from edt_sdk.monitor.consequence import consequence
 from edt_sdk.monitor.log_lines import LONGEST, LogLines, log_html, log_words, plain
 from edt_sdk.monitor.overview import rows
+from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.patience import LONGEST_PAUSE, PATIENCE, Silence
 from edt_sdk.readings import LogLine
@@ -59,6 +60,21 @@ def test_a_silent_server_is_asked_less_and_less_often_and_not_for_ever():
     assert pauses == [1, 2, 4, 8, *[LONGEST_PAUSE] * 4]
     assert not silence.over(100.0 + PATIENCE)
     assert silence.over(100.1 + PATIENCE)
+
+
+def test_when_it_ends_at_this_pace(make_view):
+    pace = Pace()
+
+    def at(now, update, **changes):
+        view = make_view(progress=JobProgress(update=update, total_updates=100), **changes)
+        pace.saw(view, now)
+        return pace.ends(view)
+
+    assert [at(100.0, 0), at(102.0, 4)] == [None, None]
+    assert at(110.0, 20) == 150.0
+    assert at(111.0, 22, slots=4) is None  # faster or slower from now on
+    assert at(121.0, 62, slots=4) == 130.5
+    assert at(122.0, 62, slots=4, state=JobState.RECOVERING) is None
 
 
 def test_figures_without_numbers_and_units(make_view):
