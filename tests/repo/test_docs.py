@@ -8,6 +8,8 @@ import pytest
 from edt_jupyter.app import EdtApp
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]+)[^)]*\)|src=\"([^\"]+)\"")
+ANCHOR = re.compile(r"\]\(([^)#\s:]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -24,6 +26,23 @@ def test_links_inside_the_repository_lead_somewhere(pages, root):
         if "://" not in (target := match[1] or match[2]) and not (path.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_links_to_a_heading_find_it(pages, root):
+    """As GitHub names headings: small letters, no punctuation, dashes for spaces."""
+    names = {path: {slug(line) for line in HEADING.findall(text)} for path, text in pages.items()}
+    lost = [
+        f"{path.relative_to(root)}: {target}#{heading}"
+        for path, text in pages.items()
+        for target, heading in ANCHOR.findall(text)
+        if (there := (path.parent / target).resolve() if target else path) in names and heading not in names[there]
+    ]
+    assert lost == []
+
+
+def slug(heading):
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
 
 def test_every_example_is_python(pages, root):

@@ -13,7 +13,13 @@ from edt_sdk.cli import build_parser
 from edt_sdk.magics import OURS
 
 ROOT = Path(__file__).parents[2]
-GUIDES = ("user-guide.md", "admin-guide.md", "simulate.md")
+GUIDE = ROOT / "docs" / "guide"
+GUIDES = (
+    "user-guide.md",
+    "admin-guide.md",
+    "simulate.md",
+    *sorted(f"guide/{path.name}" for path in GUIDE.glob("*.md")),
+)
 # Method of Client or Job, REST, `edt`, magic; - where a surface has none.
 DESIGN = """
 Client.submit           POST /jobs                  submit       edt_submit

@@ -1,0 +1,432 @@
+"""The pictures of the guides: every page, as a data scientist sees it who trains on handwritten digits.
+
+`make screenshots` writes them to docs/images/screens/; nothing else runs this. Tests go on in the order of a day, on
+one server: an empty panel, the form, trainings that share the machine, notebooks, queues.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import nbformat
+import pytest
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
+
+from edt_sdk import Job
+from edt_sdk.schemas.errors import Conflict
+from edt_sdk.testing import LocalServer
+from tests.browser.conftest import ROOT, SCREENS, STILL, Screen
+from tests.browser.patience import until
+
+pytestmark = pytest.mark.skipif(
+    "EDT_SCREENSHOTS" not in os.environ, reason="Pictures for the guides; the pages have tests of their own."
+)
+
+EXPOSED = {f"{app}.expose_app_in_browser": True for app in ("LabApp", "JupyterNotebookApp")}
+SIZE = (1200, 760)
+# Images that take a while to read, so that a training lasts as long as one looks at it.
+FROM_A_DISK = """
+
+class FromADisk(torch.utils.data.Dataset):
+    def __init__(self, images):
+        self.images = images
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return self.images[index]
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """What the file browser shows: a project, its data, a notebook or two."""
+    home = tmp_path_factory.mktemp("home")
+    shutil.copytree(ROOT / "notebooks" / "digits", home / "digits", ignore=shutil.ignore_patterns("__pycache__"))
+    model, train = home / "digits" / "model.py", home / "digits" / "train.py"
+    text = model.read_text().replace("import torch\n", "import time\n\nimport torch\n", 1)
+    text = text.replace("return TensorDataset(images[train]", "return FromADisk(TensorDataset(images[train]", 1)
+    text = text.replace("labels[train]),", "labels[train])),", 1)
+    model.write_text(text.replace("\n\ndef datasets", FROM_A_DISK + "\n\ndef datasets", 1))
+    text = train.read_text().replace(
+        'parser.add_argument("--batch-size"',
+        'parser.add_argument("--lr", type=float, default=0.05)\n    parser.add_argument("--batch-size"',
+        1,
+    )
+    text = text.replace("lr=0.05", "lr=options.lr", 1).replace("checkpoint_freq=0", "checkpoint_freq=5", 1)
+    assert "options.lr" in text
+    assert "FromADisk(TensorDataset" in model.read_text()
+    train.write_text(text)
+    from sklearn.datasets import load_digits
+
+    (home / "data").mkdir()
+    rows = load_digits().data.astype(int)
+    (home / "data" / "digits.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    return home
+
+
+@pytest.fixture(scope="module")
+def server(start_server, home: Path) -> Iterator[LocalServer]:
+    """One day on one machine; in a folder with a short name, because pages show it."""
+    folder = Path(tempfile.mkdtemp(prefix="lab-"))
+    running = start_server(folder, **EXPOSED, **{"ServerApp.root_dir": home, "EdtApp.warm_workers": 1})
+    yield running
+    running.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def page(page: Page) -> Page:
+    page.set_viewport_size({"width": SIZE[0], "height": SIZE[1]})
+    return page
+
+
+@pytest.fixture
+def shoot(page: Page) -> Callable[..., None]:
+    """Keep the window, or a part of it, or the left of that, under a name."""
+
+    def shoot(name: str, part: Locator | None = None, width: int = SIZE[0]) -> None:
+        where = Path(os.environ["EDT_SCREENSHOTS"])
+        folder = where if where.is_absolute() else SCREENS
+        folder.mkdir(parents=True, exist_ok=True)
+        page.evaluate(STILL)
+        page.mouse.move(SIZE[0] - 5, SIZE[1] // 2)
+        taken = (part or page).screenshot()
+        with Image.open(io.BytesIO(taken)) as image:  # 256 colours are enough for a page, and a third of the bytes
+            seen = image.convert("RGB").crop((0, 0, min(width, image.width), image.height))
+            seen.quantize(256, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
+
+    return shoot
+
+
+@pytest.fixture(scope="module")
+def train(server: LocalServer, home: Path) -> Iterator[Callable[..., Job]]:
+    """Submits the training of the project."""
+    jobs: list[Job] = []
+
+    def train(name: str, epochs: int, lr: float = 0.05, folder: Path = home / "digits", **options: object) -> Job:
+        options = {"max_workers": 4, "args": ["--epochs", str(epochs), "--lr", str(lr)], **options}
+        job = server.client().submit(folder, main="train.py", name=name, progress=False, **options)
+        jobs.append(job)
+        return job
+
+    yield train
+    for job in jobs:
+        with suppress(Conflict):
+            job.stop()
+
+
+def run(page: Page, command: str, **args: object) -> None:
+    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => null)", [command, args])
+
+
+def theme(page: Page, name: str) -> None:
+    """Light or dark; kept in the settings of the server."""
+    run(page, "apputils:change-theme", theme=f"JupyterLab {name}")
+    page.wait_for_selector(f"body[data-jp-theme-light={str(name == 'Light').lower()}]", state="attached")
+    page.wait_for_timeout(1500)  # until pictures of the other theme have come
+
+
+def wide(page: Page) -> None:
+    """No side bar: the page alone."""
+    page.evaluate("() => { window.jupyterapp.shell.collapseLeft(); }")
+
+
+def state(job: Job) -> str:
+    return job.refresh().view.state.name
+
+
+def updates(job: Job) -> int:
+    progress = job.refresh().view.progress
+    return progress.update if progress else 0
+
+
+def test_01_nothing_yet(screen: Screen, server, shoot):
+    page = screen.open("lab")
+    screen.panel()
+    expect(page.locator(".jp-edt-panel")).to_contain_text("4 of 4 slots are free")
+    page.locator(".jp-LauncherCard", has_text="Train …").scroll_into_view_if_needed()
+    shoot("panel-empty")
+    wide(page)
+    run(page, "edt:open-cluster")
+    expect(page.get_by_text("No job runs or waits: all slots are free.")).to_be_visible()
+
+
+def test_02_the_form(screen: Screen, server, shoot):
+    server.client().add_dataset("digits", str(Path(server.traits["ServerApp.root_dir"]) / "data"), type="CSV")
+    page = screen.open("lab")
+    wide(page)
+    page.set_viewport_size({"width": SIZE[0], "height": 560})
+    run(page, "edt:train")
+    form = page.locator("form[aria-label=Train]")
+    form.get_by_label("What to train").fill("digits")
+    form.get_by_label("Main file").fill("train.py")
+    form.get_by_label("Arguments").fill("--epochs 20 --lr 0.01")
+    form.get_by_label("Data set").select_option("digits")
+    form.get_by_label("Maximum workers").fill("4")
+    expect(page.get_by_label("Preview")).to_contain_text("model.py")
+    expect(page.get_by_label("Preview")).to_contain_text("It would start at once")
+    shoot("train-form")
+
+
+@pytest.fixture(scope="module")
+def finished(train) -> list[Job]:
+    """Three that ended well, after sharing the machine."""
+    jobs = [train("digits-fast", 8, 0.05), train("digits-slow", 8, 0.002), train("digits-medium", 8, 0.01)]
+    for job in jobs:
+        job.wait(280)
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def broken(train, home: Path, tmp_path_factory) -> Job:
+    """One whose data are not where the script looks."""
+    folder = tmp_path_factory.mktemp("broken")
+    shutil.copytree(home / "digits", folder / "digits", ignore=shutil.ignore_patterns("__pycache__"))
+    script = folder / "digits" / "train.py"
+    script.write_text(
+        script.read_text().replace(
+            "    torch.manual_seed(1)\n", '    labels = open("data/labels.csv").read()\n    torch.manual_seed(1)\n'
+        )
+    )
+    job = train("digits-labels", 8, folder=folder / "digits")
+    while not job.refresh().view.state.final:
+        time.sleep(0.2)
+    assert state(job) == "FAILED"
+    return job
+
+
+@pytest.fixture(scope="module")
+def running(train, finished) -> list[Job]:
+    """Two that share four slots; of one a worker was killed."""
+    first = train("digits-a", 300, 0.0005)
+    deadline = time.monotonic() + 250
+    while updates(first) < 40 or first.view.slots < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    os.kill(first.workers()[-1]["pid"], 9)
+    died = updates(first)
+    while updates(first) < died + 60:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    second = train("digits-b", 300, 0.001)
+    while updates(second) < 30 or second.view.slots < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return [first, second]
+
+
+def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, running):
+    first = running[0]
+    page = screen.open("lab")
+    page.set_viewport_size({"width": SIZE[0], "height": 970})
+    run(page, "edt:open-job", id=first.id)
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
+    screen.panel()
+    expect(page.locator(".jp-edt-row")).to_have_count(6)
+    loss = page.locator("[data-picture$='/pictures/loss'] svg")
+    expect(loss).to_have_attribute("aria-label", re.compile("loss"))
+    shoot("lab")
+    shoot("panel", page.locator(".jp-edt-panel"))
+    wide(page)
+    controls = page.get_by_label("Change this job")
+    controls.get_by_label("Priority").fill("15000")
+    expect(controls.locator("[data-said=true]")).to_contain_text("This job 2 → 3 slots")
+    page.set_viewport_size({"width": SIZE[0], "height": 480})
+    shoot("job-what-if")
+    page.set_viewport_size({"width": SIZE[0], "height": 970})
+    page.keyboard.press("Enter")
+    until(page, lambda: first.refresh().view.slots == 3, "it has three")
+    known = updates(first)
+    until(page, lambda: updates(first) > known + 20, "it went on")
+    shoot("job-metrics")
+    page.get_by_role("tab", name="Allocation", exact=True).click()
+    expect(page.locator("[data-picture$='/pictures/allocation'] svg")).to_be_visible()
+    page.wait_for_timeout(1500)
+    shoot("job-allocation")
+    page.get_by_role("tab", name="Logs", exact=True).click()
+    expect(page.locator(".jp-edt-log")).to_contain_text("worker 0")
+    shoot("job-logs")
+    for name, part in (
+        ("Checkpoints", page.get_by_role("row", name="epoch").first),
+        ("Story", page.get_by_label("What happened, the newest first").get_by_text("worker").first),
+        ("Workers", page.get_by_role("row", name="worker 0")),
+    ):
+        page.get_by_role("tab", name=name, exact=True).click()
+        expect(part).to_be_visible()
+        shoot(f"job-{name.lower()}")
+    page.get_by_role("tab", name="Metrics", exact=True).click()
+    theme(page, "Dark")
+    shoot("job-dark")
+    theme(page, "Light")
+
+
+def test_04_a_failed_one(screen: Screen, server, shoot, broken):
+    page = screen.open("lab")
+    wide(page)
+    run(page, "edt:open-job", id=broken.id)
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("failed")
+    page.get_by_role("tab", name="Logs", exact=True).click()
+    expect(page.locator(".jp-edt-log")).to_contain_text("FileNotFoundError")
+    shoot("job-failed")
+
+
+def test_05_compare(screen: Screen, server, shoot, finished):
+    page = screen.open("lab")
+    wide(page)
+    run(page, "edt:compare", ids=[job.id for job in finished])
+    expect(page.locator("[data-picture='pictures/compare'] svg")).to_have_attribute(
+        "aria-label", re.compile("digits-slow")
+    )
+    page.set_viewport_size({"width": SIZE[0], "height": 850})
+    shoot("compare")
+
+
+def write(home: Path, name: str, *cells: str) -> None:
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    for source in cells:
+        new = nbformat.v4.new_markdown_cell if source.startswith("#") else nbformat.v4.new_code_cell
+        notebook.cells.append(new(source))
+    nbformat.write(notebook, home / name)
+
+
+def run_cells(page: Page, count: int) -> None:
+    """Run the first so many code cells, as a person does."""
+    expect(page.locator(".jp-StatusBar-TextItem", has_text="| Idle")).to_be_visible()
+    for number in range(count):
+        page.locator(".jp-CodeCell .cm-content").nth(number).click()
+        page.keyboard.press("Control+Enter")
+        expect(page.locator(".jp-CodeCell").nth(number).locator(".jp-InputPrompt")).to_have_text(re.compile(r"\d"))
+
+
+def test_06_in_a_notebook(screen: Screen, server, home, shoot, running):
+    first = running[0]
+    write(home, "cards.ipynb", "## A card", f'from edt_sdk import Client\n\njob = Client().job("{first.id}")\njob')
+    page = screen.open("lab/tree/cards.ipynb")
+    wide(page)
+    run_cells(page, 1)
+    card = page.locator(".jp-edt-card-live")
+    expect(card).to_contain_text("running")
+    expect(card.locator("img")).to_have_attribute("alt", re.compile("loss"))
+    shoot("card-running", page.locator(".jp-CodeCell").first)
+    theme(page, "Dark")
+    shoot("card-dark", page.locator(".jp-CodeCell").first)
+    theme(page, "Light")
+    page.keyboard.press("Control+s")
+    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
+
+
+def test_07_the_monitor(screen: Screen, server, home, shoot, running):
+    first = running[0]
+    write(home, "watch.ipynb", f'from edt_sdk import Client\n\nClient().job("{first.id}").monitor()')
+    page = screen.open("lab/tree/watch.ipynb")
+    wide(page)
+    run_cells(page, 1)
+    shown = page.locator(".jp-CodeCell").first.locator(".jp-OutputArea")
+    expect(shown).to_contain_text("as of 20")
+    expect(shown.locator("img:visible").first).to_be_visible()
+    shoot("monitor-overview")
+    shown.get_by_role("tab", name="Metrics").click()
+    expect(shown.locator("img[alt*='training loss']:visible").first).to_be_visible()
+    page.wait_for_timeout(1500)
+    shoot("monitor-metrics")
+
+
+def test_08_notebook_7(screen: Screen, server, home, shoot, running):
+    write(home, "seven.ipynb", f'from edt_sdk import Client\n\njob = Client().job("{running[0].id}")\njob')
+    page = screen.open("notebooks/seven.ipynb")
+    page.locator(".jp-CodeCell .cm-content").first.click()
+    prompt = page.locator(".jp-CodeCell .jp-InputPrompt").first
+    while not re.search(r"[\d*]", prompt.inner_text()):  # until its kernel is there
+        page.keyboard.press("Control+Enter")
+        page.wait_for_timeout(1000)
+    card = page.locator(".jp-edt-card-live")
+    expect(card).to_contain_text("running")
+    run(page, "edt:open-panel")
+    expect(page.locator(".jp-edt-panel")).to_contain_text("digits-a")
+    shoot("notebook-7")
+
+
+def test_09_the_machine(screen: Screen, server, shoot, running, train):
+    client = server.client()
+    client.create_instance_group("night", policy="fifo", own=1)
+    search = train("search-1", 400, 0.02, instance_group="night", max_workers=2)
+    page = screen.open("lab")
+    until(page, lambda: search.refresh().view.slots > 0 and updates(search) > 5, "it trains")
+    waits = train("search-2", 20, 0.03, instance_group="night", max_workers=2)
+    until(page, lambda: bool(waits.refresh().view.reason), "it waits")
+    screen.panel()
+    row = page.locator(f"[data-edt-job={waits.id}]")
+    expect(row).to_contain_text("waiting")
+    run(page, "edt:open-job", id=waits.id)
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("search-2")
+    expect(page.locator(".jp-edt-status")).to_contain_text("4/4 slots")
+    page.wait_for_timeout(1500)
+    shoot("why-pending")
+    shoot("status-bar", page.locator("#jp-bottom-panel"), 360)
+    wide(page)
+    page.set_viewport_size({"width": SIZE[0], "height": 1150})
+    run(page, "edt:open-cluster")
+    expect(page.locator("[data-picture='pictures/slots'] svg")).to_be_visible()
+    expect(page.locator("[data-picture='pictures/shares'] svg")).to_be_visible()
+    page.get_by_label("Show the").select_option("600")
+    expect(page.locator("[data-picture='pictures/timeline'] svg")).to_be_visible()
+    page.wait_for_timeout(1500)
+    shoot("cluster")
+    page.set_viewport_size({"width": SIZE[0], "height": 560})
+    run(page, "edt:open-catalogue", tab="groups")
+    expect(page.get_by_role("row", name="night")).to_contain_text("first come, first served")
+    shoot("catalogue-instance-groups")
+
+
+def test_10_the_catalogue(screen: Screen, server, home, shoot):
+    client = server.client()
+    client.add_model(
+        "digit-reader",
+        home / "digits",
+        main="train.py",
+        dataset="digits",
+        args=["--epochs", "20"],
+        max_workers=4,
+        description="three convolutions",
+    )
+    client.train_model("digit-reader")
+    page = screen.open("lab")
+    page.set_viewport_size({"width": SIZE[0], "height": 560})
+    wide(page)
+    run(page, "edt:open-catalogue", tab="models")
+    expect(page.get_by_role("row", name="digit-reader")).to_contain_text("1 training")
+    shoot("catalogue-models")
+    run(page, "edt:open-catalogue", tab="datasets")
+    page.get_by_role("tab", name="Data sets").click()
+    expect(page.get_by_role("row", name="digits")).to_be_visible()
+    page.get_by_role("button", name="Add a data set").click()
+    form = page.get_by_role("form", name="Add a data set")
+    form.get_by_label("Name").fill("letters")
+    form.get_by_label("Folder or file").fill("data/letters")
+    shoot("catalogue-data-sets")
+
+
+def test_11_the_server_is_away(screen: Screen, server, shoot, running):
+    page = screen.open("lab")
+    screen.panel()
+    run(page, "edt:open-job", id=running[0].id)
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
+    expect(page.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
+    page.context.set_offline(True)
+    expect(page.locator(".jp-edt-stale").first).to_contain_text("does not answer")
+    expect(page.locator(".jp-edt-panel [role=alert]")).to_contain_text("Last seen")
+    shoot("server-gone")
+    page.context.set_offline(False)
