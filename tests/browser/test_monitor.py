@@ -136,6 +136,27 @@ def test_a_cleared_cell_asks_for_nothing_any_more(screen, monitored):
     expect(page.locator(".jp-Cell").nth(1).locator(".jp-OutputArea")).to_contain_text("asks for nothing")
 
 
+def test_while_a_cell_runs_every_tab_is_kept_up_and_clicks_count_afterwards(screen, server, monitored):
+    page = screen.page
+    page.locator(".jp-Cell .cm-content").nth(1).click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)")
+    page.keyboard.press("Control+Enter")
+    prompt = page.locator(".jp-Cell").nth(1).locator(".jp-InputPrompt")
+    expect(prompt).to_have_text("[*]:")
+    field = output(screen).get_by_label("Maximum workers")
+    field.fill("3")
+    field.press("Enter")
+    tab(screen, "Metrics")
+    expect(output(screen).locator("img[alt*='training loss']:visible")).to_be_visible()
+    tab(screen, "Logs")
+    expect(output(screen).locator("pre")).to_contain_text("worker 0")
+    expect(prompt).to_have_text("[*]:")
+    (server.root / "go").touch()
+    tab(screen, "Overview")
+    expect(output(screen)).to_contain_text("✔ Maximum workers is 3 now.")
+
+
 def test_in_the_dark_and_by_keyboard(screen, monitored):
     screen.dark()
     shown = output(screen)
