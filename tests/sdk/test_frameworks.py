@@ -102,7 +102,7 @@ def test_in_a_cell(accepting, folder, monkeypatch):
         assert (spec.framework, spec.command, spec.data_path) == ("PyTorch", ("bash", "-c", "bash run.sh"), "mnist")
         shell.run_cell_magic("edt_submit", "--framework distPyTorch --max-workers 2", "print('x')")
         assert (spec_of(accepting).framework, spec_of(accepting).main) == ("distPyTorch", "main.py")
-        shell.magics_manager.registry["EdtMagics"]._client.close()
+        shell.magics_manager.registry["EdtMagics"]._session.client.close()
     finally:
         shell.extension_manager.unload_extension("edt_sdk")
         InteractiveShell.clear_instance()
