@@ -34,8 +34,8 @@ lab: $(STAMP) ## JupyterLab on notebooks/, with the extension and four slots
 front-end: $(STAMP) ## the JupyterLab extension, built when its sources are newer; Node comes from a wheel
 	@$(BIN)/python hatch_build.py
 
-screenshots: $(STAMP) ## pictures of every page into docs/images/screens/, taken by the browser tests
-	@EDT_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/browser $(ARGS)
+screenshots: $(STAMP) ## pictures of every page for the guides, into docs/images/screens/, some minutes; look at them
+	@EDT_SCREENSHOTS=docs/images/screens $(BIN)/python -m pytest -q tests/browser/test_screenshots.py $(ARGS)
 
 # A file's tests stay in one process, which share the servers they start; the long ones (e2e) begin first, as they are listed.
 test: check ## everything CI runs, in as many processes as there are cores (WORKERS=, 0 for none; ARGS=)

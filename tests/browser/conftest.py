@@ -1,8 +1,7 @@
 """A person in front of JupyterLab: a real server under a prefix, Debian's Chromium, nothing that leaves the machine.
 
 The front end is built first if its sources are newer. Without a browser or without what builds it the tests are
-skipped, with the reason. `EDT_SCREENSHOTS=1` (make screenshots) writes what `screen.shot(name)` sees to
-docs/images/screens/.
+skipped, with the reason. Into the folder that `EDT_SCREENSHOTS` names goes what `screen.shot(name)` sees.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.testing import LocalServer
 
 ROOT = Path(__file__).parents[2]
-SCREENS = ROOT / "docs" / "images" / "screens"
 BASE = "/u/ann%40example/"
 QUIET = (
     "--no-sandbox",
@@ -43,6 +41,15 @@ STILL = """() => Promise.all(document.getAnimations()
 expect.set_options(timeout=PATIENCE)
 # JupyterLab's own question whether it may ask for news lies over what is looked at.
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+
+
+def pictures_folder() -> Path | None:
+    """The folder that EDT_SCREENSHOTS names, relative to the repository; None where no pictures are asked for."""
+    named = os.environ.get("EDT_SCREENSHOTS")
+    if not named:
+        return None
+    (ROOT / named).mkdir(parents=True, exist_ok=True)
+    return ROOT / named
 
 
 @pytest.fixture(scope="session")
@@ -174,12 +181,12 @@ class Screen:
         self.page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
 
     def shot(self, name: str) -> None:
-        """Keep what is to be seen as docs/images/screens/<name>.png, when that is asked for."""
+        """Keep what is to be seen as <name>.png, when that is asked for."""
         assert re.fullmatch(r"[a-z0-9-]+", name), name
-        if os.environ.get("EDT_SCREENSHOTS"):
-            SCREENS.mkdir(parents=True, exist_ok=True)
+        folder = pictures_folder()
+        if folder is not None:
             self.page.evaluate(STILL)
-            self.page.screenshot(path=SCREENS / f"{name}.png")
+            self.page.screenshot(path=folder / f"{name}.png")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from playwright.sync_api import Locator, Page, expect
 from edt_sdk import Job
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.testing import LocalServer
-from tests.browser.conftest import ROOT, SCREENS, STILL, Screen
+from tests.browser.conftest import ROOT, STILL, Screen, pictures_folder
 from tests.browser.patience import until
 
 pytestmark = pytest.mark.skipif(
@@ -97,9 +97,8 @@ def shoot(page: Page) -> Callable[..., None]:
     """Keep the window, or a part of it, or the left of that, under a name."""
 
     def shoot(name: str, part: Locator | None = None, width: int = SIZE[0]) -> None:
-        where = Path(os.environ["EDT_SCREENSHOTS"])
-        folder = where if where.is_absolute() else SCREENS
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = pictures_folder()
+        assert folder is not None
         page.evaluate(STILL)
         page.mouse.move(SIZE[0] - 5, SIZE[1] // 2)
         taken = (part or page).screenshot()
@@ -230,7 +229,7 @@ def running(train, finished) -> list[Job]:
 def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, running):
     first = running[0]
     page = screen.open("lab")
-    page.set_viewport_size({"width": SIZE[0], "height": 970})
+    page.set_viewport_size({"width": SIZE[0], "height": 920})
     run(page, "edt:open-job", id=first.id)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
     screen.panel()
@@ -267,6 +266,12 @@ def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, ru
         expect(part).to_be_visible()
         shoot(f"job-{name.lower()}")
     page.get_by_role("tab", name="Metrics", exact=True).click()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator(".jp-Dialog")).to_contain_text("become")
+    page.set_viewport_size({"width": SIZE[0], "height": 520})
+    shoot("stop-says-what-it-costs")
+    page.locator(".jp-Dialog").get_by_role("button", name="Leave it").click()
+    page.set_viewport_size({"width": SIZE[0], "height": 970})
     theme(page, "Dark")
     shoot("job-dark")
     theme(page, "Light")
@@ -335,7 +340,7 @@ def test_07_the_monitor(screen: Screen, server, home, shoot, running):
     wide(page)
     run_cells(page, 1)
     shown = page.locator(".jp-CodeCell").first.locator(".jp-OutputArea")
-    expect(shown).to_contain_text("as of 20")
+    expect(shown).to_contain_text("at this pace")
     expect(shown.locator("img:visible").first).to_be_visible()
     shoot("monitor-overview")
     shown.get_by_role("tab", name="Metrics").click()
@@ -356,6 +361,7 @@ def test_08_notebook_7(screen: Screen, server, home, shoot, running):
     expect(card).to_contain_text("running")
     run(page, "edt:open-panel")
     expect(page.locator(".jp-edt-panel")).to_contain_text("digits-a")
+    expect(page.locator(".jp-edt-machine img")).to_have_attribute("alt", re.compile("Slots held"))
     shoot("notebook-7")
 
 

@@ -12,13 +12,14 @@ import { clock, progressWords, slotsWords, span, timeWords } from '../words';
 export function Header(props: { job: IJobView; taken: number; now: number }): ReactElement {
   const { job, now } = props;
   const progress = progressWords(job);
+  const since = span(now - job.state_since);
   const failed = job.state === 'FAILED' || job.state === 'ERROR';
   return (
     <header className="jp-edt-job-header">
       <div className="jp-edt-job-title">
         <h2>{job.name}</h2>
         <State state={job.state} />
-        <span className="jp-edt-hint">for {span(now - job.state_since)}</span>
+        <span className="jp-edt-hint">{isFinal(job.state) ? `${since} ago` : `for ${since}`}</span>
         <span className="jp-edt-hint jp-edt-job-age" role="note">
           as of {clock(props.taken, now)}
         </span>
