@@ -25,6 +25,9 @@ from edt_server.store import JobRow
 
 HISTORY = (kinds.TRAINING_STARTED, kinds.GENERATION, kinds.STATE, kinds.SPEED_MEASURED)
 MOST_FORECAST = 1000  # jobs beyond which no end is foretold: playing them all would take seconds of the server's time
+# Where more jobs than slots take turns for hours, slots change hands many thousands of times: no end is foretold that
+# lies behind so many instants.
+MOST_INSTANTS = 2000
 _WORKING = (JobState.RUNNING.value, JobState.RECOVERING.value)
 
 
@@ -117,7 +120,8 @@ def forecast(now: Now, job: str, change: JobChanged | None) -> float | None:
             engine.leave(each, slot, now.time)
     if change is not None:
         engine.tell(change, now.time)
-    return next(life.end for life in engine.run().lives if life.job.name == job)
+    run = engine.run(until=job, most=MOST_INSTANTS)
+    return next(life.end for life in run.lives if life.job.name == job)
 
 
 def _simulated(now: Now, job: str) -> SimulatedJob:

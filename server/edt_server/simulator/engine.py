@@ -187,13 +187,19 @@ class Engine:
             else:
                 self._push(max(begin, job.time), _ARRIVAL, job.name)
 
-    def run(self) -> Run:
+    def run(self, *, until: str | None = None, most: int | None = None) -> Run:
         """Play until every job has ended, or nothing can happen any more.
+
+        Args:
+            until: stop when this job has ended, whatever becomes of the others.
+            most: stop after that many instants; jobs that have not ended then have no end.
 
         Raises:
             Unprocessable: jobs take turns faster than they can change size, and nothing is ever done.
         """
-        while self._queue:
+        awaited = None if until is None else self._jobs[until]
+        instants = count(1)
+        while self._queue and not (awaited is not None and awaited.gone) and (most is None or next(instants) <= most):
             now = self._queue[0][0]
             while self._queue and self._queue[0][0] <= now:
                 _, kind, _, (job, number) = heapq.heappop(self._queue)

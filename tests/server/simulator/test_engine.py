@@ -4,9 +4,11 @@ import random
 
 import pytest
 
+from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server.simulator import POLICIES, Settings, figures
+from edt_server.simulator import POLICIES, Settings, figures, make
+from edt_server.simulator.engine import Engine
 from edt_server.simulator.figures import completion
 from edt_server.simulator.policies import RIGID
 
@@ -151,3 +153,16 @@ def test_turns_shorter_than_the_pause_are_refused_and_not_played_for_ever(play, 
     jobs = [job(f"j{n}", max_workers=1) for n in range(5)]
     with pytest.raises(Unprocessable, match="no job gets on"):
         play(jobs, "", plan=plan, slots=2, settings=Settings(resize_cost=30))
+
+
+def test_it_may_stop_with_one_job_or_after_so_many_instants(job):
+    def playing():
+        there = [Slot(id=number, host="h") for number in range(4)]
+        jobs = [job("short", work=8, max_workers=2), job("long", work=80, max_workers=2)]
+        return Engine(make("fairshare", Plan(), there), 4, jobs, Settings(resize_cost=0))
+
+    whole = ends(playing().run())
+    assert whole == {"short": 4, "long": 40}
+    assert ends(playing().run(until="short")) == {"short": 4, "long": None}
+    assert ends(playing().run(most=1)) == {"short": None, "long": None}
+    assert ends(playing().run(most=1000)) == whole
