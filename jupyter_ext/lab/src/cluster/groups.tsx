@@ -71,8 +71,9 @@ function loans(group: IGroupState): string {
   const from = Object.entries(group.lenders).map(([name, slots]) => `${slots} from ${name}`);
   const to = Object.entries(group.borrowers).map(([name, slots]) => `${slots} to ${name}`);
   const parts = [];
-  if (group.borrowed > 0) {
-    parts.push(`borrows ${group.borrowed}${from.length > 0 ? ` (${from.join(', ')})` : ''}`);
+  // As in the picture above: slots that nobody owns are not borrowed.
+  if (from.length > 0) {
+    parts.push(`borrows ${from.join(', ')}`);
   }
   if (group.lent > 0) {
     parts.push(`lends ${group.lent}${to.length > 0 ? ` (${to.join(', ')})` : ''}`);
