@@ -109,6 +109,7 @@ async def test_from_a_data_set_and_a_model_to_a_training(call, add, until, data_
         ("d.tar.gz", make_package({"x/y": b"1"}), ["x/y"]),
         ("mnist.npz", zipped({"x": b"1"}), ["mnist.npz"]),
     ],
+    ids=["zip", "tar", "file"],  # an archive knows when it was made: it names no test
 )
 async def test_a_data_set_is_uploaded(call, add, filename, content, files):
     made = await add("datasets", {"name": "digits", "type": "LMDB"}, content, filename)
