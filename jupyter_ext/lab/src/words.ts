@@ -96,6 +96,13 @@ export function progressWords(view: IJobView): string {
   return parts.join(' · ');
 }
 
+/** The same where there is little room: `update 120 of 200 · loss 0.12 · test accuracy 97.2 %`. */
+export function briefProgressWords(view: IJobView): string {
+  const p = view.progress;
+  const tested = p !== null && (p.test_accuracy !== null || p.test_loss !== null);
+  return progressWords(p === null ? view : { ...view, progress: { ...p, epochs: 0, accuracy: tested ? null : p.accuracy } });
+}
+
 /** `3 of at most 4 slots`; "" for a job that has ended. */
 export function slotsWords(view: IJobView): string {
   return isFinal(view.state) ? '' : `${view.slots} of at most ${count(view.max_workers, 'slot')}`;

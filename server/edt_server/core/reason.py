@@ -21,9 +21,10 @@ _MOST_NAMED = 100  # jobs in the numbers of one reason; with thousands a list of
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One job as others see it; counts are slots. `short_since` in seconds since the epoch, None when not short."""
+    """One job as others see it, under `group`; counts are slots. `short_since` in seconds since the epoch, None when not short."""
 
     job: str
+    group: str
     priority: int
     floor: int
     asked: int
@@ -160,10 +161,15 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
         return "limit", f"{need}It waits: {_limit(at, numbers)}"
     listed = _list([names(each.job) for each in running])
     if at.group.policy != "fairshare" and at.cut.why != "turn":
-        rival = numbers["rival"] = at.cut.rival or running[-1].job
-        if rival not in at.running:  # the queue waits, and it is not the first in it
+        before = [each.job for each in running if each.group == at.me.group]
+        rival = at.cut.rival or (before[-1] if before else "")
+        if rival and rival not in at.running:  # the queue waits, and it is not the first in it
+            numbers["rival"] = rival
             return "order", f"{need}It waits: {_policy(at.group)}, and {names(rival)}, which waits, comes before it."
-        return "order", f"{need}It waits: {_policy(at.group)}, and {listed} {_come(len(running))} before it."
+        if before:  # else nobody of its queue runs, and the order of the queue says nothing
+            numbers["rival"] = rival
+            who = _list([names(each) for each in before])
+            return "order", f"{need}It waits: {_policy(at.group)}, and {who} {_come(len(before))} before it."
     if len(running) < at.slots:
         taken = f"{_list([names(each.job) for each in running])} {'has' if len(running) == 1 else 'have'} the slots"
     elif at.slots == 1:

@@ -115,6 +115,7 @@ def standing(job: Job) -> Standing:
     """The job as others see it."""
     return Standing(
         job=job.name,
+        group=job.group,
         priority=job.priority,
         floor=job.floor,
         asked=job.asked,

@@ -209,3 +209,22 @@ def test_it_tells_since_when(play):
     assert p.core.reason("a").numbers["since"] == 2.0  # it could use more than two from its training on
     p.release_all()
     assert p.core.reason("b").numbers["since"] == 3.0
+
+
+def test_jobs_of_another_queue_are_in_the_way_but_not_before_it_in_its_own(play):
+    plan = Plan(
+        instance_groups=(
+            InstanceGroup(name="default", preemption=False),
+            InstanceGroup(name="night", policy="fifo"),
+        )
+    )
+    p = play(2, plan=plan)
+    p.run("a", max_workers=2)
+    p.run("n", group="night")
+    p.run("later", group="night")
+    assert p.core.reason("n", call).text == (
+        "digits-a has the slots, and none is taken from a job that runs: it is next when one of them ends."
+    )
+    assert p.core.reason("later", call).text == (
+        "It waits: the instance group night serves who came first (policy fifo), and digits-n, which waits, comes before it."
+    )

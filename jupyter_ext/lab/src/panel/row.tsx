@@ -1,7 +1,7 @@
 /** One job in the panel: state, name, slots, how far, and in a sentence why it is not further. */
 import { Progress, State } from '../state';
 import { type IJobView, isFinal } from '../views';
-import { count, progressWords, queueWords, span, timeWords, whyWords } from '../words';
+import { briefProgressWords, count, progressWords, queueWords, span, timeWords, whyWords } from '../words';
 
 export const ROW_HEIGHT = 74;
 
@@ -26,7 +26,7 @@ export function Row({ view, mine }: { view: IJobView; mine: boolean }): JSX.Elem
       <div className="jp-edt-row-says" title={[mine ? '' : `of ${view.owner}`, why, further, timeWords(view)].filter(Boolean).join('\n')}>
         {mine ? '' : `${view.owner} · `}
         {queue ? <b>{queue}. </b> : null}
-        {explained ? why : further}
+        {explained ? why : briefProgressWords(view) || further}
         {view.ended === null ? '' : ` · ${span(Date.now() / 1000 - view.ended)} ago`}
       </div>
     </>
