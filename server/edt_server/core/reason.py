@@ -21,7 +21,10 @@ _MOST_NAMED = 100  # jobs in the numbers of one reason; with thousands a list of
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One job as others see it, under `group`; counts are slots. `short_since` in seconds since the epoch, None when not short."""
+    """One job of instance group `group` as others see it; counts are slots.
+
+    `short_since` is in seconds since the epoch, None when it is not short.
+    """
 
     job: str
     group: str

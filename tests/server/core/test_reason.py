@@ -226,5 +226,6 @@ def test_jobs_of_another_queue_are_in_the_way_but_not_before_it_in_its_own(play)
         "digits-a has the slots, and none is taken from a job that runs: it is next when one of them ends."
     )
     assert p.core.reason("later", call).text == (
-        "It waits: the instance group night serves who came first (policy fifo), and digits-n, which waits, comes before it."
+        "It waits: the instance group night serves who came first (policy fifo), and digits-n, which waits, comes "
+        "before it."
     )
