@@ -15,6 +15,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.e2e.harness import Jobs, wait_until
+from tests.kernels import on_unix_sockets
 
 MODEL = """
     import torch
@@ -104,7 +105,7 @@ def a_notebook(*cells: str) -> nbformat.NotebookNode:
 def a_client(notebook: nbformat.NotebookNode, folder: Path, *, allow_errors: bool = False) -> Watching:
     """What runs it, in a kernel of its own."""
     where = {"metadata": {"path": str(folder)}}
-    return Watching(notebook, timeout=120, resources=where, allow_errors=allow_errors)
+    return Watching(notebook, timeout=120, resources=where, allow_errors=allow_errors, config=on_unix_sockets())
 
 
 class Watching(NotebookClient):

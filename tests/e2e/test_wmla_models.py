@@ -28,6 +28,7 @@ from sklearn.datasets import load_digits
 from edt_sdk import Job
 from edt_sdk.testing import LocalServer
 from tests.e2e.harness import Jobs
+from tests.kernels import on_unix_sockets
 
 MODELS = Path(__file__).parent / "models"
 TRAINED, TESTED = 300, 100
@@ -363,7 +364,8 @@ def test_the_notebooks_of_release_4(
     told = {"MODULE": module, "WORKERS": str(workers), "OUT": repr(str(tmp_path / "out"))}
     cells = [re.sub("MODULE|WORKERS|OUT", lambda found: told[found[0]], cell) for cell in CELLS]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(dedent(cell)) for cell in cells])
-    NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=200, resources=where, config=on_unix_sockets()).execute()
     printed = ["".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream") for cell in notebook.cells]
     job = printed[2].rsplit("Job ", 1)[1].split()[0]
     assert printed[2].endswith(f"Job {job} finishes with state FINISHED.\n")

@@ -18,6 +18,7 @@ from edt_sdk.monitor import ClientMonitor, JobMonitor
 from edt_sdk.monitor.base import SIGNS
 from edt_sdk.monitor.rounds import ROUNDS
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
+from tests.kernels import on_unix_sockets
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" aria-label="It goes down &amp; down."></svg>'
 PICTURES = ("loss", "allocation", "efficiency", "spark")
@@ -73,6 +74,7 @@ def execute(*cells, each=lambda index: None, errors=False):
         timeout=60,
         kernel_name="python3",
         allow_errors=errors,
+        config=on_unix_sockets(),
         on_cell_start=lambda cell, cell_index: each(cell_index),
     )
     return client.execute().cells
