@@ -4,7 +4,7 @@
  */
 
 import { useEffect, useRef, useState } from 'react';
-import type { FormEvent, ReactElement } from 'react';
+import type { FormEvent, ReactElement, ReactNode } from 'react';
 
 import type { Contents } from '@jupyterlab/services';
 
@@ -97,6 +97,20 @@ export function TrainPage(props: {
       {...more}
     />
   );
+  const choice = (name: keyof Draft, input: InputAttributes, options: ReactNode): ReactElement => (
+    <select {...input} name={name} value={draft[name]} onChange={event => change({ [name]: event.target.value })}>
+      {options}
+    </select>
+  );
+  /** The names that there are, and the chosen one also where it is not among them any more. */
+  const named = (names: readonly string[], chosen: string): ReactNode =>
+    [...new Set([...names, chosen])]
+      .filter(name => name !== '')
+      .map(name => (
+        <option key={name} value={name}>
+          {name}
+        </option>
+      ));
   const scripts = (preview.value?.files ?? []).map(file => file.name).filter(name => name.endsWith('.py'));
   const groups = info.value?.instance_groups ?? [];
   return (
@@ -118,17 +132,16 @@ export function TrainPage(props: {
           />
           {kindOf(draft.source) === 'notebook' && (
             <Field label="Cells" hint="Give cells the tag edt in the property inspector to train with them alone." error={shown.tag}>
-              {input => (
-                <select
-                  {...input}
-                  name="tag"
-                  value={draft.tag}
-                  onChange={event => change({ tag: event.target.value })}
-                >
-                  <option value="">all code cells</option>
-                  <option value="edt">only those tagged edt</option>
-                </select>
-              )}
+              {input =>
+                choice(
+                  'tag',
+                  input,
+                  <>
+                    <option value="">all code cells</option>
+                    <option value="edt">only those tagged edt</option>
+                  </>
+                )
+              }
             </Field>
           )}
           {kindOf(draft.source) === 'folder' && (
@@ -152,42 +165,28 @@ export function TrainPage(props: {
             {input => text('args', input, { placeholder: '--epochs 5 --lr 0.1' })}
           </Field>
           <Field label="Data set" hint="Your script finds its folder in DATA_DIR." error={shown.dataset}>
-            {input => (
-              <select
-                {...input}
-                name="dataset"
-                value={draft.dataset}
-                onChange={event => change({ dataset: event.target.value })}
-              >
-                <option value="">none</option>
-                {[...new Set([...(datasets.value?.datasets ?? []).map(each => each.name), draft.dataset])]
-                  .filter(name => name !== '')
-                  .map(name => (
-                    <option key={name} value={name}>
-                      {name}
-                    </option>
-                  ))}
-              </select>
-            )}
+            {input =>
+              choice(
+                'dataset',
+                input,
+                <>
+                  <option value="">none</option>
+                  {named((datasets.value?.datasets ?? []).map(each => each.name), draft.dataset)}
+                </>
+              )
+            }
           </Field>
           <Field label="Instance group" hint="The queue it waits in." error={shown.instance_group}>
-            {input => (
-              <select
-                {...input}
-                name="instance_group"
-                value={draft.instance_group}
-                onChange={event => change({ instance_group: event.target.value })}
-              >
-                <option value="">{groups[0] === undefined ? 'the first' : `${groups[0]} (the first)`}</option>
-                {[...new Set([...groups.slice(1), draft.instance_group])]
-                  .filter(name => name !== '')
-                  .map(name => (
-                    <option key={name} value={name}>
-                      {name}
-                    </option>
-                  ))}
-              </select>
-            )}
+            {input =>
+              choice(
+                'instance_group',
+                input,
+                <>
+                  <option value="">{groups[0] === undefined ? 'the first' : `${groups[0]} (the first)`}</option>
+                  {named(groups.slice(1), draft.instance_group)}
+                </>
+              )
+            }
           </Field>
           <Field label="Maximum workers" hint="Slots it may use at most; it starts with one." error={shown.max_workers}>
             {input => text('max_workers', input, { type: 'number', min: 1 })}
@@ -202,32 +201,30 @@ export function TrainPage(props: {
                 {input => text('name', input, { placeholder: preview.value?.name ?? '' })}
               </Field>
               <Field label="Framework" error={shown.framework} hint="Elastic jobs grow and shrink while they train.">
-                {input => (
-                  <select
-                    {...input}
-                    name="framework"
-                    value={draft.framework}
-                    onChange={event => change({ framework: event.target.value })}
-                  >
+                {input =>
+                  choice(
+                    'framework',
+                    input,
+                    <>
                     <option value="edtPyTorch">elastic (edtPyTorch)</option>
                     <option value="torchrun">torchrun script</option>
                     <option value="PyTorch">plain PyTorch, one process</option>
                     <option value="distPyTorch">distributed PyTorch, fixed size</option>
-                  </select>
-                )}
+                    </>
+                  )
+                }
               </Field>
               <Field label="Mode" hint="Exact: the same bits on any number of workers." error={shown.mode}>
-                {input => (
-                  <select
-                    {...input}
-                    name="mode"
-                    value={draft.mode}
-                    onChange={event => change({ mode: event.target.value })}
-                  >
+                {input =>
+                  choice(
+                    'mode',
+                    input,
+                    <>
                     <option value="exact">exact</option>
                     <option value="fast">fast</option>
-                  </select>
-                )}
+                    </>
+                  )
+                }
               </Field>
               <Field label="Seed" hint="Of sample order, dropout and augmentation." error={shown.seed}>
                 {input => text('seed', input, { type: 'number', min: 0 })}
