@@ -148,10 +148,10 @@ class Connection:
             return self._decode(response)
 
     def text(self, path: str, *, params: Params | None = None) -> str:
-        """An answer that is no JSON, such as a picture."""
+        """An answer that is no JSON, such as a picture; bytes that are no UTF-8 are replaced."""
         with self.open("GET", path, params=params) as response:
             try:
-                return response.content.decode()
+                return response.content.decode("utf-8", "replace")
             except requests.RequestException as broken:
                 raise self.unreachable(broken, "broke off its answer") from broken
 
@@ -311,7 +311,7 @@ class Connection:
             body = None
         if not isinstance(body, dict):
             body = {"message": f"The server at {self.url} answered {status} {response.reason}."}
-        if status in (401, 403) and not body.get("code"):
+        if status in (401, 403) and (not body.get("code") or body.get("login")):
             return NotAllowed(
                 f"The server at {self.url} does not accept this token.",
                 hint="Give its token with EDT_TOKEN or Client(token=…); `jupyter server list` shows it.",

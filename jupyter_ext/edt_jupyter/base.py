@@ -20,13 +20,12 @@ from tornado.web import HTTPError
 
 from edt_jupyter.forwarding import NOT_LEADING, NotReached, Peer, Relay, forwarded_user
 from edt_jupyter.identity import user_of
-from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, ServerUnreachable
+from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, NotAllowed, ServerUnreachable
 from edt_server.service import Service
 
 _ASK_AGAIN = 0.1
 _CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__base__ is EdtError and cls.status != 500}
 _HINTS = {
-    403: "Send the server's token (Authorization: token …); `jupyter server list` shows it.",
     405: "See /edt/api/spec.yaml for the verbs of each resource.",
 }
 
@@ -163,7 +162,11 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Write the error as `{"message", "code", "hint", …}`."""
-        self.finish(msgspec.json.encode(error_body(status_code, kwargs.get("exc_info", (None, None))[1])))
+        error = kwargs.get("exc_info", (None, None))[1]
+        nobody = getattr(self, "_jupyter_current_user", None) is None
+        if nobody and status_code == 403 and isinstance(error, HTTPError) and _says_nothing(error.log_message):
+            error = _unknown()
+        self.finish(msgspec.json.encode(error_body(status_code, error)))
 
     def log_exception(self, typ: Any, value: BaseException | None, tb: Any) -> None:
         """Users' mistakes are no news; a connection that is gone needs no answer."""
@@ -190,6 +193,21 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     def flag(self, name: str) -> bool:
         """True for `?name=1`; also true, True."""
         return self.get_query_argument(name, "0").lower() in ("1", "true")
+
+
+def _says_nothing(message: str | None) -> bool:
+    """True of Jupyter's own refusals of a request that shows no login, or one that is over."""
+    return not message or "xsrf" in message.lower()
+
+
+def _unknown() -> NotAllowed:
+    """What is told to whom the server does not know; `login` tells programs that logging in helps."""
+    return NotAllowed(
+        "This server does not accept the token or the login of this request: it is wrong, or not valid any more.",
+        hint="Log in again; from a script give its token, with EDT_TOKEN or Client(token=…): `jupyter server list` "
+        "shows it.",
+        login="needed",
+    )
 
 
 async def _ask_again(peer: Peer) -> None:

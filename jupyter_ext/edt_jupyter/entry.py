@@ -16,6 +16,7 @@ import msgspec
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
+from edt_jupyter.authorization import denied
 from edt_jupyter.forwarding import Peer
 from edt_jupyter.own_files import OwnFiles
 from edt_jupyter.peers import post_package
@@ -83,7 +84,7 @@ class EntryHandler(ReceivingHandler[Entry], PickingHandler):
         if not self.current_user:
             raise HTTPError(403)
         if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", self.resource)):
-            raise HTTPError(403, f"You are not authorized to write {self.resource}.")
+            raise denied("write", self.resource)
         self.sink = Entry(None)
 
     @property
@@ -112,7 +113,7 @@ class EntryHandler(ReceivingHandler[Entry], PickingHandler):
         if source is None:
             return await add(spec, package, filename)
         if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", "contents")):
-            raise HTTPError(403, "You are not authorized to read the files of this server.")
+            raise denied("read", "contents")
         spec = _without_source(spec)
         files = await asyncio.to_thread(self._files, source, spec)
         with tempfile.NamedTemporaryFile(prefix="picked-", dir=self.package_folder) as made:

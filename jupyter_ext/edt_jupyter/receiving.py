@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError, stream_request_body
 
+from edt_jupyter.authorization import denied
 from edt_jupyter.base import EdtHandler
 from edt_jupyter.upload import check_length
 from edt_sdk.schemas.errors import EdtError
@@ -60,7 +61,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
             raise HTTPError(403)
         allowed = await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", self.resource))
         if not allowed:
-            raise HTTPError(403, f"You are not authorized to write {self.resource}.")
+            raise denied("write", self.resource)
         if await self.begin_forwarding():
             self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the leader's cap holds
             return
