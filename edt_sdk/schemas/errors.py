@@ -12,7 +12,8 @@ EdtError
 │   └── NotBuiltYet       422  named in the documentation, not in this release
 ├── JobFailed             —    `Job.wait()`: the job ended FAILED, KILLED or ERROR
 ├── WaitTimeout           —    `Job.wait(timeout)`: the job goes on, waiting does not
-└── ServerUnreachable     503  no server, or it does not answer
+├── ServerUnreachable     503  no server, or it does not answer
+└── StorageFailed         507  the server's disk is full, or cannot be written
 
 The server raises them, the HTTP layer writes them as JSON `{"message", "code", "hint", …}` with their status, and the
 SDK raises the same class again from that JSON. A message says what is wrong; the hint says what to do next.
@@ -125,12 +126,18 @@ class ServerUnreachable(EdtError):
     status, code = 503, "server_unreachable"
 
 
+class StorageFailed(EdtError):
+    """The server could not write what was sent."""
+
+    status, code = 507, "storage_failed"
+
+
 BY_CODE: dict[str, type[EdtError]] = {
     cls.code: cls
     for cls in (
         EdtError, InvalidRequest, PackageError, NotAllowed, NotFound, Conflict, ChangedMeanwhile, TooLarge,
         Unprocessable, NotBuiltYet,
-        JobFailed, WaitTimeout, ServerUnreachable,
+        JobFailed, WaitTimeout, ServerUnreachable, StorageFailed,
     )
 }  # fmt: skip
 

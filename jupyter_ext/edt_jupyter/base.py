@@ -20,6 +20,7 @@ from tornado.web import HTTPError
 
 from edt_jupyter.forwarding import NOT_LEADING, NotReached, Peer, Relay, forwarded_user
 from edt_jupyter.identity import user_of
+from edt_jupyter.storage_trouble import storage_failed
 from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, NotAllowed, ServerUnreachable
 from edt_server.service import Service
 
@@ -151,7 +152,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
         """Answer with the status of the error that was raised."""
-        error = kwargs.get("exc_info", (None, None))[1]
+        error = told(kwargs.get("exc_info", (None, None))[1])
         super().send_error(error.status if isinstance(error, EdtError) else status_code, **kwargs)
 
     def write_refusal(self, error: EdtError) -> None:
@@ -217,8 +218,14 @@ async def _ask_again(peer: Peer) -> None:
     await asyncio.sleep(_ASK_AGAIN)
 
 
+def told(error: BaseException | None) -> BaseException | None:
+    """The error as it is told: trouble with the disk is nobody's mistake, but has words of its own."""
+    return (storage_failed(error) or error) if isinstance(error, OSError) else error
+
+
 def error_body(status: int, error: BaseException | None) -> dict[str, Any]:
     """What is told about an error; nothing of the server's inside for one that was not foreseen."""
+    error = told(error)
     if isinstance(error, EdtError):
         return error.to_json()
     message = error.log_message if isinstance(error, HTTPError) else None

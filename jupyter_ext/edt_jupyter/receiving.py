@@ -13,7 +13,7 @@ from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError, stream_request_body
 
 from edt_jupyter.authorization import denied
-from edt_jupyter.base import EdtHandler
+from edt_jupyter.base import EdtHandler, told
 from edt_jupyter.upload import check_length
 from edt_sdk.schemas.errors import EdtError
 from edt_server.settings import Settings
@@ -84,8 +84,13 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         elif self.sink is not None:
             try:
                 await asyncio.to_thread(self.sink.write, chunk)
-            except EdtError as error:
-                await self._refuse(error)
+            except (EdtError, OSError) as error:
+                refused = told(error)
+                if not isinstance(refused, EdtError):
+                    raise
+                if isinstance(error, OSError):
+                    self.log.error("edt | an upload could not be written: %s", error)
+                await self._refuse(refused)
 
     async def _refuse(self, error: EdtError) -> None:
         """Answer now; the rest of the body is thrown away."""
