@@ -76,19 +76,35 @@ class Client(Submitting, Catalogue, Sharing):
 
     # --- the other verbs ----------------------------------------------------------------------------------------------
 
-    def jobs(self, *, all: bool = False, state: JobState | str | None = None, limit: int | None = None) -> JobList:
-        """My jobs, newest first.
+    def jobs(
+        self,
+        *,
+        all: bool = False,
+        state: JobState | str | None = None,
+        limit: int | None = None,
+        before: Job | str | None = None,
+    ) -> JobList:
+        """My jobs, newest first; the list says whether there are older ones (`more`).
 
         Args:
             all: those of other users as well, as far as the server shows them.
             state: only those in this state.
             limit: at most so many, None for the newest 1000; 10 000 at most.
+            before: only those older than this job, such as the last one of an earlier list.
+
+        Raises:
+            InvalidRequest: no such state, or more than 10 000.
+            NotFound: there is no job `before`.
         """
         if state is not None:
             state = _state(state)
         params: Params = {"all": 1 if all else None, "state": state, "limit": limit}
+        if before is not None:
+            view = before.view if isinstance(before, Job) else self.job(before).view
+            params["before"] = f"{view.created!r},{view.id}"
         answer = self._connection.json("GET", "jobs", params=params)
-        return JobList(Job(self._connection, view) for view in msgspec.convert(answer["jobs"], list[JobView]))
+        views = msgspec.convert(answer["jobs"], list[JobView])
+        return JobList((Job(self._connection, view) for view in views), more="next" in answer)
 
     def job(self, job: str) -> Job:
         """The job with this id; NotFound when there is none."""

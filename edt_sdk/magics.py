@@ -43,12 +43,13 @@ class EdtMagics(Magics):
     @option("--all", action="store_true", help="other users' jobs as well")
     @option("--state", help="only jobs in this state")
     @option("--limit", type=int, metavar="N", help="the newest N only (default 1000)")
+    @option("--before", metavar="JOB", help="only jobs older than this one")
     @line_magic
     def edt_jobs(self, line: str) -> JobList:
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
         jobs: JobList = self._session.run(
-            lambda client: client.jobs(all=options.all, state=options.state, limit=options.limit)
+            lambda client: client.jobs(all=options.all, state=options.state, limit=options.limit, before=options.before)
         )
         self._session.names.remember(job.id for job in jobs)
         return jobs

@@ -18,6 +18,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     listing.add_argument("--all", action="store_true", help="other users' jobs as well")
     listing.add_argument("--state", help="only jobs in this state")
     listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
+    listing.add_argument("--before", metavar="ID", help="only jobs older than this one")
     get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
     get.add_argument("-o", "--output", choices=("text", "json"), default="text")
     update = add_verb(verbs, common, "update", run_update, "Change a job while it lives.", job="the job")
@@ -42,7 +43,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """`edt list`."""
-    found = client(arguments).jobs(all=arguments.all, state=arguments.state, limit=arguments.limit)
+    server = client(arguments)
+    found = server.jobs(all=arguments.all, state=arguments.state, limit=arguments.limit, before=arguments.before)
     views = [each.view for each in found]
     if arguments.output == "json":
         print_json({"jobs": views})
@@ -57,6 +59,11 @@ def run_list(arguments: argparse.Namespace) -> int:
         slots = "-" if view.state.final else f"{view.slots}/{view.max_workers}"
         rows.append((view.id, view.name, view.state, slots, done, view.priority, view.owner))
     print(table(("ID", "NAME", "STATE", "SLOTS", "DONE", "PRIORITY", "OWNER"), rows))
+    if found.more:
+        next_page = f"`edt list --before {views[-1].id}` lists those that come next"
+        print(
+            f"There are older jobs than these {len(views):,}: {next_page}, --limit 10000 more at once.", file=sys.stderr
+        )
     return 0
 
 
