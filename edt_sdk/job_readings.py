@@ -86,7 +86,7 @@ class JobReadings:
     def metrics(self, *, points: int | None = None) -> Metrics:
         """Its curves; `points` thins the training curve to about that many."""
         answer = self._connection.json("GET", f"jobs/{self.id}/metrics", params={"points": points})
-        return Metrics(train=answer["train"], test=answer["test"])
+        return Metrics(train=answer["train"], test=answer["test"], speeds=answer.get("speeds", []))
 
     def story(self) -> Story:
         """Its events, oldest first; the repr tells them."""

@@ -12,8 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
-import requests
-
 from edt_sdk.connection import Connection, Params
 from edt_sdk.pictures import image
 from edt_sdk.schemas.errors import ServerUnreachable
@@ -51,13 +49,12 @@ def fetch_picture(connection: Connection, path: str, params: Params) -> Picture:
         EdtError: what the server refuses; ServerUnreachable also for an answer that is no picture.
     """
     query: Params = {**params, "zone": f"{datetime.now().astimezone():%z}"}
-    with connection.open("GET", path, params=query) as response:
-        try:
-            svg = response.content.decode()
-            return Picture(svg, ElementTree.fromstring(svg).get("aria-label", ""))
-        except (requests.RequestException, UnicodeDecodeError, ElementTree.ParseError):
-            raise ServerUnreachable(
-                f"The server at {connection.url} did not send a whole picture.",
-                hint="Try again; if it stays so, check that no login page stands in between.",
-                url=connection.url,
-            ) from None
+    svg = connection.text(path, params=query)
+    try:
+        return Picture(svg, ElementTree.fromstring(svg).get("aria-label", ""))
+    except ElementTree.ParseError:
+        raise ServerUnreachable(
+            f"The server at {connection.url} did not send a whole picture.",
+            hint="Try again; if it stays so, check that no login page stands in between.",
+            url=connection.url,
+        ) from None

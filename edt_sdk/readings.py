@@ -78,10 +78,13 @@ class Metrics:
     Attributes:
         train: `{"update", "epoch", "samples", "loss", "accuracy", "world", "time"}` per point; updates from 0.
         test: `{"epoch", "update", "loss", "accuracy", "time"}` per validation.
+        speeds: `{"workers", "samples", "seconds"}` for each number of workers that its last training has run with, the
+            smallest first; pauses between updates are left out.
     """
 
     train: list[dict[str, Any]]
     test: list[dict[str, Any]]
+    speeds: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def loss(self) -> float | None:

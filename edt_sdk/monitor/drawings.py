@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
-
-from edt_sdk.connection import Connection, Params
-from edt_sdk.pictures import image
-
-_SAYS = re.compile(r'<svg[^>]*\baria-label="([^"]*)"')
+from edt_sdk.connection import Connection
+from edt_sdk.picture import fetch_picture
 
 
 def drawing(connection: Connection, path: str, **params: str | int | float | None) -> str:
     """The picture at `path`, such as "jobs/edt-1/pictures/loss", as HTML; EdtError when there is none."""
-    query: Params = dict(params)
-    svg = connection.text(path, params=query)
-    found = _SAYS.search(svg)
-    return image(svg, unescape(found[1]) if found else "a picture of this job")
+    return fetch_picture(connection, path, params)._repr_html_()

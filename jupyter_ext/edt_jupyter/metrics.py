@@ -29,7 +29,9 @@ class MetricsHandler(StreamHandler):
         reader = MetricsReader(self.service.paths(row), after=self.get_query_argument("after", ""))
         batch = await asyncio.to_thread(reader.read_all, final=row.state.final)
         train = await asyncio.to_thread(thin, batch.of_kind("train"), points)
-        self.reply({"train": train, "test": batch.of_kind("test"), "next": batch.next, "done": batch.done})
+        speeds = await asyncio.to_thread(self.service.pictures.speeds, self.service.paths(row))
+        test = batch.of_kind("test")
+        self.reply({"train": train, "test": test, "speeds": speeds, "next": batch.next, "done": batch.done})
 
     async def _step(self, job: str, reader: MetricsReader) -> Step:
         final = self.service.ended(job)

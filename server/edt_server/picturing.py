@@ -26,6 +26,7 @@ from edt_sdk.pictures.allocation import MOST_CELLS
 from edt_sdk.pictures.losses import NO_UPDATE
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.paths import JobPaths
 from edt_server import picture_data, results
 from edt_server.store import JobRow, Store
 from edt_server.training_curve import CurveShelf
@@ -51,6 +52,11 @@ class Picturing:
         self._reading = reading
         self._store = store
         self._curves = CurveShelf()
+
+    def speeds(self, paths: JobPaths) -> list[dict[str, float]]:
+        """How many samples in how many seconds each number of workers computed, the smallest first. Blocks."""
+        speeds = self._curves.read(paths).speeds
+        return [{"workers": workers, "samples": n, "seconds": s} for workers, (n, s) in sorted(speeds.items())]
 
     # --- of one job ---------------------------------------------------------------------------------------------------
 

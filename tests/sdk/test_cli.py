@@ -22,9 +22,9 @@ def environment(runtime_dir, peer=None):
 
 @pytest.fixture
 def edt(peer, runtime_dir):
-    def run(*words, server=True, **options):
-        env = environment(runtime_dir, peer if server else None)
-        return subprocess.run([*EDT, *map(str, words)], capture_output=True, text=True, timeout=60, env=env, **options)
+    def run(*words, server=True, **variables):
+        env = environment(runtime_dir, peer if server else None) | variables
+        return subprocess.run([*EDT, *map(str, words)], capture_output=True, text=True, timeout=60, env=env)
 
     return run
 
@@ -320,7 +320,7 @@ def test_every_verb_of_the_design_is_there():
     verbs = build_parser()._subparsers._group_actions[0].choices
     assert set(verbs) == {
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
-        "timeline", "workers", "checkpoints", "download", "cluster", "groups",
+        "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
     }  # fmt: skip
 
@@ -338,3 +338,68 @@ def test_a_short_list_and_a_window(edt, peer, view):
     wrong = edt("timeline", "--since", "yesterday")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "'yesterday' is no time" in wrong.stderr
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" aria-label="It goes down &amp; down."></svg>'
+
+
+@pytest.fixture
+def drawn(peer, view):
+    """A job with a curve, and its pictures."""
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("GET", "jobs/edt-2", view(id="edt-2", name="other"))
+    train = [{"update": at, "loss": 1.0 / (at + 1)} for at in range(20)]
+    for job in ("edt-1", "edt-2"):
+        peer.on("GET", f"jobs/{job}/metrics", {"train": train, "test": []})
+    for path in ("jobs/edt-1/pictures/loss", "pictures/compare", "pictures/slots"):
+        peer.on("GET", path, lambda _: (200, SVG.encode()))
+    return peer
+
+
+def test_a_picture_in_a_terminal_is_text(edt, drawn):
+    done = edt("picture", "edt-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "loss"
+    assert lines[-1] == "It goes down & down."
+    compared = edt("picture", "edt-1", "edt-2").stdout
+    assert compared.startswith("JOB ")
+    assert drawn.requests[-1].path == "jobs/edt-2/metrics"
+
+
+def test_a_picture_in_a_file_is_the_servers(edt, drawn, tmp_path):
+    done = edt("picture", "loss", "edt-1", "-o", tmp_path / "a.svg", "--theme", "dark", "--width", 300, "--log")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "It goes down & down.\n")
+    assert (tmp_path / "a.svg").read_text() == SVG
+    sent = drawn.requests[-1].query
+    assert (sent["theme"], sent["width"], sent["y"]) == ("dark", "300", "log")
+    assert edt("picture", "edt-1", "-o", "-").stdout == SVG
+
+
+def test_a_picture_is_opened_from_a_file_that_stays(edt, drawn, tmp_path):
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/shown\n')
+    browser.chmod(0o700)
+    done = edt("picture", "edt-1", "--open", "-o", tmp_path / "a.svg", BROWSER=str(browser))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "shown").read_text().strip() == (tmp_path / "a.svg").as_uri()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["loss"], "loss is a picture of a job; name one"),
+        (["loss", "spark", "edt-1"], "loss and spark are 2 pictures"),
+        (["spark", "edt-1", "edt-2"], "edt picture compare edt-1 edt-2"),
+        (["edt-1", "--width", "300"], "--width is of the SVG"),
+        (["edt-1", "-o", "/no/such/folder/a.svg"], "/no/such/folder/a.svg cannot be written: No such file"),
+        (["edt-1", "efficiency", "-o", "-"], "no jobs/edt-1/pictures/efficiency"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_in_one_line(edt, drawn, words, said):
+    done = edt("picture", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 import zipfile
+from datetime import datetime
 from html import unescape
 from io import BytesIO
 from types import SimpleNamespace
@@ -449,7 +450,8 @@ def test_up_to_five_jobs_are_compared(monitor, training, make_view):
     assert len(comparing._others.options) == 6
     comparing._others.value = ("edt-2", "edt-3", "edt-4", "edt-5")
     monitor.turn()
-    assert training.requests[-2].query == {"jobs": "edt-1,edt-2,edt-3,edt-4,edt-5"}
+    assert training.requests[-2].query["jobs"] == "edt-1,edt-2,edt-3,edt-4,edt-5"
+    assert training.requests[-2].query["zone"] == f"{datetime.now().astimezone():%z}"
     assert "It goes down" in comparing._picture.value
     comparing._others.value = ("edt-2", "edt-3", "edt-4", "edt-5", "edt-6")
     monitor.turn()
