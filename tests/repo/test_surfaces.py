@@ -36,12 +36,11 @@ Job.delete              DELETE /jobs/{id}           delete       edt_delete
 Job.logs                GET /jobs/{id}/logs         logs         edt_logs
 Job.metrics             GET /jobs/{id}/metrics      metrics      edt_metrics
 Job.story               GET /jobs/{id}/events       story        edt_story
-Client.compare          GET /pictures/{picture}     -            edt_compare
+Client.compare          GET /pictures/{picture}     picture      edt_compare
 Job.timeline            GET /jobs/{id}/timeline     timeline     edt_timeline
 Client.timeline         GET /timeline               timeline     edt_timeline
-Job.picture             GET /jobs/{id}/pictures/{picture} -  -
-Client.picture          GET /pictures/{picture}     -            -
-Client.compare          GET /pictures/{picture}     -            edt_compare
+Job.picture             GET /jobs/{id}/pictures/{picture} picture -
+Client.picture          GET /pictures/{picture}     picture      -
 Job.what_if             GET /jobs/{id}/what-if      what-if      edt_what_if
 Job.workers             GET /jobs/{id}/workers      workers      edt_workers
 Job.checkpoints         GET /jobs/{id}/checkpoints  checkpoints  edt_checkpoints
