@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def main() -> int:
     traits = {"ServerApp.root_dir": REPOSITORY / "notebooks", "EdtApp.threads_per_slot": 1}
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
-    server = LocalServer(REPOSITORY / ".lab", slots=4, traits=traits, environ=hidden, app="lab").start()
+    server = LocalServer(REPOSITORY / ".lab", slots=4, traits=traits, environ=hidden, app="lab", leashed=False).start()
     print(f"JupyterLab: {server.url}lab/tree/01_quickstart.ipynb?token={server.token}")
     print("Ctrl-C ends it; trainings go on, and are there again the next time.", flush=True)
     # A closed terminal or a `kill` ends it the same way as Ctrl-C.

@@ -1,8 +1,8 @@
 """A real server for tests, demos and benchmarks: one Jupyter Server with the extension, in folders of its own.
 
 `LocalServer` starts it as a process on a free loopback port, with a token, and ends it again together with every job it
-left running. Nothing is faked: what works here works on the server people use. It never touches the user's own Jupyter
-folders.
+left running; also when whoever started it is killed before it could. Nothing is faked: what works here works on the
+server people use. It never touches the user's own Jupyter folders.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import random
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from types import TracebackType
 import requests
 
 from edt_sdk.client import Client
+from edt_sdk.keeper import Kept
 
 START_LIMIT = 60.0
 STOP_LIMIT = 30.0
@@ -40,6 +40,8 @@ class LocalServer:
             (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server" or "lab".
+        leashed: when this process has ended, in whatever way, the server, its kernels and its jobs are killed. False
+            lets them go on.
 
     Attributes:
         url: base URL, with a trailing slash.
@@ -56,16 +58,18 @@ class LocalServer:
         traits: Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
         app: str = "server",
+        leashed: bool = True,
     ) -> None:
         self.root = Path(root).resolve()
         self.slots = slots
         self.app = app
+        self.leashed = leashed
         self.traits = dict(traits or {})
         self.environ = dict(environ or {})
         self.token = secrets.token_hex(16)
         self.data_dir = self.root / "edt"
         self.log = self.root / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Kept | None = None
         self.url = ""
 
     @property
@@ -100,14 +104,8 @@ class LocalServer:
         prefix = str(self.traits.get("ServerApp.base_url", "/")).strip("/")
         self.url = f"{scheme}://127.0.0.1:{port}/{prefix}/" if prefix else f"{scheme}://127.0.0.1:{port}/"
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(port),
-                cwd=self.root,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+            self._process = Kept(
+                self._command(port), cwd=self.root, env=self._environment(), log=log, leashed=self.leashed
             )
 
     def stop(self, *, end_jobs: bool = True) -> None:
@@ -115,23 +113,22 @@ class LocalServer:
         process = self._process
         if process is None:
             return
-        if end_jobs and process.poll() is None:
+        if end_jobs and not process.ended():
             client = self.client()
             client.stop_all()
             self._wait_for_the_last_job(client)
-        process.terminate()
-        try:
-            process.wait(STOP_LIMIT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.send_signal(signal.SIGTERM)
+        if not process.ended(STOP_LIMIT):
+            process.send_signal(signal.SIGKILL)
+            process.ended(STOP_LIMIT)
         self._process = None
 
     def kill(self) -> None:
         """SIGKILL the server alone, as a crash would; its jobs go on."""
-        os.kill(self.pid, signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
+        if self._process is None:
+            raise RuntimeError("The server is not running.")
+        self._process.send_signal(signal.SIGKILL)
+        self._process.ended(STOP_LIMIT)
         self._process = None
 
     def client(self) -> Client:
@@ -178,7 +175,7 @@ class LocalServer:
         """Wait until it does; False when it ends before, or takes too long."""
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
-            if self._process is None or self._process.poll() is not None:
+            if self._process is None or self._process.ended():
                 break
             try:
                 answer = requests.get(

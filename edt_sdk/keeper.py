@@ -1,0 +1,199 @@
+"""A program kept on a leash: when the process that started it is gone, however it ended, all that came of it is killed.
+
+A server's jobs are made to outlive the server. Of a server that a test, a demo or a benchmark started they must not
+outlive that, also when it was killed. So a small process stands between the two, as the parent of the program and of
+all its descendants that lose theirs (a subreaper). It holds one end of a pipe whose other end the starter has, does
+nothing but wait for the pipe to be closed or for the last descendant to end, and ends.
+
+This file is the starter's handle and, run as a program, that process; it needs nothing but the standard library. Linux.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_UNLEASHED = "unleashed"
+
+
+class Kept:
+    """A running program, a session of its own.
+
+    Args:
+        command: the program and its arguments.
+        cwd: where it runs.
+        env: all of its variables.
+        log: what it says is appended there.
+        leashed: whether it and its descendants end with this process; else they end when they do.
+
+    Attributes:
+        pid: its process id.
+
+    Raises:
+        OSError: there is no such program, or no process to be had.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: BinaryIO, leashed: bool = True
+    ) -> None:
+        keeper = [sys.executable, "-I", "-S", __file__, *([] if leashed else [_UNLEASHED]), "--", *command]
+        life = _LEASH.end() if leashed else subprocess.DEVNULL
+        # Ends at once: the keeper is a child of its.
+        told = subprocess.run(
+            keeper,
+            stdin=life,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=cwd,
+            env=env,
+            check=False,
+            start_new_session=True,
+        ).stdout
+        if not told.strip().isdigit():
+            raise OSError(f"{command[0]} could not be started; {log.name} says why.")
+        self.pid = int(told)
+        self._descriptor = -1
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            self._descriptor = os.pidfd_open(self.pid)
+
+    def ended(self, timeout: float = 0.0) -> bool:
+        """Whether it has ended, after at most `timeout` seconds."""
+        if self._descriptor >= 0:
+            waiting = select.poll()
+            waiting.register(self._descriptor, select.POLLIN)
+            if not waiting.poll(1000 * timeout):
+                return False
+            os.close(self._descriptor)
+            self._descriptor = -1
+        return True
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal; one that has ended gets none."""
+        if not self.ended():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
+
+
+class _Leash:
+    """The pipe that closes when this process ends: one for all that it starts. A fork has one of its own."""
+
+    def __init__(self) -> None:
+        self._ends: tuple[int, int] | None = None
+        os.register_at_fork(after_in_child=self._drop)
+
+    def end(self) -> int:
+        """The end to hand on."""
+        if self._ends is None:
+            self._ends = os.pipe()
+        return self._ends[0]
+
+    def _drop(self) -> None:
+        if self._ends is not None:
+            for descriptor in self._ends:
+                os.close(descriptor)
+        self._ends = None
+
+
+_LEASH = _Leash()
+
+
+# --- the process between ----------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Start what stands behind `--`, tell its pid, and keep it."""
+    at = arguments.index("--")
+    if os.fork():
+        os._exit(0)  # whoever started this need not reap anything
+    os.setsid()
+    life = os.pipe()[0] if _UNLEASHED in arguments[:at] else 0
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    own = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(arguments[at + 1 :], own)
+    os.write(1, b"%d\n" % pid)
+    os.close(1)
+    waiting = select.poll()
+    for descriptor in (life, woken):
+        waiting.register(descriptor, select.POLLIN)
+    while _reaped():
+        ready = {descriptor for descriptor, _ in waiting.poll()}
+        if life in ready:
+            _end_children()
+            return
+        os.read(woken, 4096)
+
+
+def _become(command: Sequence[str], keeper: int) -> NoReturn:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != keeper:
+        os._exit(1)
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        os._exit(127)
+
+
+def _reaped() -> bool:
+    """Reap those that have ended; whether there is any left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _end_children() -> None:
+    """Kill and reap all descendants: whoever loses its parent becomes a child of this process."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for pid in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)
+
+
+def _children() -> list[int]:
+    own = os.getpid()
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            if int(file.read().rpartition(b")")[2].split()[1]) == own:
+                found.append(int(name))
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
