@@ -31,6 +31,8 @@ CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 60.0
 # A job outlives its server's restart; so does whoever waits for it.
 PATIENCE = 120.0
+# Proxies drop connections, and they are there again at once: nobody has to be told.
+UNNOTICED = 2.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Params = dict[str, str | int | float | None]
@@ -61,6 +63,11 @@ class Pause:
     patience: float
     _delay: float = 0.1
     _since: float | None = None
+
+    @property
+    def lasting(self) -> float:
+        """Seconds since the first failure after the last success; 0 without one."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
 
     def success(self) -> None:
         """The connection works: start over."""
@@ -220,6 +227,7 @@ class Connection:
         stop: threading.Event | None = None,
         deadline: float | None = None,
         patience: float = PATIENCE,
+        away: Callable[[ServerUnreachable | None], None] = lambda lost: None,
     ) -> Iterator[ServerEvent | None]:
         """Events of a stream, resumed after the last one whenever the connection drops; None at signs of life.
 
@@ -232,8 +240,11 @@ class Connection:
             stop: set by another thread to end the stream, within about 5 s.
             deadline: in `time.monotonic()` seconds.
             patience: seconds without a connection after which ServerUnreachable is raised.
+            away: told why there is no connection, once that lasts longer than `UNNOTICED`, and None with the first
+                sign of life again.
         """
         pause = Pause(patience)
+        gone = False
         while not over(stop, deadline):
             idle = 5.0 if stop is not None or deadline is not None else self.timeout
             if deadline is not None:
@@ -241,6 +252,9 @@ class Connection:
             try:
                 for event in self._stream(path, params, after, idle):
                     pause.success()
+                    if gone:
+                        gone = False
+                        away(None)
                     after = event.id if event is not None else after
                     yield event
                     if event is not None and event.kind == "end":
@@ -251,6 +265,9 @@ class Connection:
                     # The server closed the stream without saying that it is over.
                     pause.failure(ServerUnreachable(f"The server at {self.url} ends the stream."), stop, deadline)
             except ServerUnreachable as lost:
+                if pause.lasting > UNNOTICED:
+                    gone = True
+                    away(lost)
                 pause.failure(lost, stop, deadline)
 
     def _stream(self, path: str, params: Params | None, after: str, idle: float) -> Iterator[ServerEvent | None]:

@@ -22,10 +22,18 @@ from edt_sdk import card
 from edt_sdk.answers import Answer
 from edt_sdk.connection import Connection, save_file
 from edt_sdk.job_readings import JobReadings
-from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, NotFound, ServerUnreachable, WaitTimeout
+from edt_sdk.schemas.errors import (
+    EdtError,
+    InvalidRequest,
+    JobFailed,
+    NotAllowed,
+    NotFound,
+    ServerUnreachable,
+    WaitTimeout,
+)
 from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView
 from edt_sdk.schemas.parts import PARTS
-from edt_sdk.waiting import ProgressLine, fetch, in_thread, watch
+from edt_sdk.waiting import ProgressLine, fetch, in_thread, sight_lost, watch
 
 if TYPE_CHECKING:
     import torch
@@ -127,8 +135,9 @@ class Job(JobReadings):
     def _wait(self, timeout: float | None, *, progress: bool, stop: threading.Event | None = None) -> Job:
         deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
         line = ProgressLine() if progress else None
+        away = line.away if line is not None else lambda lost: None
         try:
-            for view in watch(self._connection, self.id, stop=stop, deadline=deadline):
+            for view in watch(self._connection, self.id, stop=stop, deadline=deadline, away=away):
                 if view is not None:
                     self.saw(view)
                 if line is not None:
@@ -139,9 +148,8 @@ class Job(JobReadings):
                 file=sys.stderr,
             )
             raise KeyboardInterrupt from None
-        except ServerUnreachable as lost:
-            hint = f"Job {self.id} does not need the server in order to go on. {lost.hint}".strip()
-            raise ServerUnreachable(lost.message, hint=hint, job=self.id) from None
+        except (ServerUnreachable, NotAllowed) as lost:
+            raise sight_lost(lost, self.id) from None
         finally:
             if line is not None:
                 line.close()

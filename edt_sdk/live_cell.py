@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,22 @@ from edt_sdk import live_figure
 from edt_sdk.card import state_html, why_words
 from edt_sdk.curves import Curves
 from edt_sdk.html_table import GREY
-from edt_sdk.schemas.errors import EdtError, ServerUnreachable
+from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
 from edt_sdk.schemas.job import JobState, JobView
-from edt_sdk.waiting import watch
+from edt_sdk.waiting import away_words, sight_lost, watch
 
 if TYPE_CHECKING:
     from edt_sdk.job import Job
 
-_News = JobView | dict[str, Any] | BaseException
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """Whether the server answers: why not, None when it does."""
+
+    lost: ServerUnreachable | None
+
+
+_News = JobView | dict[str, Any] | BaseException | _Reach
 
 # A figure at most once a second; sooner than 50 new steps only when it is two seconds old, or more than steps are new.
 REDRAW_EVERY = 1.0
@@ -66,9 +75,8 @@ def wait(job: Job) -> Job:
             "fabric.job.stop() ends it, fabric.job.wait() waits again, and once it has finished "
             f'fabric.job.load_into(model) brings the weights. In another kernel: edt_sdk.Client().job("{job.id}").'
         ) from None
-    except ServerUnreachable as lost:
-        hint = f"Job {job.id} does not need the server in order to go on. {lost.hint}".strip()
-        raise ServerUnreachable(lost.message, hint=hint, job=job.id) from None
+    except (ServerUnreachable, NotAllowed) as lost:
+        raise sight_lost(lost, job.id) from None
     finally:
         stop.set()
     return job.wait(progress=False)
@@ -133,6 +141,7 @@ class _Cell:
         self._drawn_at = float("-inf")
         self._cost = 0.0
         self._told, self._told_at = job.view.state, float("-inf")
+        self._away = ""
 
     def follow(self, stop: threading.Event) -> None:
         """Show the job until it has ended."""
@@ -141,7 +150,7 @@ class _Cell:
 
         def views() -> None:
             try:
-                for view in watch(connection, job.id, stop=stop):
+                for view in watch(connection, job.id, stop=stop, away=lambda lost: news.put(_Reach(lost))):
                     if view is not None:
                         news.put(view)
             except BaseException as raised:  # handed to whoever waits
@@ -175,7 +184,9 @@ class _Cell:
             while True:
                 if isinstance(found, BaseException):
                     raise found
-                if isinstance(found, JobView):
+                if isinstance(found, _Reach):
+                    self._reach(found.lost)
+                elif isinstance(found, JobView):
                     self._job.saw(found)
                 else:
                     self._curves.add(found)
@@ -183,10 +194,17 @@ class _Cell:
         except queue.Empty:
             return
 
+    def _reach(self, lost: ServerUnreachable | None) -> None:
+        """Say that the server does not answer, since when; or that it does again."""
+        if (lost is None) == (not self._away):
+            return
+        self._away = "" if lost is None else away_words(lost, self._job.taken)
+        self.show_line()
+
     def show_line(self, remark: str = "") -> None:
         """Show the job as last seen."""
         self._told, self._told_at = self._job.view.state, time.monotonic()
-        html, text = state_line(self._job.view, self._curves.workers, remark)
+        html, text = state_line(self._job.view, self._curves.workers, remark or self._away)
         self._line.show({"text/html": html, "text/plain": text})
 
     def _draw_if_due(self) -> None:

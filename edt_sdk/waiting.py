@@ -19,6 +19,8 @@ import msgspec
 from edt_sdk.card import being_suspended, short_line
 from edt_sdk.connection import Connection
 from edt_sdk.packing import PROGRESS_AFTER, QUIET_VARIABLE
+from edt_sdk.readings import clock
+from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
 from edt_sdk.schemas.job import JobView
 
 T = TypeVar("T")
@@ -30,10 +32,12 @@ def watch(
     *,
     stop: threading.Event | None = None,
     deadline: float | None = None,
+    away: Callable[[ServerUnreachable | None], None] = lambda lost: None,
 ) -> Iterator[JobView | None]:
     """The job now and after every change, until it has ended; None at signs of life in between.
 
-    Ends early, without a word, when `stop` is set or `time.monotonic()` passes `deadline`.
+    Ends early, without a word, when `stop` is set or `time.monotonic()` passes `deadline`. `away` is told when the
+    server does not answer, and None when it does again.
 
     Raises:
         NotFound: there is no such job (any more).
@@ -46,7 +50,8 @@ def watch(
         yield view
         if view.state.final:
             return
-        for event in connection.follow(f"jobs/{job_id}/events", after=after, stop=stop, deadline=deadline):
+        path = f"jobs/{job_id}/events"
+        for event in connection.follow(path, after=after, stop=stop, deadline=deadline, away=away):
             after = event.id if event is not None else after
             if event is None or event.kind == "event":
                 yield None
@@ -57,6 +62,25 @@ def watch(
                     return
         if (stop is not None and stop.is_set()) or (deadline is not None and time.monotonic() >= deadline):
             return
+
+
+def away_words(lost: ServerUnreachable, since: float) -> str:
+    """What somebody who waits reads while the server does not answer; `since` in seconds since the epoch."""
+    return (
+        f"Not renewed since {clock(since)} UTC. {lost.message} The job does not need it in order to go on; "
+        "it is asked again for two minutes."
+    )
+
+
+def sight_lost(error: EdtError, job_id: str) -> EdtError:
+    """The same error for somebody who waits: what becomes of the job, and how to wait on."""
+    if isinstance(error, ServerUnreachable):
+        hint = f"Job {job_id} does not need the server in order to go on. {error.hint}"
+        return ServerUnreachable(error.message, hint=hint.strip(), job=job_id)
+    if isinstance(error, NotAllowed):
+        hint = f'{error.hint} Job {job_id} goes on: wait for it again with Client().job("{job_id}").wait().'
+        return NotAllowed(error.message, hint=hint.strip(), job=job_id)
+    return error
 
 
 def fetch(connection: Connection, job_id: str) -> JobView:
@@ -80,6 +104,7 @@ class ProgressLine:
         self._last = ""
         self._width = 0
         self._drawn = 0.0
+        self._away: ServerUnreachable | None = None
 
     def show(self, view: JobView | None) -> None:
         """Draw `view` unless it says what is there already."""
@@ -97,6 +122,16 @@ class ProgressLine:
             self._width = len(text)
         else:
             print(text, file=self._stream, flush=True)
+
+    def away(self, lost: ServerUnreachable | None) -> None:
+        """Say once that the server does not answer, and once that it does again."""
+        if self._quiet or (lost is None) == (self._away is None):
+            return
+        self._away = lost
+        self.close()
+        self._last, self._width = "", 0
+        said = "The server answers again." if lost is None else away_words(lost, time.time())
+        print(said, file=self._stream, flush=True)
 
     def close(self) -> None:
         """End the line, if one was drawn."""
