@@ -51,17 +51,25 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     forecast: Forecast
 
 
+class OfJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a job of mine was made of: its package as it was submitted, and its settings; `job` is its id."""
+
+    job: str
+
+
 class Picked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person has picked from a Jupyter server's files, to look at or to submit.
+    """What a person has picked, to look at or to submit.
 
     Attributes:
-        source: a folder, a `.py` or an `.ipynb` file, as Jupyter's contents API names it; "" for the top folder.
-        main: the script to run, relative to the folder; None for the one there is.
+        source: a folder, a `.py` or an `.ipynb` file of a Jupyter server, as its contents API names it, "" for the top
+            folder; or a job to make another one of.
+        main: the script to run, relative to the folder; None for the one there is, or the job's.
         tag: of a notebook only the cells with this tag; None for all.
-        spec: fields of `JobSpec`, all but what packing decides: `main` and `code_dir`; `name` may be left out.
+        spec: fields of `JobSpec`, all but what packing decides: `main` and `code_dir`; `name` may be left out. Of
+            another job only those that shall be different.
     """
 
-    source: str
+    source: str | OfJob
     main: str | None = None
     tag: str | None = None
     spec: dict[str, Any] = {}

@@ -33,6 +33,7 @@ _PIECE = 1 << 16
 _ASKED = ("Accept", "Content-Type", "Content-Length", "Last-Event-ID", "If-Match", "If-None-Match")
 _ANSWERED = ("Content-Type", "Content-Length", "Content-Disposition", "Cache-Control", "X-Accel-Buffering", "ETag")
 _EVENTS = "text/event-stream"
+_API = "/edt/api/"
 
 
 class NotReached(Exception):
@@ -103,8 +104,8 @@ class _Answer(HTTPMessageDelegate):
                 handler.set_header(name, headers[name])
         self.kind = headers.get("Content-Type", "")
         if "Location" in headers:
-            last = headers["Location"].rstrip("/").rsplit("/", 1)[-1]
-            handler.set_header("Location", f"{str(handler.request.path).rstrip('/')}/{last}")
+            here, api, _ = str(handler.request.path).partition(_API)
+            handler.set_header("Location", f"{here}{api}{headers['Location'].partition(_API)[2]}")
 
     async def data_received(self, chunk: bytes) -> None:
         """The next piece of the answer; the one after it is read when this one is on its way."""

@@ -1,7 +1,7 @@
-"""What a person picks from this Jupyter server's own files is packed here, also where another server runs the jobs.
+"""What a person picks is answered where it lies: files by this Jupyter server, a job by the server that runs the jobs.
 
-Base of the handlers for previews and submissions: they are answered by the server that has the files, and ask the one
-that runs the jobs for what only it knows.
+Base of the handlers for previews and submissions. Files are packed here, also where another server runs the jobs, which
+is then asked for what only it knows. What a job was made of only that server has, so it gets the whole request.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Protocol, TypeVar, cast
 
 import msgspec
 from jupyter_core.utils import ensure_async
-from tornado.web import HTTPError
 
+from edt_jupyter.authorization import denied
 from edt_jupyter.base import EdtHandler
 from edt_jupyter.forwarding import NotReached, Peer
 from edt_jupyter.own_files import OwnFiles
 from edt_sdk.packing import Collected, collect, human_bytes
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
-from edt_sdk.schemas.forecast import Picked
+from edt_sdk.schemas.forecast import OfJob, Picked
 from edt_sdk.schemas.job import JobSpec, parse_spec
+from edt_server.stored_package import Stored
 
 T = TypeVar("T")
 _ASK_AGAIN = 0.1
@@ -37,28 +38,19 @@ class Caps(Protocol):
 
 
 class PickingHandler(EdtHandler):
-    """Base of a handler whose POST names a source among this server's files."""
+    """Base of a handler whose POST names a source."""
 
     async def forwarded(self) -> bool:
-        """The files are here, so the answer is."""
-        return False
+        """The files are here, so the answer is; a job is where jobs are."""
+        return isinstance(self.request_made().source, OfJob) and await super().forwarded()
 
     @property
     def caps(self) -> Caps:
         """What a package may be."""
         return cast(Caps, self.extensionapp)
 
-    async def picked(self) -> tuple[Collected, JobSpec]:
-        """The files that the request names, and the job that they would be.
-
-        Raises:
-            NotFound, PackageError: no such source, or one that cannot be packed.
-            TooLarge: more than the caps allow.
-            InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
-        """
-        # Whoever may submit jobs may not necessarily read this server's files.
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", "contents")):
-            raise HTTPError(403, "You are not authorized to read the files of this server.")
+    def request_made(self) -> Picked:
+        """The request. InvalidRequest names the field that is wrong with it."""
         try:
             request = msgspec.json.decode(self.request.body, type=Picked)
         except msgspec.DecodeError as wrong:
@@ -67,13 +59,39 @@ class PickingHandler(EdtHandler):
             raise InvalidRequest(
                 f"spec has {given[0]}, which packing decides.", hint="Name the script as main beside it.", field="spec"
             )
-        collected = await asyncio.to_thread(self._collect, request)
+        return request
+
+    async def again(self, job: str, request: Picked) -> tuple[Stored, JobSpec]:
+        """What that job was made of, and the job that would be made of it anew.
+
+        Raises:
+            NotFound, NotAllowed: there is no such job, or it is somebody else's.
+            InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
+        """
+        if request.tag is not None:
+            raise InvalidRequest("A job has no cells with tags.", hint="Leave tag out.", field="tag")
+        found = await self.service.stored(self.user, job)
+        main = {} if request.main is None else {"main": request.main}
+        return found, found.changed({**request.spec, **main})
+
+    async def picked(self, path: str, request: Picked) -> tuple[Collected, JobSpec]:
+        """The files at that path, and the job that they would be.
+
+        Raises:
+            NotFound, PackageError: no such source, or one that cannot be packed.
+            TooLarge: more than the caps allow.
+            InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
+        """
+        # Whoever may submit jobs may not necessarily read this server's files.
+        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", "contents")):
+            raise denied("read", "contents")
+        collected = await asyncio.to_thread(self._collect, path, request)
         fields = {"name": collected.name, **request.spec, "main": collected.main}
         return collected, parse_spec(msgspec.json.encode(fields))
 
-    def _collect(self, request: Picked) -> Collected:
+    def _collect(self, path: str, request: Picked) -> Collected:
         files = OwnFiles(self.contents_manager)
-        source, caps = files.find(request.source), self.caps
+        source, caps = files.find(path), self.caps
         if source.suffix == ".ipynb" and source.is_file() and source.stat().st_size > caps.max_upload_bytes:
             raise _too_large(source.stat().st_size, caps.max_upload_bytes)
         collected = collect(

@@ -1,4 +1,4 @@
-"""A source among this server's files becomes a job."""
+"""A source becomes a job: files of this server, or what another job was made of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from edt_jupyter.forwarding import Peer
 from edt_jupyter.peers import post_package
 from edt_jupyter.picking import PickingHandler
 from edt_sdk.packing import Collected, Multipart, write_archive
+from edt_sdk.schemas.forecast import OfJob, Picked
 from edt_sdk.schemas.job import JobSpec, JobView
+from edt_server.stored_package import gone
 
 
 class SubmissionsHandler(PickingHandler):
@@ -26,11 +28,27 @@ class SubmissionsHandler(PickingHandler):
     @authorized("write", resource="edt:jobs")
     async def post(self) -> None:
         """Pack and submit; the job."""
-        collected, spec = await self.picked()
-        with tempfile.NamedTemporaryFile(prefix="picked-", dir=self.package_folder) as package:
-            view = await self._submitted(collected, spec, package)
+        request = self.request_made()
+        if isinstance(request.source, OfJob):
+            view = await self._again(request.source.job, request)
+        else:
+            view = await self._of_files(request.source, request)
         self.set_header("Location", url_path_join(self.base_url, "edt/api/jobs", view.id))
         self.reply(view, 201)
+
+    async def _again(self, job: str, request: Picked) -> JobView:
+        found, spec = await self.again(job, request)
+        try:
+            return await self.service.submit(
+                self.user, spec, found.package, training=found.training, weights=found.weights(spec)
+            )
+        except FileNotFoundError:
+            raise gone(job) from None
+
+    async def _of_files(self, path: str, request: Picked) -> JobView:
+        collected, spec = await self.picked(path, request)
+        with tempfile.NamedTemporaryFile(prefix="picked-", dir=self.package_folder) as package:
+            return await self._submitted(collected, spec, package)
 
     async def _submitted(self, collected: Collected, spec: JobSpec, package: _TemporaryFileWrapper[bytes]) -> JobView:
         size = await asyncio.to_thread(write_archive, collected.files, package, cap=self.caps.max_upload_bytes)

@@ -30,6 +30,7 @@ from edt_server.rigid import check_change
 from edt_server.settings import Settings
 from edt_server.sharing import Sharing
 from edt_server.store import JobRow, StoreError
+from edt_server.stored_package import Stored, stored
 from edt_server.supervision import Supervision
 from edt_server.timeline_feed import TimelineFeed
 
@@ -167,6 +168,11 @@ class Reading:
 
         now, ends = await self._commits.read(look)
         return await asyncio.to_thread(forecast.forecast, now, ends, user, spec)
+
+    async def stored(self, user: str, job: str) -> Stored:
+        """What the job was made of, for another one like it. NotFound, NotAllowed."""
+        row = await self.mine(user, job)
+        return await asyncio.to_thread(stored, self.paths(row), row)
 
     async def checkpoints(self, user: str, job: str) -> list[results.Checkpoint]:
         """The checkpoints the job has written."""

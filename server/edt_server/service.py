@@ -276,7 +276,7 @@ class Service(Reading):
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
         spec = await self.catalogue.registered(user, spec, training)
-        if spec.warm_start:
+        if spec.warm_start and weights is None:
             former = await self.mine(user, spec.warm_start)
             weights = await asyncio.to_thread(submission.weights_of, self.paths(former))
         accepted = await asyncio.to_thread(

@@ -25,12 +25,12 @@ from edt_server.package import unpack
 from edt_server.private_files import make_private_dir
 from edt_server.settings import Settings
 from edt_server.store import JobRow
+from edt_server.stored_package import PACKAGE, WARM_START, keep
 
 MEMORY = Path("/dev/shm")
 _ANY = 1 << 30
 _LONGEST_SLUG = 24
 _RANDOM = 6
-_WARM_START = "warm_start.pth"
 _EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -144,12 +144,13 @@ def place(
             max_bytes=settings.max_package_bytes,
         )
         if weights is not None:
-            make_private_dir(paths.job_dir)
-            _keep(weights, paths.job_dir / _WARM_START)
+            keep(weights, paths.job_dir / WARM_START)
         _write_settings(settings, spec, paths)
     except BaseException:
         remove(paths)
         raise
+        make_private_dir(paths.job_dir)
+        keep(package, paths.job_dir / PACKAGE)
     said = remarks(spec, settings.data_fs)
     return Submission(paths.job_id, owner, spec, interpreter, threads, paths, said)
 
@@ -159,10 +160,10 @@ def _write_settings(settings: Settings, spec: JobSpec, paths: JobPaths) -> None:
     found = parameters(spec.registered, folder_of(settings.data_dir, settings.data_fs, paths.owner, spec))
     if found is not None:
         (paths.result_dir / PARAMETERS).write_text(json.dumps(found, indent=1), encoding="utf-8")
-    kept = paths.job_dir / _WARM_START
+    kept = paths.job_dir / WARM_START
     if spec.registered is not None and spec.registered.console and kept.exists():
         (paths.result_dir / WEIGHTS_DIR).mkdir()
-        _keep(kept, (paths.result_dir / WEIGHTS_DIR) / "model_epoch_final.pth")
+        keep(kept, (paths.result_dir / WEIGHTS_DIR) / "model_epoch_final.pth")
 
 
 def main_file(spec: JobSpec) -> str:
@@ -193,15 +194,7 @@ def weights_of(paths: JobPaths) -> Path:
 def warm_start(paths: JobPaths, spec: JobSpec) -> str:
     """Where the job has the weights it begins with, "" when it begins with its script's own."""
     own = spec.registered is not None and spec.registered.weights
-    return str(paths.job_dir / _WARM_START) if spec.warm_start or own else ""
-
-
-def _keep(file: Path, kept: Path) -> None:
-    """Another name for the same bytes where the file system can do that: the other job may be deleted."""
-    try:
-        os.link(file.resolve(), kept)
-    except OSError:
-        shutil.copyfile(file, kept)
+    return str(paths.job_dir / WARM_START) if spec.warm_start or own else ""
 
 
 def remove(paths: JobPaths) -> None:

@@ -28,6 +28,7 @@ Client.forecast         POST /forecasts             submit       edt_submit
 Client.jobs             GET /jobs                   list         edt_jobs
 Client.job              GET /jobs/{id}              get          -
 Job.wait                -                           wait         -
+Job.clone               POST /submissions           -            -
 Job.update              PATCH /jobs/{id}            update       edt_update
 Job.suspend             POST /jobs/{id}/suspend     suspend      edt_suspend
 Job.resume              POST /jobs/{id}/resume      resume       edt_resume
