@@ -214,7 +214,8 @@ function unescaped(text: string): string {
     .replace(/&amp;/g, '&');
 }
 
-async function refusal(response: Response): Promise<ApiError> {
+/** The error of a response that is none of success. */
+export async function refusal(response: Response): Promise<ApiError> {
   let told: Record<string, unknown> = {};
   try {
     told = (await response.json()) as Record<string, unknown>;

@@ -2,3 +2,8 @@ import './base.css';
 import './card.css';
 import './panel.css';
 import './pages.css';
+import './job.css';
+import './logs.css';
+import './train.css';
+import './compare.css';
+import './catalogue.css';

@@ -6,6 +6,7 @@ import { enc } from '../api';
 import { useEdt } from '../page/edt';
 import { ChoiceField, FormEnd, TextField, WrongAnswer, useForm, whole, wholeOrNone } from '../page/form';
 import type { Answers } from '../page/form';
+import { POLICIES } from '../policies';
 
 import type { IInstanceGroup, IResourceGroup } from './answers';
 
@@ -101,11 +102,7 @@ export function GroupForm(props: {
         name="policy"
         label="Policy"
         hint="How its jobs divide its slots."
-        choices={[
-          ['fairshare', 'fair share by priority'],
-          ['priority', 'higher priority first'],
-          ['fifo', 'first come, first served']
-        ]}
+        choices={POLICIES}
       />
       <ChoiceField
         form={form}

@@ -8,17 +8,14 @@ import { agreed } from '../actions/ask';
 import { useEdt } from '../page/edt';
 import { usePolled } from '../page/polled';
 import { Answer, Failure } from '../page/standing';
+import { policyOf } from '../policies';
 import { count, span } from '../words';
 
 import type { IInstanceGroup, IResourceGroup } from './answers';
 import { GroupForm } from './group_form';
+import { ResourceGroups } from './resource_groups';
 
 const SECONDS = 15;
-const POLICIES: Readonly<Record<string, string>> = {
-  fairshare: 'fair share by priority',
-  priority: 'higher priority first',
-  fifo: 'first come, first served'
-};
 
 /** The page of instance groups. */
 export function InstanceGroups(): ReactElement {
@@ -119,7 +116,7 @@ export function InstanceGroups(): ReactElement {
                           {group.parent !== '' && <div className="jp-edt-hint">in {group.parent}</div>}
                         </th>
                         <td>
-                          {POLICIES[group.policy] ?? group.policy}
+                          {policyOf(group.policy)}
                           {group.throughput_aware ? ', by measured speed' : ''}
                           <div className="jp-edt-hint">turns of at least {span(group.quantum)}</div>
                         </td>
@@ -157,20 +154,7 @@ export function InstanceGroups(): ReactElement {
                 </tbody>
               </table>
             </div>
-            <h3>Resource groups</h3>
-            <ul>
-              {resources.map(resource => {
-                const now = cluster.resource_groups.find(each => each.name === resource.name);
-                return (
-                  <li key={resource.name}>
-                    <strong>{resource.name}</strong>:{' '}
-                    {resource.hosts.length === 0 ? 'every host that no other group names' : resource.hosts.join(', ')};{' '}
-                    {now === undefined ? 'no slot' : `${count(now.slots, 'slot')}, ${now.free} free`}
-                    {resource.slots === '' ? '' : ` (${resource.slots} of each host)`}
-                  </li>
-                );
-              })}
-            </ul>
+            <ResourceGroups all={resources} over={groups} cluster={cluster} onChanged={answer.again} />
           </>
         );
       }}

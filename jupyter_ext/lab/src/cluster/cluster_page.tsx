@@ -56,7 +56,7 @@ export function ClusterPage(): ReactElement {
           className="jp-edt-button"
           onClick={() => void commands.execute(CommandIDs.openCatalogue, { tab: 'groups' })}
         >
-          Change instance groups
+          Change instance and resource groups
         </button>
       </div>
       <section aria-label="Slots">

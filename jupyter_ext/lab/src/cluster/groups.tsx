@@ -2,13 +2,8 @@
 
 import type { ReactElement } from 'react';
 
+import { policyOf } from '../policies';
 import type { IGroupState } from '../views';
-
-const POLICIES: Readonly<Record<string, string>> = {
-  fairshare: 'fair share by priority',
-  priority: 'higher priority first',
-  fifo: 'first come, first served'
-};
 
 /** In the order of the plan; groups inside another are set in. */
 export function Groups(props: { groups: readonly IGroupState[] }): ReactElement {
@@ -49,7 +44,7 @@ export function Groups(props: { groups: readonly IGroupState[] }): ReactElement 
               <th scope="row" style={{ paddingInlineStart: `${8 + 16 * depth(group)}px` }}>
                 {group.name}
               </th>
-              <td>{POLICIES[group.policy] ?? group.policy}</td>
+              <td>{policyOf(group.policy)}</td>
               <td>{group.resource_group}</td>
               <td className="jp-mod-number">{group.jobs}</td>
               <td className="jp-mod-number">{group.waiting.length}</td>

@@ -4,6 +4,11 @@ import { UnclosedQuote, line, words } from './words';
 
 /** The form's answers, as they were written; "" where nothing was. */
 export interface Draft {
+  /** Of a clone the id and the name of the job it is one of; "" otherwise. */
+  clone_of: string;
+  clone_name: string;
+  /** Of a clone: "job" for the code that came in with that job, "files" for the source below. */
+  code: string;
   /** A folder, script or notebook, as the file browser names it. */
   source: string;
   main: string;
@@ -23,6 +28,9 @@ export interface Draft {
 }
 
 export const EMPTY: Draft = {
+  clone_of: '',
+  clone_name: '',
+  code: 'files',
   source: '',
   main: '',
   tag: '',
@@ -41,7 +49,7 @@ export const EMPTY: Draft = {
 
 /** The body of `POST /previews` and `POST /submissions`. */
 export interface Picked {
-  source: string;
+  source: string | { job: string };
   main: string | null;
   tag: string | null;
   spec: Record<string, unknown>;
@@ -57,12 +65,19 @@ const WHOLE: readonly (readonly [keyof Draft, number])[] = [
   ['seed', 0]
 ];
 const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start'];
+/** Of these "" says something that a job to clone may say otherwise. */
+const NONE: readonly (keyof Draft)[] = ['dataset', 'instance_group', 'warm_start'];
+
+/** True when the code is the one that came in with another job. */
+export function ofJob(draft: Draft): boolean {
+  return draft.clone_of !== '' && draft.code === 'job';
+}
 
 /** The request, or what must be mended first. What is empty or as usual is left to the server. */
 export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
   const wrong: Wrong = {};
   const spec: Record<string, unknown> = { mode: draft.mode, framework: draft.framework };
-  if (draft.source.trim() === '') {
+  if (!ofJob(draft) && draft.source.trim() === '') {
     wrong.source = 'Say what to train: a folder, a script or a notebook.';
   }
   for (const [name, least] of WHOLE) {
@@ -74,7 +89,7 @@ export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
     }
   }
   for (const name of PLAIN) {
-    if (draft[name].trim() !== '') {
+    if (draft[name].trim() !== '' || (ofJob(draft) && NONE.includes(name))) {
       spec[name] = draft[name].trim();
     }
   }
@@ -89,12 +104,17 @@ export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
   if (Object.keys(wrong).length > 0) {
     return { body: null, wrong };
   }
+  const main = draft.main.trim() || null;
+  if (ofJob(draft)) {
+    return { body: { source: { job: draft.clone_of }, main, tag: null, spec }, wrong };
+  }
   const source = draft.source.trim().replace(/^\/+|\/+$/g, '');
-  return { body: { source, main: draft.main.trim() || null, tag: draft.tag.trim() || null, spec }, wrong };
+  return { body: { source, main, tag: draft.tag.trim() || null, spec }, wrong };
 }
 
 /** What of a job another one like it begins with. */
 interface Like {
+  id: string;
   name: string;
   main: string;
   args: readonly string[];
@@ -105,13 +125,17 @@ interface Like {
   mode: string;
   seed: number;
   framework: string;
+  warm_start: string;
   dataset?: string;
 }
 
-/** A draft of another job like this one; where its code lies the job does not say. */
+/** A draft of another job like this one, of the code that came in with it. */
 export function cloneOf(job: Like): Draft {
   return {
     ...EMPTY,
+    clone_of: job.id,
+    clone_name: job.name,
+    code: 'job',
     main: job.main,
     name: job.name,
     dataset: job.dataset ?? '',
@@ -122,6 +146,7 @@ export function cloneOf(job: Like): Draft {
     args: line(job.args),
     mode: job.mode,
     seed: String(job.seed),
+    warm_start: job.warm_start,
     framework: job.framework
   };
 }

@@ -125,12 +125,8 @@ export const train: JupyterFrontEndPlugin<void> = {
       execute: async args => {
         const id = typeof args['id'] === 'string' ? args['id'] : '';
         const job: IJobView = await edt.api.job(id);
-        const known = sourceOf(baseUrl, id);
-        const note =
-          known === null
-            ? `The settings of ${job.name}. It was not submitted from this form, so say where its code is.`
-            : `The settings of ${job.name}; the files are packed anew.`;
-        return open(`clone-${id}`, { ...cloneOf(job), ...known }, note);
+        const { source = '', tag = '' } = sourceOf(baseUrl, id) ?? {};
+        return open(`clone-${id}`, { ...cloneOf(job), source, tag });
       }
     });
     notebooks?.currentChanged.connect(() => commands.notifyCommandChanged(CommandIDs.submitNotebook));

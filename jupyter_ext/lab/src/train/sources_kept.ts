@@ -1,6 +1,6 @@
 /**
- * Where the code of jobs lay that were submitted from this form, so that a clone finds it again. Kept by the browser, for
- * this server; one that keeps nothing costs the clone its path and nothing else.
+ * Where the code of jobs lay that were submitted from this form, so that a clone can be made of it as it is now. Kept by the
+ * browser, for this server; one that keeps nothing costs the clone that path and nothing else.
  */
 
 const MOST = 200;

@@ -3,7 +3,7 @@
  * would be packed and when the job would start; what is wrong is said at the field it is about.
  */
 
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import type { FormEvent, ReactElement, ReactNode } from 'react';
 
 import type { Contents } from '@jupyterlab/services';
@@ -18,12 +18,16 @@ import { Failure, Loading } from '../page/standing';
 import type { IJobView } from '../views';
 
 import type { IPreview } from './answers';
-import { kindOf, request } from './draft';
+import { kindOf, ofJob, request } from './draft';
 import type { Draft, Wrong } from './draft';
 import { Preview } from './preview';
 import { SourceField } from './source_field';
 
 const PAUSE = 400;
+const CODE_HINTS: Record<string, string> = {
+  job: 'The server has kept it, whatever has become of the files since.',
+  files: 'Packed anew, as it is now.'
+};
 const NEVER: Explained = { message: '', hint: '', field: '' };
 
 /** The names of data sets; none where there is no catalogue. */
@@ -46,6 +50,7 @@ export function TrainPage(props: {
   const [refused, setRefused] = useState<Explained>(NEVER);
   const [busy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
+  const scriptList = useId();
   const info = usePolled('info', () => api.info(), null);
   const datasets = usePolled('datasets', () => api.request<IDatasets>('datasets'), null);
   const { body, wrong } = request(draft);
@@ -113,9 +118,11 @@ export function TrainPage(props: {
       ));
   const scripts = (preview.value?.files ?? []).map(file => file.name).filter(name => name.endsWith('.py'));
   const groups = info.value?.instance_groups ?? [];
+  // What came in with a job is a folder, whatever it was packed from.
+  const kind = ofJob(draft) ? 'folder' : kindOf(draft.source);
   return (
     <div className="jp-edt-train">
-      <h2>Train</h2>
+      <h2>{draft.clone_of === '' ? 'Train' : `Clone of ${draft.clone_name}`}</h2>
       <p className="jp-edt-hint">
         The job starts as soon as one slot is free, grows up to its maximum while slots are free, and goes on when you close
         this tab, the kernel or the browser.
@@ -123,14 +130,30 @@ export function TrainPage(props: {
       {props.note !== '' && <p className="jp-edt-reason">ℹ {props.note}</p>}
       <div className="jp-edt-train-columns">
         <form ref={form} onSubmit={event => void submit(event)} noValidate aria-label="Train" className="jp-edt-fields">
-          <SourceField
-            value={draft.source}
-            error={shown.source}
-            contents={props.contents}
-            notebook={props.notebook}
-            onChange={source => change({ source, ...(kindOf(source) === 'folder' ? {} : { main: '' }) })}
-          />
-          {kindOf(draft.source) === 'notebook' && (
+          {draft.clone_of !== '' && (
+            <Field label="Code" wide hint={CODE_HINTS[draft.code]} error={ofJob(draft) ? shown.source : undefined}>
+              {input =>
+                choice(
+                  'code',
+                  input,
+                  <>
+                    <option value="job">as it came in with {draft.clone_name}</option>
+                    <option value="files">from the file browser</option>
+                  </>
+                )
+              }
+            </Field>
+          )}
+          {!ofJob(draft) && (
+            <SourceField
+              value={draft.source}
+              error={shown.source}
+              contents={props.contents}
+              notebook={props.notebook}
+              onChange={source => change({ source, ...(kindOf(source) === 'folder' ? {} : { main: '' }) })}
+            />
+          )}
+          {kind === 'notebook' && (
             <Field label="Cells" hint="Give cells the tag edt in the property inspector to train with them alone." error={shown.tag}>
               {input =>
                 choice(
@@ -144,15 +167,15 @@ export function TrainPage(props: {
               }
             </Field>
           )}
-          {kindOf(draft.source) === 'folder' && (
+          {kind === 'folder' && (
             <Field label="Main file" hint="The script that is run, in that folder." error={shown.main}>
               {input => (
                 <>
                   {text('main', input, {
-                    list: 'jp-edt-scripts',
+                    list: scriptList,
                     placeholder: preview.value?.main ?? 'train.py'
                   })}
-                  <datalist id="jp-edt-scripts">
+                  <datalist id={scriptList}>
                     {scripts.map(name => (
                       <option key={name} value={name} />
                     ))}
@@ -252,7 +275,7 @@ export function TrainPage(props: {
           )}
           {preview.value === null && (body === null || preview.error.message !== '') && (
             <p className="jp-edt-standing">
-              {draft.source.trim() === ''
+              {draft.source.trim() === '' && !ofJob(draft)
                 ? 'Say what to train: the files that would be packed, and when the job would start, appear here.'
                 : 'There is nothing to show yet: see what is wrong at the form.'}
             </p>
