@@ -36,49 +36,80 @@ class JobReadings:
 
     @overload
     def logs(
-        self, stream: str = "all", *, worker: int | None = None, tail: int | None = None, follow: Literal[False] = False
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: Literal[False] = False,
     ) -> LogText: ...
     @overload
-    def logs(self, stream: str = "all", *, worker: int | None = None, follow: Literal[True]) -> Iterator[LogLine]: ...
-    @overload
-    def logs(self, stream: str = "all", *, worker: int | None = None, follow: bool) -> LogText | Iterator[LogLine]: ...
+    def logs(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: Literal[True],
+    ) -> Iterator[LogLine]: ...
 
     def logs(
-        self, stream: str = "all", *, worker: int | None = None, tail: int | None = None, follow: bool = False
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: bool = False,
     ) -> LogText | Iterator[LogLine]:
-        """What it wrote.
+        """What it wrote, as one string; with `follow` line by line.
 
         Args:
             stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
             worker: one worker only.
-            tail: only the last so many lines, fewer where they are long; not together with `follow`.
+            tail: only the last so many lines, 1 to 100 000; fewer where they are longer than a kibibyte.
+            since: only lines said since then, as for `timeline`: "10m" for the last ten minutes.
             follow: an iterator that goes on until the job has ended, over dropped connections.
+
+        Raises:
+            InvalidRequest: no such stream, a `tail` below 1, or what is no time.
         """
+        lines = self.log_lines(stream, worker=worker, tail=tail, since=since, follow=follow)
+        return lines if follow else LogText(lines)
+
+    def log_lines(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: bool = False,
+    ) -> Iterator[LogLine]:
+        """The same one by one, fetched as they are taken: a log need not fit into memory. The arguments are `logs`'."""
         if stream not in STREAMS:
             raise InvalidRequest(f"stream is one of {', '.join(STREAMS)}, not {stream!r}.", field="stream")
-        if tail is not None and (tail < 1 or follow):
+        if tail is not None and tail < 1:
             raise InvalidRequest(
-                f"tail is a number of lines above 0, not {tail}." if tail < 1 else "follow begins with the first line.",
-                hint="Leave out tail.",
-                field="tail",
+                f"tail is a number of lines above 0, not {tail}.", hint="Leave it out for all lines.", field="tail"
             )
-        params: Params = {"stream": stream, "worker": worker}
-        if tail is not None:
-            page = self._connection.json("GET", f"jobs/{self.id}/logs", params={**params, "tail": tail})
-            return LogText(msgspec.convert(page["lines"], list[LogLine]))
-        return self._follow_logs(params) if follow else LogText(self._all_logs(params))
+        begin = None if since is None else moment(since, time.time())
+        params: Params = {"stream": stream, "worker": worker, "tail": tail, "since": begin}
+        return self._follow_logs(params) if follow else self._pages_of_logs(params)
 
-    def _all_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
+    def _pages_of_logs(self, params: Params) -> Iterator[LogLine]:
         cursor: str | None = None
         while True:
             query = {**params, "after": cursor, "limit": _PAGE}
             page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
             yield from msgspec.convert(page["lines"], list[LogLine])
-            if not page["lines"] or page["next"] == cursor:
+            if not page["lines"] or page["next"] == cursor or params["tail"] is not None:
                 return
             cursor = page["next"]
 
-    def _follow_logs(self, params: dict[str, str | int | float | None]) -> Iterator[LogLine]:
+    def _follow_logs(self, params: Params) -> Iterator[LogLine]:
         for event in self._connection.follow(f"jobs/{self.id}/logs", params=params):
             if event is not None and event.kind == "line":
                 yield msgspec.json.decode(event.data, type=LogLine)

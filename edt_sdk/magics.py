@@ -58,18 +58,21 @@ class EdtMagics(Magics):
     @job_argument
     @option("--stream", choices=STREAMS, default="all", help="default: all, merged by time")
     @option("--worker", type=int, metavar="K", help="one worker only")
+    @option("-n", "--tail", type=int, metavar="N", help="only the last so many lines")
+    @option("--since", metavar="T", help="only lines since then, such as 10m (ago) or 14:30")
     @option("-f", "--follow", action="store_true", help="print on until the job has ended")
     @line_magic
     def edt_logs(self, line: str) -> LogText | None:
         """Show what a job wrote."""
         options = parse(self.edt_logs, line)
         job = self._session.job(options.job)
+        chosen = {name: getattr(options, name) for name in ("worker", "tail", "since")}
         if not options.follow:
-            text: LogText = self._session.run(lambda _: job.logs(options.stream, worker=options.worker))
+            text: LogText = self._session.run(lambda _: job.logs(options.stream, **chosen))
             return text
 
         def follow(_: Client) -> None:
-            for entry in job.logs(options.stream, worker=options.worker, follow=True):
+            for entry in job.logs(options.stream, **chosen, follow=True):
                 print(entry, flush=True)
 
         self._session.run(follow)

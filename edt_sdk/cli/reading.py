@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
 from edt_sdk.readings import clock
@@ -15,6 +14,10 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     logs = add_verb(verbs, common, "logs", run_logs, "Print what a job wrote.", job="the job")
     logs.add_argument("--stream", choices=STREAMS, default="all", help="default: all, merged by time")
     logs.add_argument("--worker", type=int, metavar="K", help="one worker only")
+    logs.add_argument("-n", "--tail", type=int, metavar="N", help="only the last N lines")
+    logs.add_argument(
+        "--since", metavar="T", help="only lines since then: 10m (ago), 14:30, 2026-05-01T14:30, or seconds"
+    )
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
     for name, run, says in (
         ("metrics", run_metrics, "Print a job's losses and accuracies."),
@@ -32,11 +35,10 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run_logs(arguments: argparse.Namespace) -> int:
     """`edt logs`."""
-    found = job(arguments)
-    for line in found.logs(arguments.stream, worker=arguments.worker, follow=True) if arguments.follow else ():
-        print(line, flush=True)
-    if not arguments.follow:
-        sys.stdout.write(str(found.logs(arguments.stream, worker=arguments.worker)))
+    chosen = {name: getattr(arguments, name) for name in ("worker", "tail", "since", "follow")}
+    for line in job(arguments).log_lines(arguments.stream, **chosen):
+        # Whoever follows sees each line at once, also through a pipe.
+        print(line, flush=arguments.follow)
     return 0
 
 

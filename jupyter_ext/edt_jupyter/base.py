@@ -8,6 +8,7 @@ remembers the first call's.
 from __future__ import annotations
 
 import asyncio
+import math
 from http.client import responses
 from typing import Any, Protocol, cast
 
@@ -189,6 +190,23 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             value = low - 1
         if not low <= value <= high:
             raise InvalidRequest(f"{name} is a whole number from {low} to {high}, not {text!r}.", field=name)
+        return value
+
+    def real(self, name: str, low: float = -math.inf, high: float = math.inf) -> float | None:
+        """A number from the query, None when it is not given: a time in seconds since the epoch, or one within bounds.
+
+        InvalidRequest for what is none, or is not within them.
+        """
+        text = self.get_query_argument(name, "")
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and low <= value <= high):
+            what = "a time in seconds since 1970" if low == -math.inf else f"a number from {low:g} to {high:g}"
+            raise InvalidRequest(f"{name} is {what}, not {text!r}.", field=name)
         return value
 
     def flag(self, name: str) -> bool:

@@ -6,7 +6,6 @@ offset such as +0200. An ETag spares whoever asks again for what has not changed
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -40,20 +39,6 @@ class PictureHandler(EdtHandler):
         if word not in choices:
             raise InvalidRequest(f"{name} is one of {', '.join(choices)}, not {word!r}.", field=name)
         return word
-
-    def real(self, name: str, low: float = -math.inf, high: float = math.inf) -> float | None:
-        """A number within these bounds, None when it is not given."""
-        text = self.get_query_argument(name, "")
-        if not text:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and low <= value <= high):
-            what = "a time in seconds since 1970" if low == -math.inf else f"a number from {low:g} to {high:g}"
-            raise InvalidRequest(f"{name} is {what}, not {text!r}.", field=name)
-        return value
 
     def curve(self) -> dict[str, Any]:
         """How losses are drawn: over what, how smooth, on which scale."""

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tornado.web import authenticated
 
 from edt_jupyter.authorization import authorized
 from edt_jupyter.base import EdtHandler
-from edt_sdk.schemas.errors import InvalidRequest
 from edt_server.timeline_feed import MOST_POINTS
 
 
@@ -20,19 +18,7 @@ class _Windowed(EdtHandler):
     def window(self) -> dict[str, Any]:
         """What was asked for; InvalidRequest for what is no time or no number."""
         points = self.number("points", 0, low=2, high=MOST_POINTS)
-        return {"start": self._time("start"), "end": self._time("end"), "points": points or None}
-
-    def _time(self, name: str) -> float | None:
-        text = self.get_query_argument(name, "")
-        if not text:
-            return None
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = math.nan
-        if not math.isfinite(seconds):
-            raise InvalidRequest(f"{name} is a time in seconds since 1970, not {text!r}.", field=name)
-        return seconds
+        return {"start": self.real("start"), "end": self.real("end"), "points": points or None}
 
 
 class TimelineHandler(_Windowed):

@@ -13,7 +13,8 @@ from __future__ import annotations
 import bisect
 import heapq
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.parts import STREAMS
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.cursor import from_cursor, to_cursor
-from edt_server.log_end import end_of
+from edt_server.log_end import end_of, line_at
 from edt_server.tail import read_tail, split_lines
 
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
@@ -52,12 +53,28 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """Some lines in order, a cursor behind each, the cursor behind all, and whether there will be no more."""
+    """Some lines in order.
+
+    Attributes:
+        lines: the lines.
+        next: the cursor behind all of them.
+        done: there will be no more.
+        before: offsets by file before the first of them.
+        ends: file and offset behind each of them.
+    """
 
     lines: tuple[Line, ...]
-    cursors: tuple[str, ...]
     next: str
     done: bool
+    before: Mapping[str, int]
+    ends: tuple[tuple[str, int], ...]
+
+    def cursors(self) -> Iterator[str]:
+        """The cursor behind each line; made when asked for, since pages need the last one alone."""
+        offsets = dict(self.before)
+        for key, end in self.ends:
+            offsets[key] = end
+            yield to_cursor(offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +143,11 @@ class TimeIndex:
         place = bisect.bisect_left(sizes, end)
         return self.times[name][place] if place < len(sizes) else None
 
+    def seen_before(self, name: str, time: float) -> int:
+        """How many bytes of the file had been seen before `time`."""
+        place = bisect.bisect_left(self.times.get(name, []), time)
+        return self.sizes[name][place - 1] if place else 0
+
     def last(self, name: str) -> float:
         """The newest time of the file, 0 when there is none."""
         times = self.times.get(name)
@@ -175,7 +197,7 @@ class LogReader:
         """The next lines, at most `limit`. `final` says that no process of the job writes any more."""
         self._index.update()
         # Looked up once: a file that appears meanwhile would shift the numbers by which lines are told apart.
-        wanted = [source for source in sources(self._paths) if self._wanted(source)]
+        wanted = self._sources()
         files: list[list[Placed]] = []
         until = _FOREVER
         for order, source in enumerate(wanted):
@@ -186,20 +208,51 @@ class LogReader:
         chosen = merge(files, limit=limit, until=until)
         return self._deliver(chosen, wanted, done=final and len(chosen) == sum(map(len, files)) and until == _FOREVER)
 
+    def begin(self, since: float) -> None:
+        """Begin with the first line that was said at `since` (seconds since the epoch) or later, unread until then."""
+        self._index.update()
+        for source in self._sources():
+            size, changed = _size(source.path)
+            seen = size
+            if max(changed, self._index.last(source.indexed)) >= since:
+                seen = self._index.seen_before(source.indexed, since)
+            self._offsets[source.key] = line_at(source.path, seen)
+
     def last(self, lines: int, *, final: bool = False) -> LogBatch:
-        """The last `lines` of all, fewer where they are long; `read` goes on behind them."""
-        for source in sources(self._paths):
-            if self._wanted(source):
-                self._offsets[source.key] = end_of(source.path, lines)
-        batch = self.read(limit=_ALL, final=final)
-        return LogBatch(batch.lines[-lines:], batch.cursors[-lines:], batch.next, batch.done)
+        """The last `lines` of all; `read` goes on behind them.
+
+        Fewer where they are long: then none that is older than the first one of a file of which not all was looked at.
+        """
+        self._index.update()
+        wanted = self._sources()
+        files: list[list[Placed]] = []
+        since, complete = 0.0, True
+        for order, source in enumerate(wanted):
+            end = end_of(source.path, lines)
+            begun = self._offsets.get(source.key, 0)
+            self._offsets[source.key] = max(begun, end.offset)
+            placed, more = self._read_source(source, order, _ALL, final)
+            files.append(placed)
+            complete = complete and not more
+            if placed and end.cut and end.offset > begun:
+                since = max(since, placed[0].time)
+        shown = [placed for placed in merge(files, limit=_ALL) if placed.time >= since][-lines:]
+        shown_of = Counter(placed.order for placed in shown)
+        for order, source in enumerate(wanted):
+            passed_over = files[order][: len(files[order]) - shown_of[order]]
+            if passed_over:
+                self._offsets[source.key] = passed_over[-1].end
+        return self._deliver(shown, wanted, done=final and complete)
 
     def _deliver(self, chosen: list[Placed], read: list[Source], *, done: bool) -> LogBatch:
-        cursors: list[str] = []
-        for placed in chosen:
-            self._offsets[read[placed.order].key] = placed.end
-            cursors.append(to_cursor(self._offsets))
-        return LogBatch(tuple(p.line for p in chosen), tuple(cursors), to_cursor(self._offsets), done)
+        before = dict(self._offsets)
+        ends = tuple((read[placed.order].key, placed.end) for placed in chosen)
+        for key, end in ends:
+            self._offsets[key] = end
+        return LogBatch(tuple(placed.line for placed in chosen), to_cursor(self._offsets), done, before, ends)
+
+    def _sources(self) -> list[Source]:
+        return [source for source in sources(self._paths) if self._wanted(source)]
 
     def _read_source(self, source: Source, order: int, limit: int, final: bool) -> tuple[list[Placed], bool]:
         tail = read_tail(source.path, self._offsets.get(source.key, 0), max_lines=limit, final=final)
@@ -226,6 +279,15 @@ class LogReader:
         if self._stream == "driver":
             return source.stream in ("stdout", "stderr")
         return self._stream in ("all", source.stream)
+
+
+def _size(path: Path) -> tuple[int, float]:
+    """Bytes of a file and when it changed, seconds since the epoch; zeros for none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, 0.0
+    return found.st_size, found.st_mtime
 
 
 def sources(paths: JobPaths) -> list[Source]:

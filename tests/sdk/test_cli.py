@@ -265,6 +265,9 @@ def test_logs_and_follow(edt, peer, view, stream, events):
     assert edt("logs", "edt-1").stdout == "b\n"
     assert edt("logs", "edt-1", "-f", "--stream", "worker", "--worker", "2").stdout == "ä\n"
     assert peer.requests[-1].query["worker"] == "2"
+    assert edt("logs", "edt-1", "-f", "--tail", 7, "--since", 50).stdout == "ä\n"
+    assert peer.requests[-1].query == {"stream": "all", "tail": "7", "since": "50.0", "follow": "1"}
+    assert edt("logs", "edt-1", "--tail", 0).stderr.startswith("edt: tail is a number of lines above 0, not 0.")
 
 
 def test_a_closed_pipe_is_quiet(peer, runtime_dir, view):

@@ -164,6 +164,24 @@ def test_logs_are_read_page_by_page(peer, job):
         job.logs("everything")
 
 
+def test_of_a_log_the_last_lines_or_those_since_a_time(peer, job):
+    peer.on("GET", "jobs/edt-1/logs", lambda _: (200, {"lines": [line("a")], "next": "c1", "done": False}))
+    assert job.logs(tail=5, since=100.0) == "a\n"
+    sent = [request.query for request in peer.requests if request.path == "jobs/edt-1/logs"]
+    assert sent == [{"stream": "all", "tail": "5", "since": "100.0", "limit": "5000"}]
+    with pytest.raises(InvalidRequest, match="tail is a number of lines above 0, not 0"):
+        job.logs(tail=0)
+    with pytest.raises(InvalidRequest, match="'soon' is no time"):
+        job.logs(since="soon")
+
+
+def test_lines_are_fetched_as_they_are_taken(peer, job):
+    peer.on("GET", "jobs/edt-1/logs", lambda r: (200, {"lines": [line("a")] * 3, "next": "c1", "done": False}))
+    lines = job.log_lines()
+    assert [next(lines).text for _ in range(3)] == ["a"] * 3
+    assert peer.paths().count("GET jobs/edt-1/logs") == 1
+
+
 def test_logs_can_be_followed(peer, job, stream, events):
     peer.on(
         "GET",

@@ -213,7 +213,7 @@ def test_every_cursor_of_a_batch_resumes_behind_its_line(paths, writer):
     for k in range(12):
         writer.say(("driver.stdout", "worker-0.stdout", "elog")[k % 3], f"{k}\n")
     batch = LogReader(paths).read(final=True)
-    for place, cursor in enumerate(batch.cursors):
+    for place, cursor in enumerate(batch.cursors()):
         assert texts(LogReader(paths, after=cursor).read(final=True)) == [str(k) for k in range(place + 1, 12)]
 
 
