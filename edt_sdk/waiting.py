@@ -22,6 +22,7 @@ from edt_sdk.packing import PROGRESS_AFTER, QUIET_VARIABLE
 from edt_sdk.readings import clock
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
 from edt_sdk.schemas.job import JobView
+from edt_sdk.surroundings import in_notebook
 
 T = TypeVar("T")
 
@@ -96,10 +97,10 @@ class ProgressLine:
     """
 
     def __init__(self, stream: IO[str] | None = None, *, after: float = PROGRESS_AFTER) -> None:
-        in_notebook = "ipykernel" in sys.modules
-        self._stream = stream or (sys.stdout if in_notebook else sys.stderr)
+        notebook = in_notebook()
+        self._stream = stream or (sys.stdout if notebook else sys.stderr)
         self._quiet = bool(os.environ.get(QUIET_VARIABLE))
-        self._live = self._stream.isatty() or in_notebook
+        self._live = self._stream.isatty() or notebook
         self._from = time.monotonic() + after
         self._last = ""
         self._width = 0

@@ -19,12 +19,13 @@ from typing import Any
 
 from edt_sdk.connection import Connection, watching
 from edt_sdk.html_table import GREY
-from edt_sdk.monitor.kernel import Output, Signs, display, in_notebook, running_cell, toolkit
+from edt_sdk.monitor.kernel import Output, Signs, display, running_cell, toolkit
 from edt_sdk.monitor.page import Wish
 from edt_sdk.monitor.patience import Silence
 from edt_sdk.monitor.rounds import ROUNDS
 from edt_sdk.readings import clock
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound, ServerUnreachable
+from edt_sdk.surroundings import in_notebook
 
 _log = logging.getLogger("edt_sdk.monitor")
 Bundle = dict[str, Any]
@@ -188,15 +189,18 @@ class Monitor(ABC):
         widgets = toolkit()
 
         self._left = self._snapshot(trouble)
-        self._ended.set()
-        if self._output is not None:
-            self._output.replace(self._left)
-        used = [*self._box.children]
-        self._box.children = [widgets.HTML(self._left["text/html"])]
-        for widget in used:
-            for each in _family(widget):
-                each.close()
-        self.connection.close()
+        try:
+            if self._output is not None:
+                self._output.replace(self._left)
+            used = [*self._box.children]
+            self._box.children = [widgets.HTML(self._left["text/html"])]
+            for widget in used:
+                for each in _family(widget):
+                    each.close()
+            self.connection.close()
+        finally:
+            # Not before: whoever waits for this, as the last cell of a notebook does, finds it in its place.
+            self._ended.set()
 
     @abstractmethod
     def _beside(self) -> Bundle:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +14,6 @@ from typing import Any
 
 KERNEL = "edt_kernel"
 _LOOK_AGAIN = 0.3
-
-
-def in_notebook() -> bool:
-    """True in a kernel, where widgets can be shown."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def toolkit() -> Any:
