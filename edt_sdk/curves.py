@@ -2,7 +2,7 @@
 
 A step here is an update, counted from 1 as people do: step n is the one after which n updates are committed. An update
 that was lost and computed again is told twice; the later telling counts. However long a training is, no more than
-`MOST` points are kept, the largest and the smallest loss of each stretch among them.
+`MOST` points of each kind are kept, the largest and the smallest loss of each stretch among them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
+
+from edt_sdk.pictures.extremes import Extremes
 
 MOST = 4000
 
@@ -31,6 +33,11 @@ class Step:
     workers: int
     time: float
 
+    @property
+    def update(self) -> int:
+        """The number by which it is kept among others."""
+        return self.step
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -45,53 +52,63 @@ class Stretch:
 class Curves:
     """Everything told so far.
 
-    Attributes:
-        train: committed updates, oldest first.
-        test: (step, loss) of each validation.
+    Args:
+        most: points that are kept of each kind.
     """
 
     def __init__(self, most: int = MOST) -> None:
-        self.train: list[Step] = []
-        self.test: list[tuple[int, float]] = []
-        self._most = most
+        # A stretch keeps up to three points, and the last point is there beside them.
+        self._stretches = (most - 1) // 3
         self._training = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._train: Extremes[Step] = Extremes(self._stretches)
+        self._test: Extremes[Step] = Extremes(self._stretches)
+        self._last: Step | None = None
+        self._tested: Step | None = None
 
     def add(self, point: Mapping[str, Any]) -> None:
         """Take one point of the metrics stream; a point of a later training replaces those of the one before."""
         if point.get("training", 0) != self._training:
-            self._training, self.train, self.test = point["training"], [], []
-        step = point["update"] + 1
+            self._training = point["training"]
+            self._begin()
+        step = Step(point["update"] + 1, point["loss"], point.get("world", 0), point["time"])
         if point.get("kind") == "test":
-            while self.test and self.test[-1][0] >= step:
-                self.test.pop()
-            if point["loss"] is not None:
-                self.test.append((step, point["loss"]))
-            return
-        while self.train and self.train[-1].step >= step:
-            self.train.pop()
-        self.train.append(Step(step, point["loss"], point["world"], point["time"]))
-        if len(self.train) > self._most:
-            self.train = _halved(self.train)
+            self._tested = _told(step, self._test, self._tested)
+        else:
+            self._last = _told(step, self._train, self._last)
+
+    @property
+    def train(self) -> list[Step]:
+        """Committed updates, oldest first, the last one always among them."""
+        points = list(self._train.points())
+        return [*points, self._last] if self._last is not None and points[-1].step != self._last.step else points
+
+    @property
+    def test(self) -> list[tuple[int, float]]:
+        """(step, loss) of each validation whose loss is a number."""
+        return [(point.step, point.loss) for point in self._test.points() if point.loss is not None]
 
     @property
     def steps(self) -> int:
         """Committed updates."""
-        return self.train[-1].step if self.train else 0
+        return self._last.step if self._last is not None else 0
 
     @property
     def workers(self) -> int:
         """Workers of the last update; 0 before the first."""
-        return self.train[-1].workers if self.train else 0
+        return self._last.workers if self._last is not None else 0
 
     @property
     def loss(self) -> float | None:
         """Training loss of the last update."""
-        return self.train[-1].loss if self.train else None
+        return self._last.loss if self._last is not None else None
 
     @property
     def test_loss(self) -> float | None:
         """Loss of the last validation."""
-        return self.test[-1][1] if self.test else None
+        return self._tested.loss if self._tested is not None else None
 
     def losses(self) -> list[tuple[int, float]]:
         """(step, loss) where the loss is a number."""
@@ -112,20 +129,22 @@ class Curves:
 
     def average(self) -> float | None:
         """Steps per second from the first update to the last, pauses included; None before the second."""
-        if len(self.train) < 2 or self.train[-1].time <= self.train[0].time:
+        points = self.train
+        if len(points) < 2 or points[-1].time <= points[0].time:
             return None
-        return (self.train[-1].step - self.train[0].step) / (self.train[-1].time - self.train[0].time)
+        return (points[-1].step - points[0].step) / (points[-1].time - points[0].time)
 
     def stretches(self, most: int = 120) -> list[Stretch]:
         """Steps per second in about `most` pieces, none of which spans a change of the number of workers."""
-        size = max(1, -(-len(self.train) // most), _points_in(self.train, 0.5))
+        points = self.train
+        size = max(1, -(-len(points) // most), _points_in(points, 0.5))
         found: list[Stretch] = []
         # A step's time runs from the commit before it, so a piece begins with the point before its own first.
         first = 0
-        for at, (point, after) in enumerate(pairwise([*self.train, None])):
+        for at, (point, after) in enumerate(pairwise([*points, None])):
             changes = after is None or (point is not None and after.workers != point.workers)
             if at > first and (changes or at - first >= size):
-                found.append(_stretch(self.train[first], self.train[at]))
+                found.append(_stretch(points[first], points[at]))
                 first = at
         return [stretch for stretch in found if stretch.rate > 0]
 
@@ -142,15 +161,10 @@ def _points_in(points: Sequence[Step], seconds: float) -> int:
     return int(seconds * len(points) / whole) if whole > 0 else 1
 
 
-def _halved(points: Sequence[Step]) -> list[Step]:
-    """Of every four neighbours those with the smallest and the largest loss, in order."""
-    kept: list[Step] = []
-    for at in range(0, len(points), 4):
-        group = points[at : at + 4]
-        ends = {min(group, key=_height), max(group, key=_height)}
-        kept += [point for point in group if point in ends]
-    return kept if kept[-1] is points[-1] else [*kept, points[-1]]
-
-
-def _height(point: Step) -> float:
-    return float("-inf") if point.loss is None else point.loss
+def _told(step: Step, kept: Extremes[Step], last: Step | None) -> Step:
+    """Keep a step if it is worth it; the step. One that is told again was lost, with all that came after it."""
+    if last is not None and last.step >= step.step:
+        kept.forget(step.step)
+    if kept.wants(step.step, step.loss):
+        kept.add(step)
+    return step

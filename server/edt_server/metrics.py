@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from edt_sdk.pictures.extremes import fewest
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.cursor import from_cursor, to_cursor
@@ -120,21 +121,9 @@ def _parse(line: bytes, training: int) -> Point | None:
     return {"training": training, **point}
 
 
-def thin(points: Sequence[Point], count: int, value: str = "loss") -> list[Point]:
-    """At most `count` (≥ 4) of the points: the first, the last, and the extremes of `value` in equal stretches.
-
-    So no spike disappears from the picture, however long the training: the largest and the smallest value of all are
-    always among them. Points without the value count as smallest.
-    """
-    if len(points) <= count:
-        return list(points)
-    stretches = (count - 2) // 2
-    kept = {0, len(points) - 1}
-    for stretch in range(stretches):
-        first, last = stretch * len(points) // stretches, (stretch + 1) * len(points) // stretches
-        kept.add(min(range(first, last), key=lambda i: _number(points[i], value)))
-        kept.add(max(range(first, last), key=lambda i: _number(points[i], value)))
-    return [points[i] for i in sorted(kept)]
+def thin(points: Sequence[Point], count: int, value: str = "loss") -> tuple[Point, ...]:
+    """At most `count` (≥ 4) of the points, the extremes of `value` among them; those without it count as smallest."""
+    return fewest(points, count, lambda point: _number(point, value))
 
 
 def _number(point: Point, value: str) -> float:

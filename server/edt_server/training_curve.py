@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
+from edt_sdk.pictures.extremes import Extremes, fewest, height
 from edt_sdk.schemas.paths import JobPaths
-from edt_server.extremes import Extremes, fewest
 from edt_server.tail import holds
 
 MOST = 1000
@@ -89,7 +89,7 @@ class Curve:
 
     def few(self, most: int) -> Curve:
         """The same with at most so many points of each kind."""
-        return replace(self, train=fewest(self.train, most), test=fewest(self.test, most))
+        return replace(self, train=fewest(self.train, most, height), test=fewest(self.test, most, height))
 
 
 @dataclass(slots=True)

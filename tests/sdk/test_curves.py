@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edt_sdk.curves import Curves, Step, Stretch
 
@@ -82,6 +85,33 @@ def test_however_many_points_the_extremes_stay() -> None:
     assert (124, 50.0) in curves.losses()
     assert (7778, -3.0) in curves.losses()
     assert curves.steps == 10_000
+
+
+def test_what_happened_at_the_beginning_is_kept_as_finely_as_what_happens_now() -> None:
+    curves = told(*(train(u, float(u), loss=1.0 + u % 7) for u in range(100_000)), most=400)
+    steps = [point.step for point in curves.train]
+    assert len(steps) <= 400
+    apart = max(after - before for before, after in pairwise(steps))
+    assert apart <= 4 * 100_000 / len(steps)
+    assert sum(step <= 50_000 for step in steps) == pytest.approx(len(steps) / 2, abs=8)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.one_of(st.none(), st.floats(-9, 9))), max_size=60))
+def test_whatever_is_lost_and_told_again(told_points: list[tuple[int, float | None]]) -> None:
+    curves = told(*(train(u, float(u), loss=loss) for u, loss in told_points), most=4000)
+    expected: dict[int, float | None] = {}
+    for update, loss in told_points:
+        expected = {step: kept for step, kept in expected.items() if step <= update}
+        expected[update + 1] = loss
+    assert [(point.step, point.loss) for point in curves.train] == list(expected.items())
+
+
+def test_of_a_stretch_that_was_partly_lost_the_rest_stays() -> None:
+    curves = told(*(train(u, float(u), loss=float(u)) for u in range(64)), most=31)
+    curves.add(train(33, 99.0, loss=-5.0))
+    steps = [point.step for point in curves.train]
+    assert (steps[-1], curves.loss, max(steps[:-1])) == (34, -5.0, 32)
+    assert all(step <= 33 for step in steps[:-1])
 
 
 def test_a_mean_goes_through_the_middle_of_many_points() -> None:

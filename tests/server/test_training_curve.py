@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from edt_sdk.pictures.extremes import fewest, height
 from edt_sdk.schemas.paths import JobPaths
-from edt_server.extremes import fewest
 from edt_server.training_curve import MOST, Curve, CurveShelf
 
 
@@ -143,6 +143,6 @@ def test_several_at_once_see_the_same(paths):
 def test_fewest_keeps_ends_and_count(paths, most):
     write(paths, [train(at, loss=float(at % 7)) for at in range(500)])
     points = CurveShelf().read(paths).train
-    few = fewest(points, most)
+    few = fewest(points, most, height)
     assert len(few) <= most
     assert (few[0], few[-1]) == (points[0], points[-1])

@@ -1,12 +1,12 @@
 """A long row of values in few points: of every stretch of updates the smallest and the largest, and one that is none.
 
 All stretches are equally long, and become twice as long when there are too many: what happened at the beginning of a
-training is told as finely as what happens now, however long it is. Pure.
+training is told as finely as what happens now, however long it is, and each point is looked at a few times. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 
@@ -23,6 +23,7 @@ class Value(Protocol):
 
 
 Point = TypeVar("Point", bound=Value)
+Each = TypeVar("Each")
 
 
 class Extremes(Generic[Point]):
@@ -58,14 +59,32 @@ class Extremes(Generic[Point]):
             if len(self._keys) > self._most:
                 self._halve()
         self._take(self._kept[-1], point)
-        low, high = self._kept[-1][0], self._kept[-1][1]
-        self._low, self._high = _loss(low), _loss(high)
+        self._look_at_last()
+
+    def forget(self, update: int) -> None:
+        """Forget every point from this update on: those updates were lost, and come again."""
+        while self._keys and self._keys[-1] * self._width >= update:
+            self._keys.pop()
+            self._kept.pop()
+        if self._keys:
+            left = [point for point in self._kept[-1] if point is not None and point.update < update]
+            self._kept[-1] = [None, None, None]
+            for point in left:
+                self._take(self._kept[-1], point)
+            if not left:
+                self._keys.pop()
+                self._kept.pop()
+        self._look_at_last()
 
     def points(self) -> Iterator[Point]:
         """What is kept, in order of the updates, none twice."""
         for some in self._kept:
             seen = {point.update: point for point in some if point is not None}
             yield from (seen[update] for update in sorted(seen))
+
+    def _look_at_last(self) -> None:
+        low, high = (self._kept[-1][0], self._kept[-1][1]) if self._kept else (None, None)
+        self._low, self._high = _loss(low), _loss(high)
 
     def _halve(self) -> None:
         keys, kept = self._keys, self._kept
@@ -95,18 +114,26 @@ def _loss(point: Value | None) -> float:
     return 0.0 if point is None or point.loss is None else point.loss
 
 
-def fewest(points: Sequence[Point], most: int) -> tuple[Point, ...]:
-    """At most so many (≥ 4) of the points: the first, the last, and the extremes of equally many neighbours."""
+def height(point: Value) -> float:
+    """The value; one that is no number is what must be kept before all."""
+    return float("-inf") if point.loss is None else point.loss
+
+
+def fewest(points: Sequence[Each], most: int, tall: Callable[[Each], float]) -> tuple[Each, ...]:
+    """At most so many (≥ 4) of the points: the first, the last, and the extremes of equally many neighbours.
+
+    So no spike is lost: the largest and the smallest of all are always among them.
+
+    Args:
+        points: in order.
+        most: how many.
+        tall: what a point is judged by, such as `height`.
+    """
     if len(points) <= most:
         return tuple(points)
     stretches = (most - 2) // 2
     kept = {0, len(points) - 1}
     for stretch in range(stretches):
         group = range(stretch * len(points) // stretches, (stretch + 1) * len(points) // stretches)
-        kept |= {min(group, key=lambda at: _height(points[at])), max(group, key=lambda at: _height(points[at]))}
+        kept |= {min(group, key=lambda at: tall(points[at])), max(group, key=lambda at: tall(points[at]))}
     return tuple(points[at] for at in sorted(kept))
-
-
-def _height(point: Value) -> float:
-    """The value; one that is no number is what must be kept before all."""
-    return float("-inf") if point.loss is None else point.loss
