@@ -83,7 +83,15 @@ export class Api {
   /** JSON from the server; ApiError with its sentence otherwise. `body` is sent as JSON. */
   async request<T>(path: string, query: Query = {}, method = 'GET', body?: unknown): Promise<T> {
     const response = await this.fetch(path, query, method, body);
-    return (response.status === 204 ? undefined : await response.json()) as T;
+    if (response.status === 204) {
+      return undefined as T;
+    }
+    try {
+      return (await response.json()) as T;
+    } catch {
+      // A proxy or a Hub sends whoever is not logged in to a page, and that page is what was read.
+      throw response.redirected ? loggedOut() : notOurs();
+    }
   }
 
   /** The response itself, when it is one of success (or 304); ApiError otherwise. */
@@ -181,6 +189,9 @@ export class Api {
       return known.picture;
     }
     const svg = await response.text();
+    if (response.redirected && !(response.headers.get('Content-Type') ?? '').includes('svg')) {
+      throw loggedOut();
+    }
     const said = SAYS.exec(svg);
     const picture = { svg, says: unescaped(said?.[1] ?? said?.[2] ?? '') };
     const tag = response.headers.get('ETag');
@@ -198,6 +209,16 @@ export class Api {
       this.drawn.delete(oldest.value);
     }
   }
+}
+
+function loggedOut(): ApiError {
+  const hint = 'Log in again in another tab; this page then goes on by itself, with all that is in it.';
+  return new ApiError(403, 'The server does not know you any more: your login or its token has expired.', LOGGED_OUT, hint);
+}
+
+function notOurs(): ApiError {
+  const hint = 'Load the page again; if that does not help, a proxy between you and the server stands in the way.';
+  return new ApiError(502, 'What came back is no answer of jupyter-edt.', 'not_ours', hint);
 }
 
 /** A part of a path, escaped. */
@@ -223,8 +244,8 @@ export async function refusal(response: Response): Promise<ApiError> {
     // A proxy's page, or none: the status says what there is to say.
   }
   const text = (name: string): string => (typeof told[name] === 'string' ? (told[name] as string) : '');
-  if (response.status === 403 && ['', 'Forbidden', 'Forbidden.'].includes(text('message'))) {
-    return new ApiError(403, 'The server does not know you any more.', LOGGED_OUT, 'Load the page again to log in.');
+  if (text('login') !== '' || (response.status === 403 && ['', 'Forbidden'].includes(text('message')))) {
+    return loggedOut();
   }
   const message = text('message') || `The server answered ${response.status} ${response.statusText}.`.replace(' .', '.');
   let hint = text('hint');

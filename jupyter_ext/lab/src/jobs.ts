@@ -24,12 +24,19 @@ export interface IKnown {
   trouble: string;
 }
 
-/** Whether the server answers; `seen` is when it last did (seconds since the epoch, 0 for never). */
+/**
+ * Whether the server answers; `seen` is when it last did (seconds since the epoch, 0 for never). Where not, `error` is what
+ * went wrong and `says` its sentence: no answer, no login any more, or it will not tell.
+ */
 export interface IReach {
   ok: boolean;
   seen: number;
   says: string;
+  error: unknown;
 }
+
+/** What is asked for beside single jobs, and may be refused for itself. */
+type Question = 'list' | 'machine';
 
 export type Scope = 'mine' | 'all';
 
@@ -43,7 +50,10 @@ export class Jobs implements IDisposable {
   private readonly known = new Map<string, IKnown>();
   private readonly members: Record<Scope, Set<string>> = { mine: new Set(), all: new Set() };
   private readonly listed: Record<Scope, number> = { mine: 0, all: 0 };
-  private readonly cut: Record<Scope, boolean> = { mine: false, all: false };
+  /** Where a list goes on below what is known of it; undefined at its end. */
+  private readonly beyond: Record<Scope, string | undefined> = { mine: undefined, all: undefined };
+  /** Somebody has asked for more than the newest. */
+  private readonly further: Record<Scope, boolean> = { mine: false, all: false };
   private readonly watched = new Map<string, number>();
   private readonly lists: Record<Scope, number> = { mine: 0, all: 0 };
   private readonly heard = new Set<string>();
@@ -52,7 +62,9 @@ export class Jobs implements IDisposable {
   private clusters = 0;
   private machine: ICluster | undefined;
   private whoami: string | undefined;
-  private reached: IReach = { ok: true, seen: 0, says: '' };
+  private reached: IReach = { ok: true, seen: 0, says: '', error: null };
+  /** What the server will not tell, such as to somebody who may not see jobs. */
+  private readonly refused = new Map<Question, unknown>();
   private gathering: ReturnType<typeof setTimeout> | undefined;
   private disposed = false;
   private readonly poll: Poll;
@@ -74,6 +86,7 @@ export class Jobs implements IDisposable {
       factory: () => this.look()
     });
     this.again = new Throttler(() => this.poll.refresh(), NEWS_MS);
+    window.addEventListener('focus', this.returned);
   }
 
   /** Something is known anew: of the job with this id, or (null) of the list, the machine or the server. */
@@ -87,7 +100,10 @@ export class Jobs implements IDisposable {
   }
 
   get reach(): IReach {
-    return this.reached;
+    const [refused] = this.refused.values();
+    return this.reached.ok && refused !== undefined
+      ? { ok: false, seen: this.reached.seen, says: sentenceOf(refused), error: refused }
+      : this.reached;
   }
 
   /** Who the server takes us for, undefined before it has answered. */
@@ -119,7 +135,24 @@ export class Jobs implements IDisposable {
     }
     const jobs = [...this.members[scope]].map(id => this.known.get(id)?.view).filter(view => view !== undefined);
     jobs.sort((a, b) => b.created - a.created);
-    return { jobs, more: this.cut[scope] };
+    return { jobs, more: this.beyond[scope] !== undefined };
+  }
+
+  /** Ask for the next older jobs of a list, which stay in it; ApiError when that does not work. */
+  async older(scope: Scope): Promise<void> {
+    const before = this.beyond[scope];
+    if (before === undefined) {
+      return;
+    }
+    const page = await this.api.jobs({ all: scope === 'all', limit: MOST, before });
+    this.answered('list');
+    this.further[scope] = true;
+    this.beyond[scope] = page.next;
+    page.jobs.forEach(view => {
+      this.members[scope].add(view.id);
+      this.take(view);
+    });
+    this.changes.emit(null);
   }
 
   watchJob(id: string): IDisposable {
@@ -188,6 +221,7 @@ export class Jobs implements IDisposable {
     if (!this.disposed) {
       this.disposed = true;
       clearTimeout(this.gathering);
+      window.removeEventListener('focus', this.returned);
       this.again.dispose();
       this.poll.dispose();
       this.events?.stream.disconnect(this.hear, this);
@@ -272,13 +306,18 @@ export class Jobs implements IDisposable {
     const seen = new Set<string>();
     try {
       const page = await this.api.jobs({ all: scope === 'all', limit });
-      this.answered();
+      this.answered('list');
       page.jobs.forEach(view => seen.add(view.id));
       const before = this.members[scope];
       if (limit === MOST) {
-        this.members[scope] = new Set(seen);
+        const oldest = page.next === undefined ? -Infinity : Math.min(...page.jobs.map(view => view.created));
+        const below = (id: string): boolean => (this.known.get(id)?.view?.created ?? Infinity) < oldest;
+        const kept = this.further[scope] ? [...before].filter(below) : [];
+        this.members[scope] = new Set([...seen, ...kept]);
         this.listed[scope] = now();
-        this.cut[scope] = page.next !== undefined;
+        if (!this.further[scope]) {
+          this.beyond[scope] = page.next;
+        }
       }
       page.jobs.forEach(view => this.take(view));
       for (const id of before) {
@@ -287,7 +326,7 @@ export class Jobs implements IDisposable {
         }
       }
     } catch (error) {
-      this.failed(error);
+      this.failed(error, 'list');
       this.changes.emit(null);
       throw error;
     }
@@ -302,9 +341,9 @@ export class Jobs implements IDisposable {
     const before = this.machine;
     try {
       this.machine = await this.api.cluster();
-      this.answered();
+      this.answered('machine');
     } catch (error) {
-      this.failed(error);
+      this.failed(error, 'machine');
       this.changes.emit(null);
       throw error;
     }
@@ -374,19 +413,31 @@ export class Jobs implements IDisposable {
     }
   }
 
-  private answered(): void {
-    const back = !this.reached.ok;
-    this.reached = { ok: true, seen: now(), says: '' };
+  private answered(question?: Question): void {
+    const back = !this.reach.ok;
+    this.reached = { ok: true, seen: now(), says: '', error: null };
+    if (question !== undefined) {
+      this.refused.delete(question);
+    }
     if (back) {
       this.changes.emit(null);
     }
   }
 
-  private failed(error: unknown): void {
+  private failed(error: unknown, question?: Question): void {
     if (!(error instanceof ApiError) || error.unreachable || error.code === LOGGED_OUT) {
-      this.reached = { ok: false, seen: this.reached.seen, says: sentenceOf(error) };
+      this.reached = { ok: false, seen: this.reached.seen, says: sentenceOf(error), error };
+    } else if (question !== undefined) {
+      this.refused.set(question, error);
     }
   }
+
+  /** Somebody comes back to this page, perhaps from logging in. */
+  private readonly returned = (): void => {
+    if (!this.reach.ok) {
+      void this.poll.refresh();
+    }
+  };
 }
 
 function now(): number {

@@ -4,9 +4,11 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { createElement, useEffect } from 'react';
 
+import { ApiError } from './api';
 import { CommandIDs } from './commands';
 import { useJobs } from './hooks';
 import type { Jobs } from './jobs';
+import { isLoggedOut } from './login';
 import { StateIcon } from './state';
 import { IEdt } from './tokens';
 import type { ICluster, JobState } from './views';
@@ -31,7 +33,7 @@ function Item({ jobs, open }: { jobs: Jobs; open: () => void }): JSX.Element {
   let text = <>EDT …</>;
   if (!reach.ok) {
     says = `${reach.seen ? `last seen ${clock(reach.seen)}. ` : ''}${reach.says}`;
-    text = <>EDT no answer</>;
+    text = <>EDT {shortOf(reach.error)}</>;
   } else if (cluster) {
     const { run, wait, used, total } = tally(cluster, jobs.user);
     const without = `${wait} without a slot`;
@@ -51,6 +53,14 @@ function Item({ jobs, open }: { jobs: Jobs; open: () => void }): JSX.Element {
       {text}
     </button>
   );
+}
+
+/** Why it has no figures, in two words. */
+function shortOf(error: unknown): string {
+  if (isLoggedOut(error)) {
+    return 'log in again';
+  }
+  return error instanceof ApiError && !error.unreachable ? 'not allowed' : 'no answer';
 }
 
 function Part({ state, n }: { state: JobState; n: number }): JSX.Element {

@@ -4,6 +4,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import { LABELS, offered } from '../actions/offered';
 import { useJobs } from '../hooks';
 import type { Jobs } from '../jobs';
+import { LogIn } from '../login';
 import { Picture } from '../picture';
 import { Button, Progress, State } from '../state';
 import type { IJobView } from '../views';
@@ -23,7 +24,7 @@ export interface ICardProps {
 
 export function Card({ jobs, commands, bundle, onStored }: ICardProps): JSX.Element {
   useJobs(jobs, bundle.id);
-  const { kind, view, says } = standingOf(bundle, jobs.get(bundle.id), jobs.reach, jobs.api.settings.baseUrl);
+  const { kind, view, says, error } = standingOf(bundle, jobs.get(bundle.id), jobs.reach, jobs.api.settings.baseUrl);
   onStored(kind === 'elsewhere' || (kind !== 'asking' && !view));
   const live = kind === 'live';
   return (
@@ -36,7 +37,7 @@ export function Card({ jobs, commands, bundle, onStored }: ICardProps): JSX.Elem
       </div>
       {view && kind !== 'elsewhere' ? <Facts view={view} jobs={jobs} live={live} /> : null}
       <div className="jp-edt-age" role={live ? undefined : 'status'}>
-        {says}
+        {says} <LogIn after={error} />
       </div>
     </div>
   );

@@ -10,6 +10,8 @@ export interface IStanding {
   view: IJobView | null;
   /** How old it is and, unless it is live, why and what to do. */
   says: string;
+  /** What went wrong, where that is the reason; null else. */
+  error?: unknown;
 }
 
 /** `base` is the address of the server this page is from. */
@@ -28,7 +30,7 @@ export function standingOf(bundle: IBundle, known: IKnown | undefined, reach: IR
     return { kind: 'deleted', view, says: `This job was deleted from the server. It was like this at ${then}.` };
   }
   if (known.trouble || !reach.ok) {
-    return { kind: 'old', view, says: `last seen ${then}. ${known.trouble || reach.says}` };
+    return { kind: 'old', view, says: `last seen ${then}. ${known.trouble || reach.says}`, error: reach.error };
   }
   return { kind: 'live', view, says: `live, ${then}` };
 }

@@ -4,6 +4,7 @@ import { useEffect, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { CommandIDs } from '../commands';
+import { LogIn } from '../login';
 import { useEdt } from '../page/edt';
 import { useNow } from '../page/job_hook';
 import { useShown } from '../page/page';
@@ -33,7 +34,7 @@ export function ClusterPage(): ReactElement {
     return reach.ok ? (
       <Loading what="Asking for the slots" />
     ) : (
-      <Failure error={new Error(reach.says)} again={() => void jobs.refresh().catch(() => undefined)} />
+      <Failure error={reach.error} again={() => void jobs.refresh().catch(() => undefined)} />
     );
   }
   const length = Number(stretch);
@@ -43,7 +44,7 @@ export function ClusterPage(): ReactElement {
       {!reach.ok && (
         <div className="jp-edt-stale" role="status">
           <span aria-hidden="true">⚠ </span>
-          Last seen {clock(reach.seen, now)}. {reach.says}
+          Last seen {clock(reach.seen, now)}. {reach.says} <LogIn after={reach.error} />
         </div>
       )}
       <h2>Slots and queues</h2>

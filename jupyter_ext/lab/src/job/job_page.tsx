@@ -8,6 +8,7 @@ import { useJob, useNow } from '../page/job_hook';
 import { usePolled } from '../page/polled';
 import { Failure, Loading } from '../page/standing';
 import { Tabs } from '../page/tabs';
+import { LogIn } from '../login';
 import { clock } from '../words';
 import { ApiError } from '../api';
 import { isFinal } from '../views';
@@ -69,7 +70,7 @@ export function JobPage(props: {
     return known === undefined || known.trouble === '' ? (
       <Loading what={`Looking for job ${id}`} />
     ) : (
-      <Failure error={new Error(known.trouble)} again={() => void jobs.refresh(id)} />
+      <Failure error={jobs.reach.error ?? new Error(known.trouble)} again={() => void jobs.refresh(id)} />
     );
   }
   const choose = (key: string): void => {
@@ -82,7 +83,7 @@ export function JobPage(props: {
       {known.trouble !== '' && (
         <div className="jp-edt-stale" role="status">
           <span aria-hidden="true">⚠ </span>
-          Last seen {clock(known.taken, now)}. {known.trouble}
+          Last seen {clock(known.taken, now)}. {known.trouble} <LogIn after={jobs.reach.error} />
         </div>
       )}
       <Header job={job} taken={known.taken} now={now} />

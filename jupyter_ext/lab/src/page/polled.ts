@@ -85,6 +85,15 @@ export function usePolled<T>(
   }, [key, shown, round, seconds]);
 
   const again = useCallback(() => setRound(old => old + 1), []);
+  const failing = state.key === key && state.error !== null;
+  useEffect(() => {
+    if (!failing) {
+      return;
+    }
+    // Somebody comes back to this page, perhaps from logging in.
+    window.addEventListener('focus', again);
+    return () => window.removeEventListener('focus', again);
+  }, [failing, again]);
   const tell = useCallback(
     (value: T) => {
       setState({ key, value, error: null, taken: Date.now() / 1000, last: false });

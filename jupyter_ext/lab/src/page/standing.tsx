@@ -2,6 +2,7 @@
 
 import type { ReactElement, ReactNode } from 'react';
 
+import { LogIn } from '../login';
 import { explain } from './explain';
 import type { Polled } from './polled';
 import { clock } from '../words';
@@ -30,6 +31,7 @@ export function Failure(props: { error: unknown; again?: () => void }): ReactEle
         {message}
       </p>
       {hint !== '' && <p className="jp-edt-hint">{hint}</p>}
+      <LogIn after={props.error} />{' '}
       {props.again !== undefined && (
         <button type="button" className="jp-edt-button" onClick={props.again}>
           Try again
@@ -48,7 +50,7 @@ export function Stale(props: { error: unknown; taken: number; again: () => void 
   return (
     <div className="jp-edt-stale" role="status">
       <span aria-hidden="true">⚠ </span>
-      Last seen {clock(props.taken)}. {message} {hint}{' '}
+      Last seen {clock(props.taken)}. {message} {hint} <LogIn after={props.error} />{' '}
       <button type="button" className="jp-edt-link" onClick={props.again}>
         Try again
       </button>

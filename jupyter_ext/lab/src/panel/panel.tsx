@@ -4,7 +4,9 @@ import { useEffect, useMemo, useState } from 'react';
 
 import { CommandIDs } from '../commands';
 import { useJobs } from '../hooks';
+import { sentenceOf } from '../api';
 import type { Jobs, Scope } from '../jobs';
+import { LogIn } from '../login';
 import { Picture } from '../picture';
 import { Button } from '../state';
 import type { IJobView } from '../views';
@@ -76,7 +78,31 @@ export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element
           onOpen={view => opens && run(CommandIDs.openJob, { id: view.id })}
         />
       )}
-      {list?.more ? <p className="jp-edt-foot">The newest {views.length} jobs; older ones: Client().jobs() in a cell.</p> : null}
+      {list?.more ? <Older jobs={jobs} scope={scope} there={views.length} /> : null}
+    </div>
+  );
+}
+
+/** There are older jobs than these: how many are here, and the next ones on demand. */
+function Older({ jobs, scope, there }: { jobs: Jobs; scope: Scope; there: number }): JSX.Element {
+  const [asking, setAsking] = useState(false);
+  const [trouble, setTrouble] = useState('');
+  const ask = async (): Promise<void> => {
+    setAsking(true);
+    try {
+      await jobs.older(scope);
+      setTrouble('');
+    } catch (error) {
+      setTrouble(sentenceOf(error));
+    }
+    setAsking(false);
+  };
+  return (
+    <div className="jp-edt-foot">
+      <span role="status">{trouble || `These are the newest ${there.toLocaleString('en')} jobs; there are older ones.`} </span>
+      <Button disabled={asking} onClick={() => void ask()}>
+        {asking ? 'Asking …' : 'Show older'}
+      </Button>
     </div>
   );
 }
@@ -121,7 +147,7 @@ function Trouble({ jobs }: { jobs: Jobs }): JSX.Element | null {
     <div className="jp-edt-trouble" role="alert">
       <span aria-hidden="true">⚠︎ </span>
       {seen}
-      {jobs.reach.says}{' '}
+      {jobs.reach.says} <LogIn after={jobs.reach.error} />{' '}
       <Button onClick={() => void jobs.refresh()}>Ask now</Button>
     </div>
   );
