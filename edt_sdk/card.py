@@ -70,7 +70,9 @@ def progress_words(view: JobView) -> str:
     parts = [f"update {p.update} of {p.total_updates}"] if p.total_updates else [f"update {p.update}"]
     if p.epochs:
         parts.append(f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}")
-    if p.loss is not None:
+    if p.not_a_number:
+        parts.append("the loss is not a number")
+    elif p.loss is not None:
         parts.append(figures(p.loss, p.accuracy))
     if p.test_accuracy is not None or p.test_loss is not None:
         parts.append(f"test {figures(None if p.test_accuracy is not None else p.test_loss, p.test_accuracy)}")

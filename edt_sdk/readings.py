@@ -109,8 +109,8 @@ class Metrics:
             last = self.train[-1]
             lines.append(f"  last update {last['update'] + 1}: {figures(last['loss'], last.get('accuracy'))}")
         lines += [f"  test, epoch {t['epoch'] + 1}: {figures(t['loss'], t.get('accuracy'))}" for t in self.test[-10:]]
-        if lost := sum(1 for point in self.train if point["loss"] is None):
-            lines.append(f"  {lost} of {len(self.train)} training points are no numbers (NaN or infinite).")
+        if said := lost_words(self.train):
+            lines.append(f"  {said}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -199,6 +199,17 @@ class Timeline:
         from edt_sdk.shown import timeline_html
 
         return timeline_html(self.rows, self.names, self.capacity, self.until, self.table())
+
+
+def lost_words(train: Sequence[Mapping[str, Any]]) -> str:
+    """How many points of a training have no loss, and what to do; "" for none."""
+    lost = sum(1 for point in train if point["loss"] is None)
+    if not lost:
+        return ""
+    return (
+        f"{lost:,} of {len(train):,} training points are no numbers (NaN or infinite): try a smaller learning rate or "
+        'clip_grad_norm; train(..., on_nan="stop") ends a training at the first.'
+    )
 
 
 def figures(loss: float | None, accuracy: float | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from edt_sdk.html_table import left_out, note, table
 from edt_sdk.pictures import Allocation, Band, Look, Loss, Losses, draw_allocation, draw_losses, image
-from edt_sdk.readings import figures, size, stamp
+from edt_sdk.readings import figures, lost_words, size, stamp
 from edt_sdk.schemas.events import Event
 
 MOST = 100
@@ -44,10 +44,8 @@ def metrics_html(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str,
     )
     svg = draw_losses(losses, Look(width=_WIDTH), smooth=0.3)
     rows = [(point["epoch"] + 1, point["update"] + 1, figures(point["loss"], point.get("accuracy"))) for point in test]
-    lost = sum(1 for point in train if point["loss"] is None)
-    strange = f"{lost} of {len(train)} training points are no numbers (NaN or infinite)." if lost else ""
     validations = table(("Epoch", "Update", "Validation"), rows[-10:], empty="No validation yet.")
-    return image(svg, losses.says()) + validations + note(strange)
+    return image(svg, losses.says()) + validations + note(lost_words(train))
 
 
 def story_html(events: Sequence[Event]) -> str:

@@ -284,6 +284,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far the training is. Updates and epochs count from 0; `update` is the number of committed updates.
 
     `loss` and `accuracy` are means over the last update's samples; the `test_` ones are of the last validation.
+    `not_a_number`: the loss of the last update is none, or infinite; JSON has only null for it.
     """
 
     update: int = 0
@@ -295,6 +296,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     test_loss: float | None = None
     test_accuracy: float | None = None
     samples_per_second: float | None = None
+    not_a_number: bool = False
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):

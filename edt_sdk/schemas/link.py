@@ -139,6 +139,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     test_loss: float | None = None
     test_accuracy: float | None = None
     samples_per_second: float | None = None
+    not_a_number: bool = False
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from edt_sdk.schemas.link import Progress
@@ -61,5 +62,6 @@ class ProgressReporter:
                 test_loss=test.loss if test.samples else None,
                 test_accuracy=test.accuracy if test.samples else None,
                 samples_per_second=self._rate,
+                not_a_number=bool(train.samples) and not math.isfinite(train.loss),
             )
         )

@@ -53,6 +53,8 @@ export interface IProgress {
   test_loss: number | null;
   test_accuracy: number | null;
   samples_per_second: number | null;
+  /** Absent in cards that an older server has made. */
+  not_a_number?: boolean;
 }
 
 /** A job as the server shows it. */

@@ -79,7 +79,9 @@ export function progressWords(view: IJobView): string {
   if (p.epochs) {
     parts.push(`epoch ${Math.min(p.epoch + 1, p.epochs)} of ${p.epochs}`);
   }
-  if (p.loss !== null) {
+  if (p.not_a_number) {
+    parts.push('the loss is not a number');
+  } else if (p.loss !== null) {
     parts.push(`loss ${figure(p.loss)}`);
   }
   if (p.accuracy !== null) {

@@ -109,4 +109,5 @@ def progress_of(message: link.Progress) -> JobProgress:
         test_loss=message.test_loss,
         test_accuracy=message.test_accuracy,
         samples_per_second=message.samples_per_second,
+        not_a_number=message.not_a_number,
     )
