@@ -31,7 +31,7 @@ from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
 from edt_server.leader import MANY_HOSTS, ONE_HOST, Member
 from edt_server.processes import identify
-from edt_server.runtime import runtime_dir
+from edt_server.runtime import leave_runtime_dir, runtime_dir
 from edt_server.service import Service
 from edt_server.settings import Settings
 from edt_server.shared_secret import shared_secret
@@ -271,6 +271,7 @@ class EdtApp(ExtensionApp):
         service, self._service = self._service, None
         if service is not None:
             await service.stop()
+            await asyncio.to_thread(leave_runtime_dir, service.settings.runtime_dir)
 
     def _settings(self) -> Settings:
         data_dir = Path(self.data_dir).expanduser().absolute()

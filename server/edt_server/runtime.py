@@ -66,6 +66,18 @@ def private_dir(place: Path) -> Path:
     return place
 
 
+def leave_runtime_dir(place: Path) -> None:
+    """Remove the folder of a server that ends, unless jobs that go on have their sockets in it. Blocks.
+
+    Whoever comes next makes it again; what spares have said stays for them.
+    """
+    with contextlib.suppress(OSError):
+        said = place / "warm.log"
+        if said.exists() and not said.stat().st_size:
+            said.unlink()
+        place.rmdir()
+
+
 class ServerLock:
     """Held by the one server that runs the jobs of a data folder; the system frees it when that process ends."""
 
