@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 from edt_sdk.connection import Connection, Params
+from edt_sdk.local_zone import local_zone
 from edt_sdk.pictures import image
 from edt_sdk.schemas.errors import ServerUnreachable
 
@@ -48,7 +48,7 @@ def fetch_picture(connection: Connection, path: str, params: Params) -> Picture:
     Raises:
         EdtError: what the server refuses; ServerUnreachable also for an answer that is no picture.
     """
-    query: Params = {**params, "zone": f"{datetime.now().astimezone():%z}"}
+    query: Params = {**params, "zone": local_zone()}
     svg = connection.text(path, params=query)
     try:
         return Picture(svg, ElementTree.fromstring(svg).get("aria-label", ""))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -57,7 +57,7 @@ class LogText(str):
     def __repr__(self) -> str:
         """The end of it; `print` and the string itself have every character."""
         shown = [str(line) for line in self.lines[-_REPR_LINES:]]
-        text = "\n".join(line if len(line) <= _REPR_WIDTH else f"{line[:_REPR_WIDTH]} …" for line in shown)
+        text = "\n".join(map(_cut, shown))
         if rest := left_out(len(self.lines), _REPR_LINES):
             text = f"({rest} print() shows every line.)\n{text}"
         return text.rstrip("\n") or "(the log is empty)"
@@ -162,6 +162,13 @@ class Workers(list[dict[str, Any]]):
         return workers_html(self)
 
 
+def _cut(line: str) -> str:
+    """The line, or its beginning and how long it is."""
+    if len(line) <= _REPR_WIDTH:
+        return line
+    return f"{line[:_REPR_WIDTH]} … (cut; the line has {len(line):,} characters, print() shows them)"
+
+
 def _worker(told: Mapping[str, Any]) -> str:
     where = f"slot {told.get('slot')} of {told.get('host')}, process {told.get('pid')}"
     return f"worker {told.get('worker')}, rank {told.get('rank')}: {where}"
@@ -233,10 +240,15 @@ def size(count: float) -> str:
 
 
 def stamp(seconds: float) -> str:
-    """Seconds since the epoch as "2026-11-21 14:02:31 UTC": what is read on another day needs its date."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Seconds since the epoch as "2026-11-21 14:02:31 CET", on this machine's clock; read later, it needs its date."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def zone() -> str:
+    """What this machine's clock is called now, for people: "CET"."""
+    return f"{datetime.now().astimezone():%Z}"
 
 
 def clock(seconds: float) -> str:
-    """Seconds since the epoch as "14:02:31" UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
+    """Seconds since the epoch as "14:02:31", on this machine's clock."""
+    return datetime.fromtimestamp(seconds).strftime("%H:%M:%S")

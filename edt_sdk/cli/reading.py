@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
-from edt_sdk.readings import clock
+from edt_sdk.readings import clock, zone
 from edt_sdk.schemas.parts import PARTS, STREAMS
 
 
@@ -82,7 +82,7 @@ def run_checkpoints(arguments: argparse.Namespace) -> int:
         return 0
     names = ("name", "kind", "training", "epoch", "update", "bytes")
     rows = [[*("-" if c.get(name) is None else c[name] for name in names), clock(c["time"])] for c in checkpoints]
-    print(table([*(name.upper() for name in names), "TIME (UTC)"], rows))
+    print(table([*(name.upper() for name in names), f"TIME ({zone()})"], rows))
     return 0
 
 

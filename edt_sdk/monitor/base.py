@@ -23,7 +23,7 @@ from edt_sdk.monitor.kernel import Output, Signs, display, running_cell, toolkit
 from edt_sdk.monitor.page import Wish
 from edt_sdk.monitor.patience import Silence
 from edt_sdk.monitor.rounds import ROUNDS
-from edt_sdk.readings import clock
+from edt_sdk.readings import clock, zone
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound, ServerUnreachable
 from edt_sdk.surroundings import in_notebook
 
@@ -173,7 +173,7 @@ class Monitor(ABC):
         away = isinstance(error, ServerUnreachable)
         said = "Jobs do not need it in order to go on; this monitor tries again." if away else "It tries again."
         self._trouble.value = (
-            f'<span style="color: {GREY}">⚠ Not renewed since {since} UTC. {escape(error.message)} {said}</span>'
+            f'<span style="color: {GREY}">⚠ Not renewed since {since} {zone()}. {escape(error.message)} {said}</span>'
         )
 
     # --- its end ------------------------------------------------------------------------------------------------------

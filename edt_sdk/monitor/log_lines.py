@@ -15,7 +15,7 @@ import msgspec
 
 from edt_sdk.html_table import GREY, note
 from edt_sdk.monitor.parts import BAD
-from edt_sdk.readings import LogLine, clock
+from edt_sdk.readings import LogLine, clock, zone
 
 KEPT = 5000
 SHOWN = 300
@@ -93,7 +93,7 @@ def log_words(log: LogLines, found: int, search: str, *, shown: int = SHOWN, ear
     text = f"{found:,} of {of} contain “{search}”" if search else of[:1].upper() + of[1:]
     if found > shown:
         text += f", of which the newest {shown} are shown"
-    return note(f"{text}. Times are UTC; ✘ marks what went to stderr.")
+    return note(f"{text}. Times are {zone()}; ✘ marks what went to stderr.")
 
 
 def _row(line: LogLine, search: str) -> str:

@@ -16,7 +16,7 @@ from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.page import Desk, Page
 from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.settings import Settings
-from edt_sdk.readings import clock, figures
+from edt_sdk.readings import clock, figures, zone
 from edt_sdk.schemas.job import JobView
 
 _SPARK_EVERY = 2.0
@@ -99,7 +99,7 @@ def rows(view: JobView, now: float, ends: float | None) -> list[tuple[str, str]]
         until = view.ended if view.ended is not None else now
         found.append(("Since its start", lasting(until - view.started)))
     if ends is not None:
-        found.append(("Ends about", f"{clock(ends)} UTC, in {lasting(ends - now)}, at this pace"))
+        found.append(("Ends about", f"{clock(ends)} {zone()}, in {lasting(ends - now)}, at this pace"))
     if view.warm_start:
         found.append(("Began with the weights of", view.warm_start))
     return found

@@ -7,18 +7,18 @@ areas say when its slots changed and why. A hatched part has been asked for and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from edt_sdk.pictures import scales
+from edt_sdk.pictures.colours import Colours, colours, weave_defs
 from edt_sdk.pictures.lettering import shortened, width_of
-from edt_sdk.pictures.look import OTHERS_COLOUR, Look, job_colour, on_colour
+from edt_sdk.pictures.look import OTHERS_COLOUR, Look, on_colour
 from edt_sdk.pictures.marks import Mark, drawn, entries, gathered
 from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, num, tag, told, words
 from edt_sdk.pictures.scales import Frame, bounded
 from edt_sdk.pictures.time_axis import time_axis
-from edt_sdk.pictures.weave import weave_defs, weaves
 
 OTHERS = ""  # the id of the band of all that have none of their own
 _PALE = "0.22"
@@ -104,16 +104,16 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     if not held.columns or not any(map(any, (band.slots for band in held.bands))):
         return notice(look, held.says())
     ink = look.ink
-    over = weaves(band.job for band in held.bands)
+    dyes = colours((band.job for band in held.bands), held.mine)
     most = max([1.0, *map(float, held.capacity), *_heights(held)])
-    tops, rows = legend(look, _LEFT, 4, _legend_entries(held, over, look))
+    tops, rows = legend(look, _LEFT, 4, _legend_entries(held, dyes, look))
     said = [mark for mark in held.marks if mark.kind == "note"]
     top = rows + 20 + (_NOTE * _NOTE_ROWS if said else 0)
     tall = look.height(0.32, 150, 340)
     end = held.edges[-1]
     frame = Frame(_LEFT, top, look.width - 8, top + tall, min(held.edges[0], end - _SHORTEST), end, 0, most)
     parts = scales.y_axis(frame, look, _slot_ticks(most))
-    parts += _areas(held, over, frame, look)
+    parts += _areas(held, dyes, frame, look)
     parts += _capacity(held, frame, look)
     parts += _notes(said, frame, look)
     happened = [mark for mark in held.marks if mark.kind != "note"]
@@ -131,7 +131,7 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     if held.note:
         parts.append(words(_LEFT, bottom + 10, shortened(held.note, look.width - _LEFT - 8, SMALL), ink.soft))
         bottom += 16
-    return document(look, bottom, held.says(), parts, defs=_HATCH + weave_defs(over.values()))
+    return document(look, bottom, held.says(), parts, defs=_HATCH + weave_defs(dyes.over.values()))
 
 
 _HATCH = (
@@ -200,11 +200,11 @@ def _heights(held: Allocation) -> Iterator[float]:
         yield sum(band.slots[column] for band in held.bands)
 
 
-def _legend_entries(held: Allocation, over: Mapping[str, str], look: Look) -> list[tuple[str, str]]:
+def _legend_entries(held: Allocation, dyes: Colours, look: Look) -> list[tuple[str, str]]:
     room = min(220.0, look.width - _LEFT - 40)
     found = []
     for band in held.bands:
-        swatch = _swatch(colour_of(band), _opacity(held, band), over.get(band.job))
+        swatch = _swatch(dyes.of(band.job), _opacity(held, band), dyes.over.get(band.job))
         found.append((swatch, shortened(band.name, room, SMALL) or band.job))
     if any(any(band.leaving) for band in held.bands):
         found.append((_swatch(OTHERS_COLOUR) + _swatch("url(#leaving)"), "being given back"))
@@ -216,16 +216,11 @@ def _swatch(fill: str, opacity: str | None = None, over: str | None = None) -> s
     return box + (_swatch(over) if over else "")
 
 
-def colour_of(band: Band) -> str:
-    """A band's colour: its job's."""
-    return job_colour(band.job) if band.job else OTHERS_COLOUR
-
-
 def _opacity(held: Allocation, band: Band) -> str | None:
     return _PALE if held.mine and band.job != held.mine else None
 
 
-def _areas(held: Allocation, over: Mapping[str, str], frame: Frame, look: Look) -> Iterator[str]:
+def _areas(held: Allocation, dyes: Colours, frame: Frame, look: Look) -> Iterator[str]:
     """One shape a band, its steps along the top and back along the bottom; then its hatched part and its name."""
     below = [0.0] * held.columns
     names: list[str] = []
@@ -233,13 +228,13 @@ def _areas(held: Allocation, over: Mapping[str, str], frame: Frame, look: Look) 
         above = [low + slots for low, slots in zip(below, band.slots, strict=True)]
         path = _stepped(held.edges, below, above, frame)
         if path:
-            fill, opacity = colour_of(band), _opacity(held, band)
+            fill, opacity = dyes.of(band.job), _opacity(held, band)
             stroke = fill if opacity else look.ink.edge
             shape = tag("path", d=path, fill=fill, fill_opacity=opacity, stroke=stroke, stroke_width=0.7)
-            if band.job in over:
-                shape += tag("path", d=path, fill=over[band.job])
+            if band.job in dyes.over:
+                shape += tag("path", d=path, fill=dyes.over[band.job])
             yield told(shape, f"{band.name}: {_range(band.slots)}")
-            names += _name(band, below, above, frame, held, look)
+            names += _name(band, below, above, frame, held, dyes, look)
         if any(band.leaving):
             from_ = [max(0.0, high - each) for high, each in zip(above, band.leaving, strict=True)]
             yield tag("path", d=_stepped(held.edges, from_, above, frame), fill="url(#leaving)")
@@ -281,7 +276,13 @@ def _steps(ends: Sequence[tuple[float, float]], frame: Frame) -> str:
 
 
 def _name(
-    band: Band, below: Sequence[float], above: Sequence[float], frame: Frame, held: Allocation, look: Look
+    band: Band,
+    below: Sequence[float],
+    above: Sequence[float],
+    frame: Frame,
+    held: Allocation,
+    dyes: Colours,
+    look: Look,
 ) -> list[str]:
     """The band's name where it is widest, if there is room for it."""
     best = (0.0, 0, 0)
@@ -301,7 +302,7 @@ def _name(
     x = (frame.x(held.edges[first]) + frame.x(held.edges[last])) / 2
     y = (frame.y(below[first]) + frame.y(above[first])) / 2 + 4
     pale = held.mine and band.job != held.mine
-    fill = look.ink.text if pale else on_colour(colour_of(band))
+    fill = look.ink.text if pale else on_colour(dyes.of(band.job))
     return [words(x, y, text, fill, anchor="middle", bold=not pale)]
 
 

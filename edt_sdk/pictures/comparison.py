@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from edt_sdk.pictures.colours import Colours, colours
 from edt_sdk.pictures.curves import LEFT, Loss, dots, drawable, lines, loss_axis, loss_frame, loss_grid, smoothed
 from edt_sdk.pictures.lettering import shortened
-from edt_sdk.pictures.look import Look, job_colour
+from edt_sdk.pictures.look import Look
 from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
 from edt_sdk.pictures.scales import Frame
 
@@ -51,22 +52,27 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
     points = [point for _, train, test in curves for point in (*train, *test)]
     if len(points) < 2:
         return notice(look, f"{comparison.says()} The curves begin with the second update.")
-    ink = look.ink
-    rows, high = legend(look, LEFT, 4, list(_legend(jobs, bool(smooth), look)))
+    ink, dyes = look.ink, colours(job.job for job in jobs)
+    rows, high = legend(look, LEFT, 4, list(_legend(jobs, dyes, bool(smooth), look)))
     top = high + 18
     frame = loss_frame(points, top, top + look.height(0.36, 140, 400), look.width - 10, log=log)
     parts = [*rows, *loss_grid(frame, look), words(6, top - 7, "loss", ink.soft)]
     for (job, train, test), dash in zip(curves, _DASHES, strict=False):
-        parts += _curve(job, train, test, smooth, dash, frame)
+        parts += _curve(job, train, test, smooth, dash, dyes.of(job.job), frame)
     parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
     parts += loss_axis(comparison.axis, frame, look, clock=False)
     return document(look, frame.bottom + 24, comparison.says(), parts)
 
 
 def _curve(
-    job: Compared, train: Sequence[Loss], test: Sequence[Loss], smooth: float, dash: str | None, frame: Frame
+    job: Compared,
+    train: Sequence[Loss],
+    test: Sequence[Loss],
+    smooth: float,
+    dash: str | None,
+    colour: str,
+    frame: Frame,
 ) -> Iterator[str]:
-    colour = job_colour(job.job)
     smooth_line = smoothed(train, smooth)
     shapes = [*lines(train, frame, colour, 1, opacity="0.3")] if smooth_line else []
     shapes += lines(smooth_line or train, frame, colour, 2, dash=dash)
@@ -76,11 +82,11 @@ def _curve(
     yield told("".join(shapes), job.says())
 
 
-def _legend(jobs: Sequence[Compared], smooth: bool, look: Look) -> Iterator[tuple[str, str]]:
+def _legend(jobs: Sequence[Compared], dyes: Colours, smooth: bool, look: Look) -> Iterator[tuple[str, str]]:
     room = min(240.0, look.width - LEFT - 40)
     for job, dash in zip(jobs, _DASHES, strict=False):
         name = shortened(job.name, room, SMALL) or job.job
-        yield tag("path", d="M-9 0H8", stroke=job_colour(job.job), stroke_width=2.2, stroke_dasharray=dash), name
+        yield tag("path", d="M-9 0H8", stroke=dyes.of(job.job), stroke_width=2.2, stroke_dasharray=dash), name
     if any(job.test for job in jobs):
         yield tag("circle", r=3, fill=look.ink.soft), "test loss"
     if smooth:

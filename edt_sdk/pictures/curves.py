@@ -16,6 +16,7 @@ AXES = ("samples", "updates", "time")
 MOST_POINTS = 400
 LEFT = 56
 _LEAST = 1e-150  # of a logarithmic axis
+_OUTERMOST = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,32 @@ def _height(point: Loss) -> float:
 
 
 def smoothed(points: Sequence[Loss], smooth: float) -> list[Loss]:
-    """The mean over the points around each: from 0, no line at all, to 1, over a third of all points."""
+    """The mean over the points around each: from 0, no line at all, to 1, over a third of all points.
+
+    Near an end as many before as after it, so that the line begins and ends where the points do: the mean of the first
+    and what follows would lie below them while the loss falls. Of the outermost few it is the straight line through
+    them that counts.
+    """
     known = [point for point in points if point.known]
     half = round(min(1.0, max(0.0, smooth)) * len(known) / 6)
     if half < 1:
         return []
     found = []
     for at, point in enumerate(known):
-        around = known[max(0, at - half) : at + half + 1]
-        found.append(Loss(point.x, sum(each.loss / len(around) for each in around)))
+        reach = max(min(half, at, len(known) - 1 - at), min(half, _OUTERMOST))
+        first = max(0, at - reach)
+        found.append(Loss(point.x, _through([each.loss for each in known[first : at + reach + 1]], at - first)))
     return found
+
+
+def _through(values: Sequence[float], at: int) -> float:
+    """The straight line through these values, where `at` of them have gone by; in the middle that is their mean."""
+    count = len(values)
+    mean, middle = sum(value / count for value in values), (count - 1) / 2
+    if at == middle:
+        return mean
+    slope = sum((place - middle) * (value - mean) for place, value in enumerate(values)) * 12 / (count**3 - count)
+    return mean + slope * (at - middle)
 
 
 def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float, *, log: bool = False) -> Frame:

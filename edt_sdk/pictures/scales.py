@@ -161,9 +161,11 @@ def clock_name(at: float, zone: tzinfo) -> str:
     return f"{datetime.fromtimestamp(at, zone):%H:%M:%S}"
 
 
-def zone_name(at: float, zone: tzinfo) -> str:
-    """What the zone is called then: UTC, CET, UTC+05:30."""
-    return datetime.fromtimestamp(at, zone).tzname() or ""
+def clock_title(at: float, zone: tzinfo, room: float) -> str:
+    """Whose time of day an axis shows: "time, Europe/Berlin", shorter where there is less room (pixels)."""
+    short = datetime.fromtimestamp(at, zone).tzname() or ""
+    name = getattr(zone, "key", None) or short
+    return next((text for text in (f"time, {name}", name) if width_of(text, SMALL) <= room), short)
 
 
 def y_axis(frame: Frame, look: Look, values: Sequence[tuple[float, str]]) -> list[str]:

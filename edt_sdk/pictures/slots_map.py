@@ -7,13 +7,13 @@ many hundreds of slots a row tells how many of each there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from edt_sdk.pictures.colours import Colours, colours, weave_defs
 from edt_sdk.pictures.lettering import shortened, width_of
-from edt_sdk.pictures.look import Ink, Look, job_colour, on_colour
+from edt_sdk.pictures.look import Ink, Look, on_colour
 from edt_sdk.pictures.paper import SMALL, document, legend, notice, tag, told, words
-from edt_sdk.pictures.weave import weave_defs, weaves
 
 # What a slot may be, and the word for it; one that is held has its job's name instead.
 STATES = {
@@ -86,11 +86,11 @@ class SlotsMap:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """The inks, the job that is emphasised, and what lies over colours that two jobs share."""
+    """The inks, the job that is emphasised, and the jobs' colours."""
 
     ink: Ink
     mine: str
-    over: Mapping[str, str]
+    dyes: Colours
 
     def pale(self, cell: SlotCell) -> bool:
         return bool(self.mine) and cell.job != self.mine
@@ -102,7 +102,7 @@ def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
     if not any(row for _, row in slots.hosts):
         return notice(look, slots.says())
     shown = slots.hosts[:_MOST_HOSTS]
-    style = _Style(look.ink, slots.mine, weaves(cell.job for _, row in shown for cell in row))
+    style = _Style(look.ink, slots.mine, colours((cell.job for _, row in shown for cell in row), slots.mine))
     left = min(0.3 * look.width, 12 + max(width_of(host, SMALL) for host, _ in shown))
     room = look.width - left - 8
     rows, high = legend(look, 6, 4, list(_legend(slots, style, look.width)))
@@ -126,7 +126,7 @@ def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
         more = f"… and {len(slots.hosts) - len(shown)} more hosts; edt cluster lists all."
         parts.append(words(6, top + 10, shortened(more, look.width - 12, SMALL), look.ink.soft))
         top += 18
-    return document(look, top + 2, slots.says(), parts, defs=_hatches(look.ink) + weave_defs(style.over.values()))
+    return document(look, top + 2, slots.says(), parts, defs=_hatches(look.ink) + weave_defs(style.dyes.over.values()))
 
 
 def _hatches(ink: Ink) -> str:
@@ -150,7 +150,7 @@ def _cell(cell: SlotCell, x: float, y: float, wide: float, style: _Style) -> str
     text = shortened(cell.name, wide - 6, SMALL * 1.1)
     if len(text) < min(len(cell.name), 5):
         text = f"{cell.slot}" if cell.slot is not None and width_of(f"{cell.slot}", SMALL) <= wide + 1 else ""
-    fill = style.ink.text if style.pale(cell) else on_colour(job_colour(cell.job))
+    fill = style.ink.text if style.pale(cell) else on_colour(style.dyes.of(cell.job))
     return box + words(x + wide / 2, y + _ROW / 2 + 4, text, fill, anchor="middle", bold=not style.pale(cell))
 
 
@@ -159,11 +159,11 @@ def _box(cell: SlotCell, x: float, y: float, wide: float, style: _Style) -> str:
     if not cell.job:
         stroke = {"idle": style.ink.line, "fenced": style.ink.warn, "lost": style.ink.bad}[cell.state]
         return tag("rect", **place, fill=f"url(#slot-{cell.state})", stroke=stroke)
-    colour = job_colour(cell.job)
+    colour = style.dyes.of(cell.job)
     opacity = "0.22" if style.pale(cell) else None
     box = tag("rect", **place, fill=colour, fill_opacity=opacity, stroke=colour)
-    if cell.job in style.over:
-        box += tag("rect", **place, fill=style.over[cell.job])
+    if cell.job in style.dyes.over:
+        box += tag("rect", **place, fill=style.dyes.over[cell.job])
     if cell.state == "leaving":
         box += tag("rect", **place, fill="url(#slot-leaving)", fill_opacity="0.4" if opacity else None)
     return box

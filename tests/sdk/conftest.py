@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,16 @@ VARIABLES = (
     "EDT_URL", "EDT_TOKEN", "JPY_PARENT_PID", "JUPYTERHUB_SERVICE_PREFIX", "JUPYTERHUB_API_TOKEN",
     "JUPYTERHUB_SERVICE_URL", "EDT_NONINTERACTIVE", "HTTP_PROXY", "http_proxy",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def times_of_day_are_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is expected does not depend on the zone of the machine that tests."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @dataclass

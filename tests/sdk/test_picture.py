@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from datetime import datetime
 
 import msgspec
 import pytest
 
+from edt_sdk.local_zone import local_zone
 from edt_sdk.picture import Picture
 from edt_sdk.pictures import Losses, draw_losses
 from edt_sdk.schemas.errors import InvalidRequest, NotFound, ServerUnreachable
@@ -64,7 +64,7 @@ def test_what_is_asked_for(peer, client, running, ask, path, query):
     picture = ask(job, client)
     assert (picture.svg, picture.says) == (SVG, SAYS)
     sent = peer.requests[-1].query
-    assert sent.pop("zone") == f"{datetime.now().astimezone():%z}"
+    assert sent.pop("zone") == local_zone()
     assert sent == {key: fill(value) for key, value in query.items()}
 
 

@@ -1,13 +1,13 @@
 """The controls of a monitor: they act at once, say what that comes to, and ask before something is lost."""
 
 import zipfile
-from datetime import datetime
 from html import unescape
 from io import BytesIO
 from types import SimpleNamespace
 
 import msgspec
 
+from edt_sdk.local_zone import local_zone
 from edt_sdk.schemas.job import JobState, Reason
 from tests.sdk.monitor.hands import asked, show
 
@@ -131,7 +131,7 @@ def test_up_to_five_jobs_are_compared(monitor, training, make_view):
     comparing._others.value = ("edt-2", "edt-3", "edt-4", "edt-5")
     monitor.turn()
     assert training.requests[-2].query["jobs"] == "edt-1,edt-2,edt-3,edt-4,edt-5"
-    assert training.requests[-2].query["zone"] == f"{datetime.now().astimezone():%z}"
+    assert training.requests[-2].query["zone"] == local_zone()
     assert "It goes down" in comparing._picture.value
     comparing._others.value = ("edt-2", "edt-3", "edt-4", "edt-5", "edt-6")
     monitor.turn()

@@ -54,9 +54,9 @@ def allocation(mine: str = "job-a") -> Allocation:
 
 
 def twins() -> Allocation:
-    """Jobs of one colour."""
-    jobs = [job for job in (f"twin-{n}" for n in range(60)) if job_colour(job) == job_colour("twin-0")][:5]
-    return Allocation((NOON, NOON + 60, NOON + 90), tuple(Band(job, job, (2, 1)) for job in jobs), (10, 10))
+    """Jobs whose own colour is the same, and more of them than there are colours."""
+    jobs = [job for job in (f"twin-{n}" for n in range(120)) if job_colour(job) == job_colour("twin-0")][:10]
+    return Allocation((NOON, NOON + 60, NOON + 90), tuple(Band(job, job, (2, 1)) for job in jobs), (20, 20))
 
 
 def crowd() -> Allocation:

@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from edt_sdk.pictures import AUTO, DARK, LIGHT, Look, job_colour, scales
+from edt_sdk.pictures.colours import colours
+from edt_sdk.pictures.curves import Loss, smoothed
 from edt_sdk.pictures.lettering import clean, shortened, width_of, wrapped
 from edt_sdk.pictures.look import JOB_COLOURS, OTHERS_COLOUR, on_colour
 from edt_sdk.pictures.marks import MOST_MARKS, Mark, gathered
-from edt_sdk.pictures.weave import weaves
 
 # Machado, Oliveira and Fernandes (2009), severity 1; tritanopia after Viénot.
 _EYES = {
@@ -84,12 +85,32 @@ def test_names_on_areas_can_be_read(colour):
     assert contrast(on_colour(colour), colour) > 4
 
 
-def test_a_job_has_its_colour_and_twins_a_pattern():
-    assert job_colour("digits-a-x1y2z3") == job_colour("digits-a-x1y2z3")
-    assert {job_colour(f"job-{n}") for n in range(200)} == set(JOB_COLOURS)
-    twins = [f"job-{n}" for n in range(99) if job_colour(f"job-{n}") == JOB_COLOURS[0]][:3]
-    assert list(weaves([*twins, twins[0]])) == twins[1:]
-    assert len(set(weaves(twins).values())) == 2
+class TestColoursOfJobs:
+    TWINS = [f"job-{n}" for n in range(199) if job_colour(f"job-{n}") == JOB_COLOURS[0]][:12]
+
+    def test_a_job_has_its_own_everywhere(self):
+        assert job_colour("digits-a-x1y2z3") == job_colour("digits-a-x1y2z3")
+        assert {job_colour(f"job-{n}") for n in range(200)} == set(JOB_COLOURS)
+
+    def test_two_that_would_share_one_do_not(self):
+        first, second, third = self.TWINS[:3]
+        other = next(f"job-{n}" for n in range(99) if job_colour(f"job-{n}") == JOB_COLOURS[1])
+        dyes = colours([first, second, other, third, first])
+        assert dyes.of(first) == JOB_COLOURS[0]
+        assert dyes.of(other) == JOB_COLOURS[1], "who has a colour to itself keeps it, also behind a twin"
+        assert len({dyes.of(job) for job in (first, second, third, other)}) == 4
+        assert dyes.over == {}
+        assert colours([first, second], mine=second).of(second) == JOB_COLOURS[0]
+
+    def test_where_there_are_more_jobs_than_colours_a_pattern_tells_them_apart(self):
+        dyes = colours(self.TWINS)
+        assert {dyes.of(job) for job in self.TWINS} == set(JOB_COLOURS)
+        assert list(dyes.over) == self.TWINS[len(JOB_COLOURS) :]
+        looks = {(dyes.of(job), dyes.over.get(job)) for job in self.TWINS}
+        assert len(looks) == len(self.TWINS)
+
+    def test_others_put_together_are_grey(self):
+        assert colours(["", "a"]).of("") == OTHERS_COLOUR
 
 
 @pytest.mark.parametrize("bad", [{"theme": "sepia"}, {"width": 10}, {"width": 10**6}])
@@ -144,6 +165,31 @@ class TestAxes:
         found = scales.clock_ticks(start, start + 8 * 86_400, 9, berlin)
         assert all(datetime.fromtimestamp(at, berlin).hour == 0 for at, _ in found)
         assert [name for _, name in found][:4] == ["23 Oct", "24 Oct", "25 Oct", "26 Oct"]
+
+    def test_an_axis_says_whose_time_it_shows(self):
+        noon = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
+        berlin = ZoneInfo("Europe/Berlin")
+        assert scales.clock_title(noon, berlin, 300) == "time, Europe/Berlin"
+        assert scales.clock_title(noon, berlin, 90) == "Europe/Berlin"
+        assert scales.clock_title(noon, berlin, 20) == "CET"
+        assert scales.clock_title(noon, UTC, 300) == "time, UTC"
+
+
+class TestSmoothing:
+    def test_it_begins_and_ends_where_the_points_do(self):
+        falling = [Loss(x, math.exp(-x / 20)) for x in range(100)]
+        line = smoothed(falling, 0.8)
+        for end in (0, -1):
+            assert line[end].x == falling[end].x
+            assert line[end].loss == pytest.approx(falling[end].loss, abs=0.02)
+        assert all(a.loss > b.loss for a, b in itertools.pairwise(line))
+
+    def test_noise_becomes_less(self):
+        noisy = [Loss(x, 1 + (-1) ** x) for x in range(100)]
+        assert all(abs(point.loss - 1) < 0.1 for point in smoothed(noisy, 1.0)[10:-10])
+
+    def test_without_any_there_is_no_line(self):
+        assert smoothed([Loss(x, x) for x in range(9)], 0.0) == []
 
 
 class TestMarks:
