@@ -19,10 +19,14 @@ export function ofInput(files: FileList): Chosen {
 
 /** What was dropped; folders are looked into. Call it in the event's own turn: afterwards it has nothing any more. */
 export async function ofDrop(data: DataTransfer): Promise<Chosen> {
-  const dropped = [...data.items].map(item => item.webkitGetAsEntry()).filter(entry => entry !== null);
+  const dropped = [...data.items].map(item => item.webkitGetAsEntry() ?? item.getAsFile());
   const found: Entry[] = [];
-  for (const entry of dropped) {
-    await look(entry, found);
+  for (const each of dropped) {
+    if (each instanceof File) {
+      found.push({ name: each.name, file: each });
+    } else if (each !== null) {
+      await look(each, found);
+    }
   }
   return together(found);
 }
@@ -64,5 +68,5 @@ function stem(name: string): string {
 
 /** As the catalogue takes names. */
 function usable(name: string): string {
-  return name.replace(/[^\w.-]+/g, '-').replace(/^[^A-Za-z0-9]+/, '').slice(0, 100);
+  return name.replace(/[^\w.-]+/g, '-').replace(/^[^A-Za-z0-9]+|-+$/g, '').slice(0, 100);
 }

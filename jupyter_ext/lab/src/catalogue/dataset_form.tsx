@@ -90,7 +90,12 @@ export function DatasetForm(props: {
       )}
       <TextField form={form} name="description" label="Description" wide />
       {upload.underway !== null && <UploadProgress of={upload.underway} onStop={upload.stop} />}
-      <FormEnd form={form} send="Add" sending="Adding …" onCancel={props.onCancel} />
+      <FormEnd
+        form={form}
+        send="Add"
+        sending="Adding …"
+        {...(upload.underway === null ? { onCancel: props.onCancel } : {})}
+      />
     </form>
   );
 }

@@ -61,8 +61,8 @@ export function Datasets(): ReactElement {
           {datasets.length === 0 ? (
             <Empty>
               <p>
-                There is no data set yet. Add a folder of the file browser, or one of the server&apos;s data folder; your
-                scripts can then be trained on it by its name.
+                There is no data set yet. Add files of this computer, a folder of the file browser, or one of the
+                server&apos;s data folder; your scripts can then be trained on it by its name.
               </p>
             </Empty>
           ) : (

@@ -69,7 +69,7 @@ export function foreseen(
   );
   if (touched.size > 0) {
     const names = cluster.jobs.filter(job => touched.has(job.id)).map(job => job.name || job.id);
-    said.push(`Slots go where ${names.join(', ')} ${names.length === 1 ? 'trains' : 'train'}: given back after an update, nothing is lost.`);
+    said.push(`${names.join(', ')} may give slots back: after an update, nothing is lost.`);
   }
   return said;
 }

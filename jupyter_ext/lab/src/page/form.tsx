@@ -61,7 +61,10 @@ export function useForm(initial: Answers, send: (answers: Answers) => Promise<vo
     busy,
     elsewhere: known ? '' : refused.text,
     wrong: name => (known && refused.field === name ? refused.text : undefined),
-    change: (name, value) => setAnswers(old => ({ ...old, [name]: value })),
+    change: (name, value) => {
+      setAnswers(old => ({ ...old, [name]: value }));
+      setRefused(old => (old.field === name ? { field: '', text: '' } : old));
+    },
     submit: event => void submit(event)
   };
 }
