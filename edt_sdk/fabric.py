@@ -28,7 +28,7 @@ from edt_sdk.schemas.context import worker_context
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.schemas.paths import JobPaths
-from edt_sdk.training import call, checkpoint, model_zip, onnx_export, payload, session
+from edt_sdk.training import call, checkpoint, model_zip, onnx_export, payload, session, validation_call
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes
 from edt_sdk.training.payload import Training, TrainOptions
@@ -273,16 +273,20 @@ class FabricModel:
         print(f"Job {self.job.id} finishes with state {self.job.state.value}.")
 
     def _train_here(self, own: session.Session, options: TrainOptions) -> None:
+        if validation_call.passes(own, self.model):
+            return
         training = own.trainings
         self._request(own, training, options)
         self._wait(own, training, options)
         _load_trained(own.job.paths, training, self.model)
+        validation_call.tell(own)
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
         path = own.job.paths.payload(training)
         # A driver before this one, now dead, may have asked for this training: its workers go on with what it wrote.
         if not path.exists():
-            payload.write(path, payload.pack(self._training(options), own.folders_of_code()))
+            wanted = validation_call.meant(own, self._training(options))
+            payload.write(path, payload.pack(wanted, own.folders_of_code()))
         own.trainings += 1
         own.link.send(
             TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=options.epochs)
@@ -319,7 +323,9 @@ class FabricModel:
             loggers.recall(line)
             epoch = epoch_behind(line)
         self._scale(own, training, scale, epoch)
-        loggers.begin()
+        validates = own.job.validates is not None
+        if not validates:
+            loggers.begin()
         verdict = None
         while verdict is None:
             verdict = own.link.take(TrainingDone, TrainingFailed, timeout=_METRICS_INTERVAL)
@@ -330,7 +336,8 @@ class FabricModel:
             self._scale(own, training, scale, epoch)
         if isinstance(verdict, TrainingFailed):
             raise JobFailed(verdict.message, job=own.job.job_id)
-        loggers.end(options.epochs)
+        if not validates:
+            loggers.end(options.epochs)
 
     def _scale(self, own: session.Session, training: int, scale: ScaleUp, epoch: int) -> None:
         workers = scale.begin(epoch)

@@ -22,6 +22,7 @@ from edt_sdk import card
 from edt_sdk.answers import Answer
 from edt_sdk.connection import Connection, save_file
 from edt_sdk.job_readings import JobReadings
+from edt_sdk.job_validation import JobValidation
 from edt_sdk.schemas.errors import (
     EdtError,
     InvalidRequest,
@@ -44,7 +45,7 @@ MIME = card.MIME
 FINAL_MODEL = "model/train/model_epoch_final.pth"
 
 
-class Job(JobReadings):
+class Job(JobReadings, JobValidation):
     """One job. Made by `Client.submit()`, `Client.job(id)` and `Client.jobs()`.
 
     `await job` waits for its end inside a running event loop, `job.wait()` everywhere else.
@@ -241,6 +242,55 @@ class Job(JobReadings):
         named = {name: value for name, value in chosen.items() if value is not None}
         return self._answer("POST", "/resume", named or None)
 
+    def clone(
+        self,
+        *,
+        main: str | None = None,
+        name: str | None = None,
+        max_workers: int | None = None,
+        min_workers: int | None = None,
+        priority: int | None = None,
+        instance_group: str | None = None,
+        mode: str | None = None,
+        seed: int | None = None,
+        warm_start: Job | str | None = None,
+        dataset: str | None = None,
+        args: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Submit another job of the package that this one was submitted with; it.
+
+        The package is the server's copy, as it came, so nothing is read or sent here. What is not named is as in this
+        job, with what was changed since; what is named has the meaning it has in `Client.submit`, and "" for
+        `dataset` and `warm_start` is none.
+
+        Raises:
+            NotFound: this job was deleted; or there is no such data set, or no job of `warm_start`.
+            PackageError: `main` is not in the package.
+            InvalidRequest, Unprocessable: a value cannot be used.
+        """
+        begins = warm_start.id if isinstance(warm_start, Job) else warm_start
+        said = {
+            "name": name,
+            "max_workers": max_workers,
+            "min_workers": min_workers,
+            "priority": priority,
+            "instance_group": instance_group,
+            "mode": mode,
+            "seed": seed,
+            "warm_start": begins,
+            "dataset": dataset,
+            "args": None if args is None else list(args),
+            "env": None if env is None else dict(env),
+        }
+        body = {
+            "source": {"job": self.id},
+            "main": main,
+            "spec": {field: value for field, value in said.items() if value is not None},
+        }
+        view = msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView)
+        return Job(self._connection, view)
+
     def delete(self) -> None:
         """Remove it with its logs and results."""
         self._connection.json("DELETE", f"jobs/{self.id}")
@@ -339,5 +389,5 @@ class Job(JobReadings):
         try:
             self.refresh()
         except EdtError as refused:
-            return refused.message
+            return str(refused)
         return ""

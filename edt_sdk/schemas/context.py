@@ -14,6 +14,7 @@ import msgspec
 
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.validation import Validates
 
 JOB_VARIABLE = "EDT_JOB"
 WORKER_VARIABLE = "EDT_WORKER"
@@ -24,6 +25,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `link` is the supervisor's socket. `memory_dir` is a folder in memory (tmpfs) for the job's newest state, which
     outlives its processes but not the machine; "" where there is none. The supervisor makes and removes it.
+    `validates` is what a validation validates, None in a training.
     """
 
     job_id: str
@@ -42,6 +44,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     memory_dir: str = ""
     framework: str = Framework.EDT.value
     command: tuple[str, ...] = ()
+    validates: Validates | None = None
 
     @property
     def paths(self) -> JobPaths:

@@ -303,7 +303,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as the server shows it. Times are seconds since the epoch (UTC).
 
     `warm_start` is the id of the job with whose weights its model began, "" for the script's own. `dataset` and `model`
-    are names of the catalogue: what it reads, and what it is a training of; "" for none.
+    are names of the catalogue: what it reads, and what it is a training of; "" for none. `validates` is the id of the
+    job whose training it validates, "" for a job that trains.
     """
 
     id: str
@@ -334,6 +335,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     framework: str = Framework.EDT.value
     dataset: str = ""
     model: str = ""
+    validates: str = ""
 
 
 def parse_spec(data: bytes | str) -> JobSpec:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from edt_sdk.schemas.validation import RESULT
+
 SUBMITTED_CODE = "_submitted_code"
 
 
@@ -60,6 +62,11 @@ class JobPaths:
         `epoch-<N>.ckpt` after epoch N (from 1), `update-<N>.ckpt` behind N committed updates.
         """
         return self.checkpoint_dir / f"training-{training}"
+
+    @property
+    def validation(self) -> Path:
+        """What a validation came to, see `schemas/validation.py`."""
+        return self.result_dir / RESULT
 
     @property
     def log_root(self) -> Path:

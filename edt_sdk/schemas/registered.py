@@ -1,4 +1,4 @@
-"""What of the catalogue a job uses, as it was when the job was submitted.
+"""What of the catalogue a job uses, and which training it validates, as it was when the job was submitted.
 
 Written by the server alone; what a client sends here is thrown away. A data set or model of the same name that comes
 later is another one, and changes nothing of the job.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
+from edt_sdk.schemas.validation import Validates
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +23,8 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
         train, test, val: parts of the data set, relative to its folder, "" for all of it.
         hyperparameters: what `pth_parameter_mgr` finds; None for a job without.
         console: the script takes `--train_dir` and `--weights`, as models of WMLA's console do.
-        weights: it begins with weights that the model has of its own.
+        weights: it begins with weights that were put into its folder: the model's own, or those that it validates.
+        validates: what it validates, None for a training.
     """
 
     model: str = ""
@@ -34,3 +37,4 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     hyperparameters: dict[str, Any] | None = None
     console: bool = False
     weights: bool = False
+    validates: Validates | None = None

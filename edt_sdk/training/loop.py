@@ -292,6 +292,7 @@ class Loop:
             outside.keeper.final(self._standing.model, self._standing.optimizer)
             if outside.export is not None:
                 self._export(outside.export)
+            self._steps.conclude()
             self._steps.progress.report(self._standing.cursor, self._standing.train, self._standing.test)
             if outside.link.pending == SUPERVISOR_GONE:
                 self._save()

@@ -15,6 +15,7 @@ from edt_sdk.training.payload import Training
 from edt_sdk.training.recorder import Recorder
 from edt_sdk.training.rolling import Keeper
 from edt_sdk.training.update import UpdateEngine
+from edt_sdk.training.validation_step import Examination
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Given:
         place: of this worker.
         outside: what it reads from and writes to.
         heartbeat: around the loader of `data`.
+        examination: what is looked at in a validation, None for a training.
     """
 
     training: Training
@@ -68,3 +70,4 @@ class Given:
     place: Place
     outside: Outside
     heartbeat: Heartbeat
+    examination: Examination | None = None

@@ -44,18 +44,26 @@ class ProgressReporter:
             self._rate = self._samples / passed
             self.report(cursor, train, test)
 
+    def tested(self, cursor: Cursor, step: Totals, test: Totals) -> None:
+        """A step of a validation without a training is done; reports when the last report is old enough."""
+        self._samples += step.samples
+        passed = time.monotonic() - self._last
+        if passed >= INTERVAL:
+            self._rate = self._samples / passed
+            self.report(cursor, Totals(), test)
+
     def report(self, cursor: Cursor, train: Totals, test: Totals) -> None:
         """Report now; `train` may hold no samples before the first update."""
-        schedule = cursor.schedule
+        schedule, (done, total) = cursor.schedule, cursor.done
         self._last = time.monotonic()
         self._samples = 0
         self._link.send(
             Progress(
                 worker=self._worker,
                 training=self._training,
-                update=cursor.updates,
-                total_updates=schedule.total_updates,
-                epoch=min(cursor.updates // schedule.updates_per_epoch, schedule.epochs - 1),
+                update=done,
+                total_updates=total,
+                epoch=min(cursor.updates // max(1, schedule.updates_per_epoch), schedule.epochs - 1),
                 epochs=schedule.epochs,
                 loss=train.loss if train.samples else None,
                 accuracy=train.accuracy if train.samples else None,

@@ -54,7 +54,7 @@ class Schedule:
 
     Args:
         epochs: ≥ 1.
-        updates_per_epoch: ≥ 1.
+        updates_per_epoch: ≥ 1; 0 in a validation, which is one epoch of nothing but the test steps.
         validation_steps: parts of one validation; 0 when there is nothing to validate with.
         validation_freq: epochs between validations, the first after that many; 0 for none.
         checkpoint_freq: epochs between checkpoints, the first after that many; 0 for none.
@@ -139,6 +139,14 @@ class Cursor:
                 return (step.epoch + 1) * self.schedule.updates_per_epoch
             case TrainEnd() | Final():
                 return self.schedule.total_updates
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """How much is done here, and how much there is to do: updates, or test steps where nothing is trained."""
+        if self.schedule.updates_per_epoch:
+            return self.updates, self.schedule.total_updates
+        steps = self.schedule.validation_steps
+        return min(max(0, self.position - 2), steps), steps
 
     @property
     def next(self) -> Cursor:

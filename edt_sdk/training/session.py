@@ -22,13 +22,15 @@ class Session:
 
     Attributes:
         path: what `sys.path` held before the script began.
-        trainings: calls of `train()` so far.
+        trainings: trainings that calls of `train()` have asked for so far.
+        calls: of `train()` so far in a validation, of which one asks for something.
     """
 
     job: JobContext
     link: Link
     path: tuple[str, ...] = ()
     trainings: int = 0
+    calls: int = 0
 
     def folders_of_code(self) -> list[Path]:
         """Where modules of the user's may lie that workers cannot import: the code folder, and what the script added.

@@ -26,7 +26,7 @@ from edt_sdk.training.model_facade import ModelFacade
 from edt_sdk.training.nested import to_device
 from edt_sdk.training.permutation import Indices
 from edt_sdk.training.seeds import set_states
-from edt_sdk.training.user_functions import LossFunction, Metric, StepFunction, plain
+from edt_sdk.training.user_functions import LossFunction, Metric, Observer, StepFunction, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,14 @@ class ShardRunner:
         )
 
     @torch.no_grad()
-    def evaluate(self, shard: int, batch: Batch, *, seed: int) -> Outcome:
-        """Forward and loss only; the caller has put the model into evaluation mode."""
+    def evaluate(self, shard: int, batch: Batch, *, seed: int, observe: Observer | None = None) -> Outcome:
+        """Forward and loss only; the caller has put the model into evaluation mode. `observe` sees what came out."""
         self._buffers.restore()
         self._buffers.lend()
         set_states(seed)
         outputs, labels, loss = self._forward(batch)
+        if observe is not None:
+            observe(outputs, labels)
         return Outcome(
             shard=shard,
             samples=len(batch.indices),

@@ -20,8 +20,10 @@ from edt_sdk.training.payload import Training
 from edt_sdk.training.recorder import TestLine
 from edt_sdk.training.schedule import Cursor, Schedule
 from edt_sdk.training.totals import Totals
+from edt_sdk.training.validation_tally import Tally
 
 _NOTHING = Totals()
+_UNSEEN = Tally()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Where:
         epoch: of the epoch under way.
         validation: of the validation under way.
         test: of the last complete one.
+        tally: what a validation has counted so far.
         last, last_test: what rank 0 wrote last, or should have.
         callbacks: the objects as bytes, None as they came with the payload.
         learning_rate: state of the scheduler.
@@ -44,6 +47,7 @@ class Where:
     epoch: Totals = _NOTHING
     validation: Totals = _NOTHING
     test: Totals = _NOTHING
+    tally: Tally = _UNSEEN
     last: LastUpdate | None = None
     last_test: TestLine | None = None
     callbacks: bytes | None = None
@@ -60,7 +64,7 @@ class Standing:
 
     Attributes:
         cursor: the next step.
-        train, epoch, validation, test, last, last_test: as in `Where`.
+        train, epoch, validation, test, tally, last, last_test: as in `Where`.
         hooks: the callbacks.
         learning_rate: the user's schedule of it.
     """
@@ -70,6 +74,7 @@ class Standing:
         self.optimizer: Optimizer = training.optimizer
         self.cursor = Cursor(schedule)
         self.train = self.epoch = self.validation = self.test = _NOTHING
+        self.tally = _UNSEEN
         self.last: LastUpdate | None = None
         self.last_test: TestLine | None = None
         self.hooks = Hooks(training.callbacks, self.model, self.optimizer, training.options.epochs, seed)
@@ -93,6 +98,7 @@ class Standing:
             epoch=self.epoch,
             validation=self.validation,
             test=self.test,
+            tally=self.tally,
             last=self.last,
             last_test=self.last_test,
             callbacks=self.hooks.frozen,
@@ -105,7 +111,7 @@ class Standing:
         where: Where = state.restore(captured, self.model, self.optimizer)
         self.cursor = Cursor(self.cursor.schedule, where.position)
         self.train, self.epoch = where.train, where.epoch
-        self.validation, self.test = where.validation, where.test
+        self.validation, self.test, self.tally = where.validation, where.test, where.tally
         self.last, self.last_test = where.last, where.last_test
         self.hooks.adopt(where.callbacks)
         self.learning_rate.restore(where.learning_rate)

@@ -46,8 +46,9 @@ class Steps:
         self._worker = given.place.worker
         self._outside = given.outside
         self._heartbeat = given.heartbeat
+        self._examination = given.examination
         self._shards = len(training.options.shards)
-        self._schedule = schedule_of(training, data)
+        self._schedule = schedule_of(training, data, only_tests=given.examination is not None)
         self.standing = Standing(training, self._schedule, given.seed)
         self.agenda = Agenda(data.order, data.test_order, alone=training.fn_test is not None)
         self.progress = ProgressReporter(given.outside.link, self._worker, given.outside.number)
@@ -138,10 +139,20 @@ class Steps:
         return committed.pending
 
     def _validate(self, step: TestStep, now: Membership) -> int:
-        link = self._outside.link
-        committed = self._engine.evaluate(step, now.block, self._heartbeat, now.group, pending=link.pending)
+        link, examination = self._outside.link, self._examination
+        if examination is None:
+            committed = self._engine.evaluate(step, now.block, self._heartbeat, now.group, pending=link.pending)
+        else:
+            examination.begin()
+            committed = self._engine.evaluate(
+                step, now.block, self._heartbeat, now.group, pending=link.pending, observe=examination.observe
+            )
+            self._heartbeat.waiting()
+            self.standing.tally = self.standing.tally + examination.together(now.group)
         self.standing.validation = self.standing.validation.add(committed.stats)
         self._end_test(step, now, self.standing.validation if self._schedule.closes_validation(step) else None)
+        if examination is not None and now.rank == 0:
+            self.progress.tested(self.standing.cursor, Totals().add(committed.stats), self.standing.test)
         for shard in self._own(committed):
             self._outside.loggers.test(step.epoch, shard.loss, accuracy(shard), shard.metrics)
         return committed.pending
@@ -150,21 +161,28 @@ class Steps:
         training = self._training
         if now.rank != 0 or training.fn_test is None:
             self._heartbeat.waiting()
-            self._end_test(step, now, _single(pickle.loads(now.group.broadcast_bytes(None, 0))))
+            loss, self.standing.tally = pickle.loads(now.group.broadcast_bytes(None, 0))
+            self._end_test(step, now, _single(loss))
             return 0
         self._heartbeat.computing()
         facade = ModelFacade(self.standing.model, training.optimizer, training.loss_function)
         batches = custom_test.TestBatches(self._heartbeat, list(self.agenda.whole_test(step)))
         loss = custom_test.run(training.fn_test, facade, self.standing.model, batches, self._seed)
+        if self._examination is not None:
+            self._examination.begin()
+            custom_test.run(self._examination.over, facade, self.standing.model, batches, self._seed)
+            self.standing.tally = self._examination.seen
         # Done, for this member, before the others are told: it never runs twice here.
         self._end_test(step, now, _single(loss))
         self._heartbeat.waiting()
-        now.group.broadcast_bytes(pickle.dumps(loss), 0)
+        now.group.broadcast_bytes(pickle.dumps((loss, self.standing.tally)), 0)
         return 0
 
     def _end_test(self, step: TestStep, now: Membership, complete: Totals | None) -> None:
         """A step of a validation is done; `complete` are the totals if it was the last one."""
         if complete is not None:
+            if self._examination is not None:
+                complete = self._examination.totals(complete, self.standing.tally)
             self.standing.test, self.standing.validation = complete, Totals()
             self.standing.last_test = lines.test_line(step.epoch, self.standing.updates, complete, now.world)
         self._advance()
@@ -172,18 +190,24 @@ class Steps:
             self._outside.recorder.metric(self.standing.last_test)
             self.progress.report(self.standing.cursor, self.standing.train, self.standing.test)
 
+    def conclude(self) -> None:
+        """Rank 0's last act in a validation: what came out is written, should the last rank 0 not have lived to."""
+        if self._examination is not None and self.standing.last_test is not None:
+            self._outside.recorder.metric(self.standing.last_test)
+            self._examination.write(self.standing.test, self.standing.tally)
+
     def _own(self, committed: Committed) -> Iterator[ShardStats]:
         return (shard for shard in committed.stats if shard.worker == self._worker)
 
 
-def schedule_of(training: Training, data: Data) -> Schedule:
-    """The steps of a training."""
+def schedule_of(training: Training, data: Data, *, only_tests: bool = False) -> Schedule:
+    """The steps of a training, or of a validation, which has no updates."""
     options = training.options
     # With a test function of the user's, a validation is one step that rank 0 does alone.
     own_test = training.fn_test is not None
     return Schedule(
         epochs=options.epochs,
-        updates_per_epoch=data.order.updates_per_epoch,
+        updates_per_epoch=0 if only_tests else data.order.updates_per_epoch,
         validation_steps=min(1, data.test_order.steps) if own_test else data.test_order.steps,
         validation_freq=options.validation_freq,
         checkpoint_freq=options.checkpoint_freq,

@@ -44,7 +44,7 @@ from edt_sdk.training.shard import Outcome, ShardRunner
 from edt_sdk.training.shared_exchange import SharedExchange
 from edt_sdk.training.space import space_for_state
 from edt_sdk.training.told import Told
-from edt_sdk.training.user_functions import LossFunction, Metric, StepFunction, metric_names
+from edt_sdk.training.user_functions import LossFunction, Metric, Observer, StepFunction, metric_names
 from edt_sdk.training.vectors import Vectors
 
 log = logging.getLogger(__name__)
@@ -299,8 +299,20 @@ class UpdateEngine:
             computed.pool.give_back(computed.vectors)
         self._runner.clear_gradients()
 
-    def evaluate(self, step: TestStep, block: range, loader: Loader, group: Group, *, pending: int) -> Committed:
-        """One step of the validation: no gradients; the model, its mode, and random states stay as they were."""
+    def evaluate(
+        self,
+        step: TestStep,
+        block: range,
+        loader: Loader,
+        group: Group,
+        *,
+        pending: int,
+        observe: Observer | None = None,
+    ) -> Committed:
+        """One step of the validation: no gradients; the model, its mode, and random states stay as they were.
+
+        `observe` is shown outputs and labels of each of this rank's batches, in shard order.
+        """
         if self._test_order is None:
             raise ValueError("evaluate needs a test_order")
         self._check_block(block, group)
@@ -309,7 +321,7 @@ class UpdateEngine:
         with preserved(), self._same_buffers(), _evaluation_mode(self._model):
             for key in self._test_order.keys(step, block):
                 seed = derive(self._seed, "test-shard", step.index, key.shard)
-                outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed))
+                outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed, observe=observe))
         summary = Told(group, self._test_header, self._reports.of_test(outcomes, pending), counts).summary()
         return Committed(summary.shards, summary.pending)
 

@@ -11,6 +11,8 @@ from torch import Tensor
 LossFunction = Callable[[Any, Any], Tensor]
 Metric = Callable[[Any, Any], Any]
 StepFunction = Callable[..., tuple[Any, Any]]
+# Of a validation: sees outputs and labels of each batch.
+Observer = Callable[[Any, Any], None]
 
 
 def metric_names(metrics: Sequence[Metric]) -> tuple[str, ...]:

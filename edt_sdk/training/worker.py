@@ -39,6 +39,7 @@ from edt_sdk.training.payload import Training
 from edt_sdk.training.recorder import Recorder
 from edt_sdk.training.rolling import Keeper
 from edt_sdk.training.update import UpdateEngine
+from edt_sdk.training.validation_step import examination
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,9 @@ def work(worker: _Worker) -> int:
         place = Place(worker=own.worker, store=store, device=device, interface=own.interface)
         around = outside(job, training, begin, link, own.worker)
         heartbeat = Heartbeat(pulse, data.loader)
-        loop = Loop(Given(training, job.seed, data, engine, place, around, heartbeat))
-        if begin.rehearse:
+        examined = examination(job, training, data.test_order.samples, device)
+        loop = Loop(Given(training, job.seed, data, engine, place, around, heartbeat, examined))
+        if begin.rehearse and examined is None:
             rehearse(engine, data)
         link.send(WorkerReady(worker=own.worker, training=begin.training))
         return loop.run(link.wait_generation(own.worker))

@@ -38,6 +38,7 @@ from edt_jupyter.previews import PreviewsHandler
 from edt_jupyter.root import RootHandler, SpecHandler, UnknownHandler
 from edt_jupyter.submissions import SubmissionsHandler
 from edt_jupyter.timeline import JobTimelineHandler, TimelineHandler
+from edt_jupyter.validations import ValidationHandler, ValidationsHandler
 from edt_jupyter.what_if import WhatIfHandler
 from edt_jupyter.workers import WorkersHandler
 
@@ -61,6 +62,8 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/jobs/{id}/workers", WorkersHandler),
     ("/jobs/{id}/what-if", WhatIfHandler),
     ("/jobs/{id}/checkpoints", CheckpointsHandler),
+    ("/jobs/{id}/validations", ValidationsHandler),
+    ("/jobs/{id}/validation", ValidationHandler),
     ("/jobs/{id}/result", ResultHandler),
     ("/jobs/{id}/pictures/{picture}", JobPictureHandler),
     ("/forecasts", ForecastsHandler),

@@ -50,6 +50,7 @@ from edt_server.slots import find_host, threads_per_slot
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.supervision import Supervision
 from edt_server.timeline_feed import TimelineFeed
+from edt_server.validations import Validations
 from edt_server.warm import Warm
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Service(Reading):
         self.hub = Hub()
         self.sharing = Sharing(self.change, lambda: self._ledger.core.plan)
         self.catalogue = Catalogue(self)
+        self.validations = Validations(self)
         self.threads_per_slot = settings.threads_per_slot
         self._on_state = on_state
         self._interpreters = Interpreters(settings.interpreter)

@@ -91,7 +91,14 @@ def remarks(spec: JobSpec, data_fs: str) -> tuple[str, ...]:
     """What the submission asked for and has another meaning here, or none; for the job's story. Blocks."""
     wmla = () if spec.wmla is None else spec.wmla.remarks
     torchrun = () if spec.torchrun is None else spec.torchrun.said
-    return (*wmla, *torchrun, *_data_remarks(spec.data_path, data_fs))
+    return (*_validation_remarks(spec), *wmla, *torchrun, *_data_remarks(spec.data_path, data_fs))
+
+
+def _validation_remarks(spec: JobSpec) -> tuple[str, ...]:
+    told = None if spec.registered is None else spec.registered.validates
+    if told is None:
+        return ()
+    return (f"It validates the training {told.training_name} ({told.training}): {', '.join(told.metrics)}.",)
 
 
 def _data_remarks(data_path: str, data_fs: str) -> tuple[str, ...]:
@@ -143,14 +150,14 @@ def place(
             max_files=settings.max_package_files,
             max_bytes=settings.max_package_bytes,
         )
+        make_private_dir(paths.job_dir)
+        keep(package, paths.job_dir / PACKAGE)
         if weights is not None:
             keep(weights, paths.job_dir / WARM_START)
         _write_settings(settings, spec, paths)
     except BaseException:
         remove(paths)
         raise
-        make_private_dir(paths.job_dir)
-        keep(package, paths.job_dir / PACKAGE)
     said = remarks(spec, settings.data_fs)
     return Submission(paths.job_id, owner, spec, interpreter, threads, paths, said)
 

@@ -11,7 +11,7 @@ import msgspec
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobProgress, JobView
+from edt_sdk.schemas.job import JobProgress, JobSpec, JobView
 from edt_sdk.schemas.paths import JobPaths
 from edt_server.ledger import Ledger
 from edt_server.store import JobRow
@@ -63,6 +63,7 @@ def job_view(
         framework=spec.framework,
         dataset=spec.dataset,
         model=spec.registered.model_name if spec.registered is not None else "",
+        validates=validated(spec),
     )
 
 
@@ -81,7 +82,14 @@ def public_view(view: JobView) -> JobView:
         warm_start="",
         dataset="",
         model="",
+        validates="",
     )
+
+
+def validated(spec: JobSpec) -> str:
+    """The id of the job whose training a validation validates, "" for a job that trains."""
+    used = spec.registered
+    return used.validates.training if used is not None and used.validates is not None else ""
 
 
 def running_workers(events: Iterable[Event], slots: Sequence[Slot]) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ def test_no_route_hides_another():
 
 
 def test_schemas_have_the_fields_of_the_structs(spec):
-    from edt_sdk.schemas import catalogue
+    from edt_sdk.schemas import catalogue, validation
     from edt_sdk.schemas.events import Event
     from edt_sdk.schemas.forecast import Forecast, Picked, Preview
     from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobView, Reason
@@ -56,6 +56,7 @@ def test_schemas_have_the_fields_of_the_structs(spec):
     asked = {"Forecast": Forecast, "Picked": Picked, "Preview": Preview}
     kept = ("FileEntry", "NewDataset", "Dataset", "NewModel", "ModelChange", "Model", "Training")
     pairs |= {name: getattr(catalogue, name) for name in kept}
+    pairs |= {name: getattr(validation, name) for name in ("NewValidation", "Validated", "ClassScores")}
     for name, struct in {**pairs, "Event": Event, "Line": Line, "WhatIf": WhatIf, **asked}.items():
         assert set(schemas[name]["properties"]) == set(struct.__struct_fields__), name
 

@@ -53,9 +53,15 @@ class Models:
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
         uses = await shelf.uses(user)
-        trainings = await shelf.jobs(user, lambda use: use.model == row.id)
+        trainings = await shelf.jobs(user, lambda use: use.model == row.id and not use.validates)
         files = await asyncio.to_thread(intake.listing, shelf.places(row).code)
         return ModelDetails(model=model_shown(row, uses), trainings=trainings, files=files)
+
+    async def validations(self, user: str, name: str) -> tuple[JobView, ...]:
+        """The validations of a model's trainings, the newest first. NotFound."""
+        shelf = self._shelves[MODEL]
+        row = await shelf.row(user, name)
+        return await shelf.jobs(user, lambda use: use.model == row.id and use.validates)
 
     async def file(self, user: str, name: str, file: str, kind: str = MODEL) -> bytes:
         """The content of one file of its code. NotFound."""

@@ -105,6 +105,6 @@ def model_shown(row: CatalogueRow, uses: Sequence[Use]) -> Model:
         size=record.size,
         created=row.created,
         changed=row.changed,
-        trainings=sum(use.model == row.id for use in uses),
+        trainings=sum(use.model == row.id and not use.validates for use in uses),
         weights=record.weights,
     )

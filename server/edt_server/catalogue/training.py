@@ -72,6 +72,7 @@ def console_arguments(spec: JobSpec, paths: JobPaths, warm_start: str) -> tuple[
         return spec.args
     said = {word.partition("=")[0] for word in spec.args}
     more = () if TRAIN_DIR in said else (TRAIN_DIR, str(paths.model_dir))
-    if warm_start and WEIGHTS not in said:
+    # In a validation the engine itself loads them.
+    if warm_start and WEIGHTS not in said and used.validates is None:
         more = (*more, WEIGHTS, str(paths.result_dir / WEIGHTS_DIR))
     return (*spec.args, *more)

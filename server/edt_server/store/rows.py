@@ -117,9 +117,10 @@ class CatalogueRow:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A job that uses something of the catalogue: the ids of its model and data set, "" for none."""
+    """A job that uses something of the catalogue: ids of model and data set, "" for none, and whether it validates."""
 
     job: str
     ended: bool
     model: str
     dataset: str
+    validates: bool = False

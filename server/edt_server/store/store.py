@@ -158,15 +158,16 @@ class Store:
         registered = type_coerce(JobModel.spec, JSON)
         model = registered[("registered", "model")].as_string()
         dataset = registered[("registered", "dataset")].as_string()
+        validated = registered[("registered", "validates", "training")].as_string()
         query = (
-            select(JobModel.id, JobModel.state, model, dataset)
+            select(JobModel.id, JobModel.state, model, dataset, validated)
             .where(JobModel.owner == owner, or_(model != "", dataset != ""))
             .order_by(JobModel.created.desc(), JobModel.id.desc())
         )
         with self._reading() as session:
             return [
-                Use(job, state.final, model or "", dataset or "")
-                for job, state, model, dataset in session.execute(query)
+                Use(job, state.final, model or "", dataset or "", bool(validated))
+                for job, state, model, dataset, validated in session.execute(query)
             ]
 
     def events(

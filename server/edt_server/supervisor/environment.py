@@ -221,4 +221,5 @@ def _context(job: Surroundings) -> JobContext:
         memory_dir=job.memory_dir,
         framework=spec.framework,
         command=spec.command,
+        validates=spec.registered.validates if spec.registered is not None else None,
     )

@@ -1,0 +1,285 @@
+"""What a model got right, counted class by class: from batches of outputs and labels to named metrics.
+
+A `Tally` holds counts alone, so it takes as much memory for a million samples as for one, and the sum of two does not
+depend on who saw what. Means of losses are the engine's own (`totals.py`). Needs no knowledge of jobs, files or
+processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.validation import DEFAULT_THRESHOLD, ClassScores, top_of
+
+Counts = npt.NDArray[np.int64]
+MOST_CLASSES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is counted.
+
+    Attributes:
+        metrics: names from `schemas.validation.named_metrics`.
+        threshold: from which score on a binary output means class 1; None for 0.5, and for the higher one of two.
+        loss_function: the script's; says what its outputs are. The sigmoid of a binary output is what counts where its
+            loss is one "with logits", and labels that are a score for each class are classes where it is cross entropy.
+    """
+
+    metrics: tuple[str, ...]
+    threshold: float | None = None
+    loss_function: Callable[..., Any] | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether outputs have to be looked at: a loss needs none."""
+        return any(metric != "loss" for metric in self.metrics)
+
+    @property
+    def tops(self) -> tuple[int, ...]:
+        """The K of each top<K>."""
+        return tuple(top for metric in self.metrics if (top := top_of(metric)) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of labels.
+
+    Attributes:
+        classes: how many there are; 0 before the first batch.
+        binary: one score a label, compared with a threshold.
+        true, said, hits: of each class, how many labels name it, how often the model said it, how often both.
+        tops: for each top<K> that is wanted, how many labels are among the K highest scores.
+        confusion: [label, what the model said], None when it is not wanted.
+    """
+
+    classes: int = 0
+    binary: bool = False
+    true: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
+    said: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
+    hits: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
+    tops: tuple[int, ...] = ()
+    confusion: Counts | None = None
+
+    def __add__(self, other: Tally) -> Tally:
+        """Both together.
+
+        Raises:
+            Unprocessable: they are of different numbers of classes.
+        """
+        if not self.classes or not other.classes:
+            return self if self.classes else other
+        if self.classes != other.classes or self.binary != other.binary:
+            raise Unprocessable(
+                f"The model's outputs are scores for {self.classes} classes in one batch and for {other.classes} in "
+                "another.",
+                hint="Every batch needs outputs of one kind; ask for loss alone otherwise.",
+                field="metrics",
+            )
+        return replace(
+            self,
+            true=self.true + other.true,
+            said=self.said + other.said,
+            hits=self.hits + other.hits,
+            tops=tuple(a + b for a, b in zip(self.tops, other.tops, strict=True)),
+            confusion=None if self.confusion is None or other.confusion is None else self.confusion + other.confusion,
+        )
+
+    @property
+    def accuracy(self) -> float | None:
+        """Fraction of labels that the model said, None without any."""
+        total = int(self.true.sum())
+        return int(self.hits.sum()) / total if total else None
+
+    def values(self, wanted: Wanted) -> Iterator[tuple[str, float | None]]:
+        """The metrics that come of counts, by name, in the order in which they are wanted.
+
+        Precision, recall, f1 and iou are means over the classes that occur, in labels or outputs; of class 1 alone
+        where outputs are binary.
+        """
+        total = int(self.true.sum())
+        precision, recall, f1, iou = self._scores()
+        counted = np.array([False, True]) if self.binary else (self.true + self.said) > 0
+        means = {"precision": precision, "recall": recall, "f1": f1, "iou": iou}
+        tops = dict(zip(wanted.tops, self.tops, strict=True)) if total else {}
+        for metric in wanted.metrics:
+            top = top_of(metric)
+            if not total:
+                yield metric, None
+            elif metric == "accuracy":
+                yield metric, self.accuracy
+            elif top is not None:
+                yield metric, tops[top] / total
+            elif metric in means:
+                yield metric, float(means[metric][counted].mean())
+
+    def per_class(self) -> tuple[ClassScores, ...]:
+        """Each class for itself; none where there are too many to be read."""
+        if self.classes > MOST_CLASSES:
+            return ()
+        precision, recall, f1, _ = self._scores()
+        return tuple(
+            ClassScores(
+                label=label,
+                samples=int(self.true[label]),
+                precision=float(precision[label]),
+                recall=float(recall[label]),
+                f1=float(f1[label]),
+            )
+            for label in range(self.classes)
+        )
+
+    def _scores(self) -> tuple[npt.NDArray[np.float64], ...]:
+        return (
+            _divided(self.hits, self.said),
+            _divided(self.hits, self.true),
+            _divided(2 * self.hits, self.true + self.said),
+            _divided(self.hits, self.true + self.said - self.hits),
+        )
+
+
+def _divided(above: Counts, below: Counts) -> npt.NDArray[np.float64]:
+    result: npt.NDArray[np.float64] = np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
+    return result
+
+
+@torch.no_grad()
+def tally(outputs: Any, labels: Any, wanted: Wanted) -> Tally:
+    """One batch.
+
+    Args:
+        outputs: scores of classes [n, classes, …] or [n, …, classes], or one score a label.
+        labels: whole numbers [n, …], negative ones being padding that does not count; 0 and 1 of any type where outputs
+            are one score a label.
+        wanted: what is counted.
+
+    Raises:
+        Unprocessable: outputs are no scores of classes, or a metric that is wanted makes no sense for them.
+    """
+    if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
+        raise _no_classes(outputs, labels, wanted)
+    kind = _kind(wanted.loss_function)
+    if kind == "classes" and outputs.dim() > 1 and outputs.shape == labels.shape:
+        labels = labels.argmax(1)
+    if _is_binary(outputs, labels):
+        return _binary(outputs, labels, wanted, logits=kind == "logits")
+    found = _flat(outputs, labels)
+    if found is None:
+        raise _no_classes(outputs, labels, wanted)
+    scores, truth = found
+    classes = scores.shape[1]
+    if len(truth) and int(truth.max()) >= classes:
+        raise Unprocessable(
+            f"A label is {int(truth.max())}, but the model's outputs are scores for {classes} classes.",
+            hint="Labels count from 0.",
+            field="metrics",
+        )
+    if classes == 2 and wanted.threshold is not None:
+        predicted = (scores.double().softmax(1)[:, 1] >= wanted.threshold).long()
+    else:
+        predicted = scores.argmax(1)
+    return _counted(predicted, truth, classes, wanted, tops=tuple(_within(scores, truth, top) for top in wanted.tops))
+
+
+def _is_binary(outputs: Tensor, labels: Tensor) -> bool:
+    """One score a label, and labels that are 0 or 1."""
+    if not outputs.is_floating_point() or outputs.shape not in (labels.shape, (*labels.shape, 1)):
+        return False
+    return bool(((labels == 0) | (labels == 1)).all())
+
+
+def _binary(outputs: Tensor, labels: Tensor, wanted: Wanted, *, logits: bool) -> Tally:
+    for metric in wanted.metrics:
+        if top_of(metric) is not None:
+            raise Unprocessable(
+                f"{metric} makes no sense here: the model's outputs are one score a label.",
+                hint="Ask for accuracy, precision, recall or f1.",
+                field="metrics",
+            )
+    scores = outputs.sigmoid() if logits else outputs
+    threshold = DEFAULT_THRESHOLD if wanted.threshold is None else wanted.threshold
+    predicted = (scores.reshape(-1) >= threshold).long()
+    return replace(_counted(predicted, labels.reshape(-1).long(), 2, wanted), binary=True)
+
+
+def _flat(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Scores [labels, classes] and labels without padding; None where they are no such things."""
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
+        return None
+    if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
+        scores = outputs.movedim(1, -1)
+    elif outputs.shape[:-1] == labels.shape:
+        scores = outputs
+    else:
+        return None
+    if scores.shape[-1] < 2:
+        return None
+    truth = labels.reshape(-1)
+    valid = truth >= 0
+    return scores.reshape(-1, scores.shape[-1])[valid], truth[valid]
+
+
+def _within(scores: Tensor, truth: Tensor, top: int) -> int:
+    if top > scores.shape[1]:
+        raise Unprocessable(
+            f"top{top} makes no sense here: the model's outputs are scores for {scores.shape[1]} classes.",
+            hint=f"Ask for top{scores.shape[1] - 1} at most.",
+            field="metrics",
+        )
+    return int((scores.topk(top, dim=1).indices == truth[:, None]).any(1).sum())
+
+
+def _counted(predicted: Tensor, truth: Tensor, classes: int, wanted: Wanted, *, tops: tuple[int, ...] = ()) -> Tally:
+    confusion = None
+    if "confusion" in wanted.metrics:
+        if classes > MOST_CLASSES:
+            raise Unprocessable(
+                f"A confusion matrix of {classes} classes has {classes**2} cells, which nobody could read.",
+                hint=f"It is there for up to {MOST_CLASSES} classes; ask for precision and recall.",
+                field="metrics",
+            )
+        cells = torch.bincount(truth * classes + predicted, minlength=classes**2)
+        confusion = cells.reshape(classes, classes).cpu().numpy()
+    return Tally(
+        classes=classes,
+        true=torch.bincount(truth, minlength=classes).cpu().numpy(),
+        said=torch.bincount(predicted, minlength=classes).cpu().numpy(),
+        hits=torch.bincount(truth[predicted == truth], minlength=classes).cpu().numpy(),
+        tops=tops,
+        confusion=confusion,
+    )
+
+
+def _kind(loss_function: Callable[..., Any] | None) -> str:
+    """What a loss function says about outputs: "logits", "classes", or "" for nothing."""
+    while isinstance(loss_function, partial):
+        loss_function = loss_function.func
+    name = getattr(loss_function, "__name__", type(loss_function).__name__).replace("_", "").lower()
+    if "withlogits" in name:
+        return "logits"
+    return "classes" if "crossentropy" in name and "binary" not in name else ""
+
+
+def _no_classes(outputs: Any, labels: Any, wanted: Wanted) -> Unprocessable:
+    names = ", ".join(metric for metric in wanted.metrics if metric != "loss")
+    return Unprocessable(
+        f"{names} cannot be computed: the model's outputs ({_shown(outputs)}) are no scores of classes for the labels "
+        f"({_shown(labels)}).",
+        hint="Ask for loss alone, as for a regression; or give FabricModel metrics=[…] of your own.",
+        field="metrics",
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}, shape {tuple(value.shape)}"
+    return type(value).__name__

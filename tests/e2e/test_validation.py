@@ -1,0 +1,162 @@
+"""A trained model is validated: the numbers that the training itself said, more of them, and sentences where not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn import metrics
+from sklearn.datasets import load_digits
+from torch import nn
+
+from edt_sdk import Conflict, InvalidRequest, Job, JobFailed, NotFound, Unprocessable
+from tests.e2e.harness import Jobs, wait_until
+
+ALL = "loss, Accuracy, top-3, precision, recall, F1 score, confusion matrix"
+
+
+@pytest.fixture(scope="module")
+def trained(four_slots: Jobs) -> Job:
+    """A classifier of digits."""
+    return four_slots.submit("digits.py", "classes", name="digits").wait(120)
+
+
+def last_test(job: Job) -> tuple[float, float]:
+    """Loss and accuracy of a job's last validation."""
+    record = job.metrics().test[-1]
+    return record["loss"], record["accuracy"]
+
+
+def own_figures(job: Job, output: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Outputs and labels as torch alone finds them, from the final weights of a job."""
+    model = nn.Sequential(nn.Linear(64, 24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, output))
+    job.load_into(model)
+    model.eval()
+    digits = load_digits()
+    with torch.no_grad():
+        return model(torch.tensor(digits.data[1400:] / 16, dtype=torch.float32)), torch.tensor(digits.target[1400:])
+
+
+def test_it_says_what_the_training_said_and_what_scikit_learn_says(four_slots: Jobs, trained: Job):
+    validating = trained.validate(ALL)
+    assert (validating.view.validates, validating.view.name) == (trained.id, "digits-validation")
+    result = validating.wait(120).validation()
+    # To the bit: the same steps over the same data with the same weights.
+    assert (result["loss"], result["accuracy"]) == last_test(trained) == last_test(validating)
+    outputs, labels = own_figures(trained, 10)
+    said = outputs.argmax(1)
+    assert result.metrics == pytest.approx(
+        {
+            "loss": float(nn.functional.cross_entropy(outputs, labels)),
+            "accuracy": metrics.accuracy_score(labels, said),
+            "top3": metrics.top_k_accuracy_score(labels, outputs, k=3),
+            "precision": metrics.precision_score(labels, said, average="macro"),
+            "recall": metrics.recall_score(labels, said, average="macro"),
+            "f1": metrics.f1_score(labels, said, average="macro"),
+        },
+        abs=1e-6,
+    )
+    assert [list(row) for row in result.confusion] == metrics.confusion_matrix(labels, said).tolist()
+    assert (result.samples, result.classes, result.training) == (397, 10, trained.id)
+    # It trained nothing, and its job ended with the weights that it began with.
+    assert four_slots.commits(validating) == []
+    assert four_slots.final_hash(validating) == four_slots.final_hash(trained)
+    # The script runs on behind train(), and a person finds the result in the log and as a file.
+    log = str(validating.logs())
+    assert "the script goes on" in log
+    assert repr(result) in log
+    written = json.loads(Path(validating.view.result_dir, "validation.json").read_text())
+    assert written["metrics"] == result.metrics
+    assert f"It validates the training digits ({trained.id})" in str(validating.story())
+    assert validating.view.progress.update == validating.view.progress.total_updates == 7
+
+
+def test_any_number_of_workers_and_a_suspension_give_the_same(four_slots: Jobs, trained: Job):
+    alone = trained.validate(ALL).wait(120).validation()
+    many = trained.validate(ALL, max_workers=4, name="many")
+    many.suspend()
+    wait_until(lambda: many.refresh().view.state in ("SUSPENDED", "FINISHED"), "its suspension")
+    if many.view.state == "SUSPENDED":
+        many.resume()
+    found = many.wait(120).validation()
+    assert (found.metrics, found.confusion) == (alone.metrics, alone.confusion)
+
+
+def test_it_outlives_its_training_and_a_clone_validates_again(four_slots: Jobs):
+    trained = four_slots.submit("digits.py", "classes", "1").wait(120)
+    first = trained.validate()
+    expected = last_test(trained)
+    first.wait(120)
+    trained.delete()
+    assert (first.validation()["loss"], first.validation()["accuracy"]) == expected
+    again = first.clone()
+    assert again.view.validates == trained.id
+    assert again.wait(120).validation().metrics == first.validation().metrics
+
+
+def test_binary_outputs_and_a_threshold(four_slots: Jobs):
+    trained = four_slots.submit("digits.py", "binary", "6").wait(120)
+    result = trained.validate(("accuracy", "precision", "recall", "f1"), threshold=0.3).wait(120).validation()
+    outputs, labels = own_figures(trained, 1)
+    said, truth = outputs[:, 0].sigmoid() >= 0.3, labels == 5
+    assert result.metrics == pytest.approx(
+        {
+            "accuracy": metrics.accuracy_score(truth, said),
+            "precision": metrics.precision_score(truth, said, zero_division=0),
+            "recall": metrics.recall_score(truth, said),
+            "f1": metrics.f1_score(truth, said),
+        }
+    )
+    assert (result.threshold, result.classes) == (0.3, 2)
+
+
+def test_a_script_with_an_own_test_is_tested_by_it(four_slots: Jobs, trained: Job):
+    own = four_slots.submit("digits.py", "own-test").wait(120)
+    result = own.validate("loss,accuracy").wait(120).validation()
+    assert result["loss"] == own.metrics().test[-1]["loss"]
+    assert result["accuracy"] == last_test(trained)[1]
+
+
+def test_of_two_trainings_in_a_script_the_last_one_is_validated(four_slots: Jobs):
+    twice = four_slots.submit("digits.py", "two").wait(120)
+    validating = twice.validate().wait(120)
+    assert tuple(validating.validation().metrics.values()) == last_test(twice)
+    assert "train() call 1 is passed over; call 2 is validated" in str(validating.logs())
+
+
+def test_a_loss_is_all_there_is_of_a_regression(four_slots: Jobs):
+    trained = four_slots.submit("digits.py", "regression").wait(120)
+    refused = trained.validate("loss,accuracy")
+    with pytest.raises(JobFailed, match="accuracy cannot be computed: the model's outputs .* Ask for loss alone"):
+        refused.wait(120)
+    with pytest.raises(NotFound, match=r"ended as FAILED and has no result\."):
+        refused.validation()
+    loss = trained.validate("loss").wait(120).validation()
+    assert loss.metrics == {"loss": trained.metrics().test[-1]["loss"]}
+    assert (loss.classes, loss.confusion, loss.per_class) == (None, None, ())
+
+
+def test_what_cannot_be_validated_is_refused_with_a_sentence(four_slots: Jobs, trained: Job):
+    validating = trained.validate("loss")
+    with pytest.raises(Unprocessable, match=f"is a validation itself. Validate the training, {trained.id}"):
+        validating.validate()
+    with pytest.raises(Unprocessable, match="is a training, no validation"):
+        trained.validation()
+    with pytest.raises(InvalidRequest, match="no metric 'mAP'. There are loss, accuracy, top<K>"):
+        trained.validate(["loss", "mAP"])
+    with pytest.raises(Unprocessable, match="threshold lies between 0 and 1"):
+        trained.validate(threshold=1.5)
+    with pytest.raises(NotFound, match="no data set 'none'"):
+        trained.validate(dataset="none")
+    waiting = four_slots.submit("forever.py")
+    with pytest.raises(Conflict, match="has written no weights yet. Validate it when it has finished"):
+        waiting.validate()
+    waiting.stop()
+    untested = four_slots.submit("digits.py", "untested", "1").wait(120).validate()
+    with pytest.raises(JobFailed, match="nothing to validate with"):
+        untested.wait(120)
+    plain = four_slots.submit("last_words.py", framework="PyTorch")
+    with pytest.raises(Unprocessable, match=r"runs its script as it is \(PyTorch\)"):
+        plain.validate()
