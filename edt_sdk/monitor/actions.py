@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from edt_sdk.monitor.again import again, code_of
+from edt_sdk.monitor.again import again
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk
 from edt_sdk.monitor.parts import done, refused
@@ -75,11 +75,13 @@ class Actions:
         self._do(lambda: self._desk.job.stop(), "It is stopped. Its logs and checkpoints stay.")
 
     def _clone(self) -> None:
-        self._said.value = f"Submits a job like this one, with other settings if you like:<pre>{self._line()}</pre>"
+        self._said.value = (
+            "Submits another job of the code that came in with this one, with other settings if you like:"
+            f"<pre>{self._line()}</pre>"
+        )
 
     def _line(self) -> str:
-        view = self._desk.job.view
-        return escape(again(view, code_of(view)))
+        return escape(again(self._desk.job.view))
 
     def _disarm(self) -> None:
         self._asked_at = float("-inf")

@@ -12,11 +12,11 @@ from tests.browser.patience import kept, until
 
 
 @pytest.fixture
-def trainer(slow_trainer: str) -> str:
-    """Four shards, slow enough to act in the middle, and it says what it does."""
-    slower = slow_trainer.replace("time.sleep(0.02)", "time.sleep(0.15)").replace("100, 2, 2,", "100, 2, 4,")
-    assert slower.count("0.15") == slower.count("100, 2, 4,") == 1
-    return slower.replace(
+def trainer(lasting_trainer: str) -> str:
+    """Four shards, and it says what it does."""
+    wider = lasting_trainer.replace("100, 2, 2,", "100, 2, 4,")
+    assert wider.count("100, 2, 4,") == 1
+    return wider.replace(
         "    def __getitem__(self, index):\n", "    def __getitem__(self, index):\n        print(index)\n"
     )
 

@@ -1,4 +1,4 @@
-"""Data sets from a person's own machine: a folder, dropped files, an archive; stopped, refused, found in their place."""
+"""Data sets from one's own machine: a folder, dropped files, an archive; stopped, refused, found in their place."""
 
 import io
 import tarfile

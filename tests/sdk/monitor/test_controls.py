@@ -83,27 +83,15 @@ def test_buttons_that_can_do_nothing_cannot_be_clicked(monitor, training, make_v
     assert [button.disabled for button in buttons.values()] == [True, False, False, False]
 
 
-def test_a_clone_is_a_line_that_submits_it_again(monitor, training, make_view, tmp_path):
-    code = tmp_path / "_submitted_code" / "mine"
-    training.view = make_view(priority=8000, args=("--lr", "0.1"), warm_start="edt-0", result_dir=str(tmp_path))
+def test_a_clone_is_a_line_that_submits_it_again(monitor, training, make_view):
+    training.view = make_view(priority=8000, args=("--lr", "0.1"))
     monitor.turn()
     monitor.pages[0]._actions._buttons["Clone"].click()
-    said = monitor.pages[0]._actions._said.value
-    assert "the folder it was submitted from" in said
-    code.mkdir(parents=True)
-    (code / "train.py").touch()
+    assert "the code that came in with this one" in monitor.pages[0]._actions._said.value
     line = unescape(monitor.pages[0]._actions._line())
-    source, given = eval(line, {"client": SimpleNamespace(submit=lambda source, **settings: (source, settings))})
-    assert source == str(code)
-    assert given == {
-        "main": "train.py",
-        "name": "digits",
-        "max_workers": 4,
-        "instance_group": "default",
-        "priority": 8000,
-        "warm_start": "edt-0",
-        "args": ["--lr", "0.1"],
-    }
+    job = SimpleNamespace(clone=lambda **settings: settings)
+    given = eval(line, {"client": SimpleNamespace(job={training.view.id: job}.__getitem__)})
+    assert given == {"name": "digits", "max_workers": 4, "priority": 8000, "args": ["--lr", "0.1"]}
 
 
 def test_a_download_lies_beside_the_notebook_and_says_where(monitor, training, tmp_path, monkeypatch):
