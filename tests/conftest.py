@@ -1,6 +1,13 @@
 """Plugins of the whole suite, which pytest takes from the top folder only, and what tests of several folders share."""
 
+import contextlib
+import os
+import shutil
 import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,13 +16,56 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+# Seconds that processes have to come to their end after the last test.
+_PATIENCE = 20.0
+
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
 
 
-def pytest_configure() -> None:
-    """A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there inherits it."""
+_own_folder = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What all tests of this process, and everything they start, take for granted."""
+    # A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there inherits it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What killed processes leave behind goes with this folder. Its name is short: there are sockets in it.
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays, as ever
+        config.stash[_own_folder] = os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="t-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Take the folder away again."""
+    if folder := config.stash.get(_own_folder, None):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_running(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Whatever the tests of this process have started, they have ended; told by the folder in its environment."""
+    yield
+    mark = f"TMPDIR={pytestconfig.stash[_own_folder]}".encode()
+    deadline = time.monotonic() + _PATIENCE
+    while (left := _started_with(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, f"left running by the tests of this process: {left}"
+
+
+def _started_with(mark: bytes) -> dict[int, str]:
+    """Other processes with this in their environment, and their command lines."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(entry.name)] = command.decode(errors="replace").strip()
+    return found
 
 
 @pytest.hookimpl(optionalhook=True)
