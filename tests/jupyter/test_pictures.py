@@ -18,11 +18,12 @@ def says(answer):
 
 
 @pytest.fixture
-def curve(edt):
-    """Write a training's metrics for a job."""
+def curve(edt, until):
+    """Write a training's metrics for a job, as soon as it has a folder: its launcher makes that."""
 
-    def write(view, updates, *, training=0):
+    async def write(view, updates, *, training=0):
         folder = edt.service.paths(view).job_dir
+        await until(folder.is_dir, "the job's folder")
         lines = (
             {
                 "kind": "train",
@@ -58,7 +59,7 @@ async def test_of_a_job_that_has_not_begun(submit, call, picture):
 async def test_of_a_training(submit, call, edt, curve):
     first, second = await submit(name="one"), await submit(name="two")
     for answer in (first, second):
-        curve(await job_of(edt, answer), 100)
+        await curve(await job_of(edt, answer), 100)
     job, other = first.json["id"], second.json["id"]
     text = says(
         await call("GET", f"jobs/{job}/pictures/loss", params={"x": "time", "smooth": 0.4, "zone": "Asia/Tokyo"})
@@ -77,11 +78,11 @@ async def test_of_a_training(submit, call, edt, curve):
 async def test_what_has_not_changed_is_not_sent_again(submit, call, edt, curve):
     answer = await submit()
     row = await job_of(edt, answer)
-    curve(row, 10)
+    await curve(row, 10)
     path = f"jobs/{row.id}/pictures/loss"
     etag = (await call("GET", path)).headers["ETag"]
     assert (await call("GET", path, headers={"If-None-Match": etag})).status == 304
-    curve(row, 20)
+    await curve(row, 20)
     again = await call("GET", path, headers={"If-None-Match": etag})
     assert again.status == 200
     assert again.headers["ETag"] != etag
