@@ -33,6 +33,7 @@ READ_TIMEOUT = 60.0
 PATIENCE = 120.0
 # Proxies drop connections, and they are there again at once: nobody has to be told.
 UNNOTICED = 2.0
+_START_ONE = "Is it running? Start one with: jupyter edt"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Params = dict[str, str | int | float | None]
@@ -151,8 +152,19 @@ class Connection:
     def post_body(self, path: str, body: Any, content_type: str) -> Any:
         """POST a body that is read while it is sent (an object with `read` and `__len__`); the decoded answer."""
         # The server unpacks and checks before it answers, so this may take longer than other requests.
-        with self.open("POST", path, data=body, headers={"Content-Type": content_type}, timeout=300.0) as response:
-            return self._decode(response)
+        headers = {"Content-Type": content_type}
+        try:
+            with self.open("POST", path, data=body, headers=headers, timeout=300.0) as response:
+                return self._decode(response)
+        except ServerUnreachable as broken:
+            if not getattr(body, "sent", 0) or broken.hint != _START_ONE:
+                raise
+            # Whoever closes a connection in the middle of a body may have said why, but not been heard.
+            raise ServerUnreachable(
+                f"The server at {self.url} broke off the upload.",
+                hint="Its log says why, such as a full disk; with less data in the package it may go through.",
+                url=self.url,
+            ) from None
 
     def text(self, path: str, *, params: Params | None = None) -> str:
         """An answer that is no JSON, such as a picture; bytes that are no UTF-8 are replaced."""
@@ -294,7 +306,7 @@ class Connection:
 
     def unreachable(self, cause: Exception, what: str) -> ServerUnreachable:
         """The error for a network problem, without the transport's own wording."""
-        hint = "Is it running? Start one with: jupyter edt"
+        hint = _START_ONE
         if isinstance(cause, requests.exceptions.SSLError):
             what, hint = "has a certificate that is not trusted here", "Set REQUESTS_CA_BUNDLE to its certificate."
         return ServerUnreachable(f"The server at {self.url} {what}.", hint=hint, url=self.url)

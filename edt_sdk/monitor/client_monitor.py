@@ -125,5 +125,6 @@ def jobs_words(views: Sequence[JobView], *, more: bool) -> str:
         return "No jobs yet."
     living = [view for view in views if not view.state.final]
     holding = sum(1 for view in living if view.slots)
-    known = f"the newest {len(views)} jobs" if more else f"{len(views)} job{'' if len(views) == 1 else 's'}"
+    older = f"the newest {len(views)} jobs; client.jobs() lists older ones"
+    known = older if more else f"{len(views)} job{'' if len(views) == 1 else 's'}"
     return f"{holding} hold slots, {len(living) - holding} wait, of {known}."

@@ -47,6 +47,11 @@ class Multipart:
         """Value of the Content-Type header."""
         return f"multipart/form-data; boundary={self.boundary}"
 
+    @property
+    def sent(self) -> int:
+        """Bytes that were read so far, in order to be sent."""
+        return self._sent
+
     def __len__(self) -> int:
         return self._length
 

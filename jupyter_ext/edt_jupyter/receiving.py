@@ -20,7 +20,8 @@ from edt_server.settings import Settings
 
 # A refused upload is answered at once and read on for a while: closing a socket with unread bytes in it would reset the
 # connection, and the client might never see why.
-_LINGER_BYTES = 16 << 20
+_LINGER_BYTES = 64 << 20
+# Without another byte.
 _LINGER_SECONDS = 5.0
 
 
@@ -43,6 +44,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
 
     resource = "edt:jobs"  # what its sender must be allowed to write
     sink: Kept | None = None  # None: refused and answered
+    _lingering: asyncio.TimerHandle | None = None
     _discarded = -1  # bytes thrown away since the request was refused, -1 while it is not
 
     def open_sink(self, content_type: str, settings: Settings) -> Kept:
@@ -79,6 +81,8 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
             self._discarded += len(chunk)
             if self._discarded > _LINGER_BYTES:
                 self.hang_up()
+            else:
+                self._linger()
         elif self._way is not None:
             await self._way[0].write(chunk)
         elif self.sink is not None:
@@ -101,7 +105,12 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         self.write_refusal(error)
         self.set_header("Content-Length", sum(map(len, self._write_buffer)))
         await self.flush()
-        asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.hang_up)
+        self._linger()
+
+    def _linger(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+        self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.hang_up)
 
     def hang_up(self) -> None:
         """End an answer that was given early."""

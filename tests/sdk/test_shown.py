@@ -73,7 +73,7 @@ def test_of_nothing_there_is_a_sentence(empty, said):
 
 def test_losses_that_are_no_numbers_are_counted_and_drawn():
     metrics = Metrics(train=[point(0), point(1, None), point(2, None)], test=[validation(0, None)])
-    said = "2 of 3 training points are no numbers (NaN or infinite)."
+    said = "2 of 3 training points are no numbers (NaN or infinite): try a smaller learning rate"
     assert said in metrics._repr_html_()
     assert said in repr(metrics)
     assert "<img" in Metrics(train=[point(0, None), point(1, None)], test=[])._repr_html_()

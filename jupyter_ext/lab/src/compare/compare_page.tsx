@@ -5,11 +5,12 @@ import type { ReactElement } from 'react';
 
 import type { ISignal } from '@lumino/signaling';
 
+import { type Api, ApiError } from '../api';
 import { CommandIDs } from '../commands';
 import { useEdt } from '../page/edt';
 import { Picture } from '../page/picture';
 import { usePolled } from '../page/polled';
-import { Answer, Empty } from '../page/standing';
+import { Answer, Empty, Failure } from '../page/standing';
 import { LOOKS } from '../looks';
 import { State } from '../state';
 import { share } from '../page/wording';
@@ -18,6 +19,7 @@ import { isFinal } from '../views';
 import type { IJobView } from '../views';
 
 const MOST = 5;
+const NEWEST = 1000;
 const LISTED = 100;
 const SECONDS = 5;
 
@@ -30,7 +32,7 @@ export function ComparePage(props: {
   const { api } = useEdt();
   const [chosen, setChosen] = useState<readonly string[]>(props.ids.slice(0, MOST));
   const [wanted, setWanted] = useState('');
-  const answer = usePolled('compare', async () => (await api.jobs({ limit: 1000 })).jobs, SECONDS);
+  const answer = usePolled('compare', () => look(api, chosen), SECONDS);
   const choose = (ids: readonly string[]): void => {
     setChosen(ids);
     props.onChosen([...ids]);
@@ -51,7 +53,7 @@ export function ComparePage(props: {
     <div className="jp-edt-compare">
       <h2>Compare jobs</h2>
       <Answer of={answer} what="Looking for jobs">
-        {jobs =>
+        {({ jobs, deleted }) =>
           jobs.length === 0 ? (
             <Empty>
               <p>You have no job yet. Train something, then train it again with other arguments, and compare here.</p>
@@ -59,13 +61,41 @@ export function ComparePage(props: {
           ) : (
             <div className="jp-edt-compare-columns">
               <Choice jobs={jobs} chosen={chosen} wanted={wanted} onWanted={setWanted} onChoose={choose} />
-              <Comparison jobs={jobs.filter(job => chosen.includes(job.id))} />
+              <div>
+                {deleted.filter(id => chosen.includes(id)).map(id => (
+                  <Failure
+                    key={id}
+                    error={new ApiError(404, `There is no job ${id} any more: it was deleted.`)}
+                    again={() => choose(chosen.filter(each => each !== id))}
+                    says="Leave it out"
+                  />
+                ))}
+                <Comparison jobs={jobs.filter(job => chosen.includes(job.id))} />
+              </div>
             </div>
           )
         }
       </Answer>
     </div>
   );
+}
+
+/** The newest jobs of mine and those that were chosen; and which of these are there no more. */
+async function look(api: Api, chosen: readonly string[]): Promise<{ jobs: readonly IJobView[]; deleted: readonly string[] }> {
+  const { jobs } = await api.jobs({ limit: NEWEST });
+  const deleted: string[] = [];
+  const older: IJobView[] = [];
+  for (const id of chosen.filter(id => jobs.every(job => job.id !== id))) {
+    try {
+      older.push(await api.job(id));
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 404)) {
+        throw error;
+      }
+      deleted.push(id);
+    }
+  }
+  return { jobs: [...jobs, ...older], deleted };
 }
 
 function Choice(props: {
@@ -110,7 +140,12 @@ function Choice(props: {
           );
         })}
       </ul>
-      {found.length > LISTED && <p className="jp-edt-hint">The newest {LISTED}; search for older ones.</p>}
+      {found.length > LISTED && (
+        <p className="jp-edt-hint">
+          The newest {LISTED}; a search finds those among the newest {NEWEST}, and “Compare …” on the page of any job brings
+          it here.
+        </p>
+      )}
       {found.length === 0 && <p className="jp-edt-hint">No job is called like that.</p>}
     </fieldset>
   );
@@ -178,7 +213,7 @@ function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
 
 const ROWS: readonly (readonly [string, (job: IJobView) => string])[] = [
   ['State', job => LOOKS[job.state].word],
-  ['Loss', job => figure(job.progress?.loss)],
+  ['Loss', job => (job.progress?.not_a_number ? 'not a number' : figure(job.progress?.loss))],
   ['Accuracy', job => share(job.progress?.accuracy)],
   ['Test loss', job => figure(job.progress?.test_loss)],
   ['Test accuracy', job => share(job.progress?.test_accuracy)],

@@ -21,8 +21,8 @@ export function Empty(props: { children: ReactNode }): ReactElement {
   return <div className="jp-edt-standing jp-edt-empty">{props.children}</div>;
 }
 
-/** It cannot be had: what happened, what to do, and a button to try again. */
-export function Failure(props: { error: unknown; again?: () => void }): ReactElement {
+/** It cannot be had: what happened, what to do, and a button to try again, or to do what it `says`. */
+export function Failure(props: { error: unknown; again?: () => void; says?: string }): ReactElement {
   const { message, hint } = explain(props.error);
   return (
     <div className="jp-edt-standing jp-edt-failure" role="alert">
@@ -34,7 +34,7 @@ export function Failure(props: { error: unknown; again?: () => void }): ReactEle
       <LogIn after={props.error} />{' '}
       {props.again !== undefined && (
         <button type="button" className="jp-edt-button" onClick={props.again}>
-          Try again
+          {props.says ?? 'Try again'}
         </button>
       )}
     </div>

@@ -265,7 +265,7 @@ export function TrainPage(props: {
               {busy ? 'Submitting …' : 'Submit'}
             </button>
           </div>
-          {elsewhere && <Failure error={new Error(`${told.message} ${told.hint}`.trim())} />}
+          {elsewhere && <Failure error={told.error} />}
         </form>
         <aside aria-label="What would be sent">
           <h3>What would be sent</h3>
