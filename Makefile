@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab front-end screenshots test check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
+.PHONY: help install demo lab front-end screenshots test test-long test-all check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -38,8 +38,17 @@ screenshots: $(STAMP) ## pictures of every page for the guides, into docs/images
 	@EDT_SCREENSHOTS=docs/images/screens $(BIN)/python -m pytest -q tests/browser/test_screenshots.py $(ARGS)
 
 # A file's tests stay in one process, which share the servers they start; the long ones (e2e) begin first, as they are listed.
+# What one process has compiled the next need not: a test starts a dozen, whatever the environment says about bytecode.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist loadfile --no-loadscope-reorder
+
 test: check ## everything CI runs, in as many processes as there are cores (WORKERS=, 0 for none; ARGS=)
-	@$(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) -m "not long" $(ARGS)
+
+test-long: $(STAMP) ## what is too long for `make test`, and has a shorter sibling there
+	@$(PYTEST) -m long $(ARGS)
+
+test-all: check ## both at once
+	@$(PYTEST) $(ARGS)
 
 check: $(STAMP) ## ruff and mypy, without the tests
 	@$(BIN)/ruff check --quiet .

@@ -24,6 +24,7 @@ def test_our_changes_are_measured(on):
     assert all(one.delay > 0 and one.repeated == 0 for one in found)
 
 
+@pytest.mark.long
 def test_our_changes_from_nothing_are_measured_beside_what_importing_torch_takes(on):
     found = rescale.ours(on, TINY, 1, from_nothing=True)
     assert [(one.request.before, one.request.after) for one in found] == [(1, 2), (2, 4)]
@@ -31,6 +32,7 @@ def test_our_changes_from_nothing_are_measured_beside_what_importing_torch_takes
     assert import_torch() > 0
 
 
+@pytest.mark.long
 def test_our_changes_are_measured_beside_a_spare(tmp_path):
     with server(tmp_path, warm=True) as warm:
         spares = Spares(warm.pid)

@@ -44,8 +44,10 @@ def test_the_first_trainings_cover_every_model_optimizer_and_number_of_shards() 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "training",
-    [Training("cnn", "adam", shards=8, loaders=0), Training("transformer", "adamw", shards=3, loaders=2)],
-    ids=lambda training: training.model,
+    [
+        pytest.param(Training("cnn", "adam", shards=8, loaders=0), id="cnn"),
+        pytest.param(Training("transformer", "adamw", shards=3, loaders=2), id="transformer", marks=pytest.mark.long),
+    ],
 )
 def test_the_same_bits_whatever_happens(tmp_path: Path, training: Training) -> None:
     with LocalServer(tmp_path / "server", slots=4, traits=TRAITS) as server:

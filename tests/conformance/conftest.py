@@ -99,7 +99,7 @@ def scheme_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
             server.local.stop()
 
 
-@pytest.fixture(params=["http", "https"])
+@pytest.fixture(params=["http", pytest.param("https", marks=pytest.mark.long)])
 def server(
     request: pytest.FixtureRequest,
     scheme_servers: dict[str, WmlaServer],

@@ -33,7 +33,11 @@ def trained(jobs: Jobs, job: Job) -> int:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"boot_id": "another boot"}, {"pid_namespace": "pid:[1]"}], ids=["reboot", "container"]
+    "changes",
+    [
+        pytest.param({"boot_id": "another boot"}, id="reboot", marks=pytest.mark.long),
+        pytest.param({"pid_namespace": "pid:[1]"}, id="container"),
+    ],
 )
 def test_a_job_resumes_from_its_checkpoint(tmp_path: Path, changes: dict[str, str]) -> None:
     with LocalServer(tmp_path, slots=2, traits=TRAITS) as server:

@@ -35,6 +35,7 @@ def wait_for_updates(jobs: Jobs, job: Job, more: int = 3) -> None:
     wait_until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
 
 
+@pytest.mark.long
 def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, tmp_path: Path) -> None:
     slots = [(slot["host"], slot["device"]) for slot in two_hosts.client.cluster()["slots"]]
     assert sorted(slots) == [("a", "cpu"), ("a", "cpu"), ("b", "cpu"), ("b", "cpu")]
@@ -67,6 +68,7 @@ def test_a_job_goes_on_when_hosts_are_lost_and_ends_with_the_same_bits(two_hosts
     assert two_hosts.final_hash(job) == two_hosts.final_hash(alone)
 
 
+@pytest.mark.long
 def test_a_host_is_lost_and_the_server_restarted_meanwhile(two_hosts: Jobs) -> None:
     job = two_hosts.submit("forever.py", name="alone on its host")
     wait_for_hosts(job, "a", "b")
@@ -83,6 +85,7 @@ def test_a_host_is_lost_and_the_server_restarted_meanwhile(two_hosts: Jobs) -> N
     job.stop()
 
 
+@pytest.mark.long
 def test_an_agent_that_was_stopped_is_lost(two_hosts: Jobs) -> None:
     job = two_hosts.submit("forever.py", name="beside one that hangs")
     wait_for_hosts(job, "a", "b")

@@ -209,6 +209,7 @@ def test_suspended_it_begins_again_at_the_beginning(four_slots: Jobs, folder: Pa
     assert "begin again from the beginning" in told(job, "run_stopped")[0]
 
 
+@pytest.mark.long
 def test_stopped_and_resumed_it_begins_again_too(four_slots: Jobs, folder: Path) -> None:
     job = submit(four_slots, folder, WAITS, framework="PyTorch")
     wait_until(lambda: starts(job), "the script")
@@ -237,6 +238,7 @@ def test_it_waits_until_it_can_have_all_its_slots(four_slots: Jobs, folder: Path
     second.wait(60)
 
 
+@pytest.mark.long
 def test_elastic_jobs_make_room_and_take_nothing_back(four_slots: Jobs, folder: Path) -> None:
     elastic = four_slots.submit("forever.py", name="elastic", priority=10**6)
     wait_until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers")
@@ -265,6 +267,7 @@ def test_a_supervisor_that_is_killed_leaves_nothing_running(four_slots: Jobs, fo
     assert any("attempt 2" in event.text for event in job.story())
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_does_not_touch_it(tmp_path: Path, folder: Path) -> None:
     with LocalServer(tmp_path / "server", slots=2) as server:
         job = submit(Jobs(server), folder, WAITS, framework="distPyTorch", max_workers=2)
@@ -295,6 +298,7 @@ def test_train_belongs_to_the_elastic_engine(four_slots: Jobs, folder: Path) -> 
     assert "DATA_DIR is not set" in told(job, "remark")[0]
 
 
+@pytest.mark.long
 def test_two_jobs_of_ranks_at_once_find_each_its_own_peers(four_slots: Jobs, folder: Path) -> None:
     (folder / "train.py").write_text(textwrap.dedent(ALL_REDUCE))
     both = [submit(four_slots, folder, framework="distPyTorch", max_workers=2) for _ in range(2)]

@@ -45,7 +45,7 @@ def sums(job: Job) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-@pytest.mark.parametrize("lost", ["a", "b"])
+@pytest.mark.parametrize("lost", ["a", pytest.param("b", marks=pytest.mark.long)])
 def test_ranks_on_both_hosts_begin_again_when_one_is_lost(two_hosts: Jobs, tmp_path: Path, lost: str) -> None:
     (tmp_path / "train.py").write_text(textwrap.dedent(MEETS))
     job = two_hosts.client.submit(tmp_path, framework="distPyTorch", max_workers=4, progress=False)

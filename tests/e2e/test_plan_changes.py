@@ -45,6 +45,7 @@ def held(job: Job) -> int:
     return job.refresh().view.slots
 
 
+@pytest.mark.long
 def test_a_job_moves_to_a_queue_over_other_hosts_and_ends_with_the_same_bits(
     halves: Jobs, undisturbed: str, tmp_path: Path
 ) -> None:

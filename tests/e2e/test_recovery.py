@@ -45,6 +45,7 @@ def test_a_killed_worker_is_replaced_and_no_update_is_lost(four_slots: Jobs) -> 
     job.stop()
 
 
+@pytest.mark.long
 def test_a_stopped_worker_is_found_and_replaced(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="stopped", max_workers=2)
     wait_until(lambda: four_slots.worlds(job)[-1:] == [2], "two workers")
@@ -76,6 +77,7 @@ def test_a_job_can_be_told_to_stop_at_a_loss_that_is_no_number(four_slots: Jobs,
         job.wait(60)
 
 
+@pytest.mark.long
 def test_or_to_go_on_and_say_so(four_slots: Jobs, tmp_path: Path) -> None:
     flag = tmp_path / "nan"
     job = four_slots.submit("breaks_later.py", str(flag), "--nan", "warn", max_workers=1)
@@ -147,6 +149,7 @@ def test_a_killed_job_can_be_taken_up_again(four_slots: Jobs) -> None:
     job.stop()
 
 
+@pytest.mark.long
 def test_a_job_begins_with_the_weights_of_another(four_slots: Jobs) -> None:
     first = four_slots.submit("cnn.py", "--epochs", "2", "--samples", "40", max_workers=1).wait(120)
     second = four_slots.submit("cnn.py", "--epochs", "1", "--samples", "40", max_workers=1, warm_start=first).wait(120)

@@ -204,6 +204,7 @@ def test_a_crash_too_many_fails_the_job_with_its_last_lines(four_slots: Jobs, tm
     assert "edt_sdk" not in message, "the traceback is the script's"
 
 
+@pytest.mark.long
 def test_stop_leaves_nobody_and_may_be_taken_back(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
     script = Script(four_slots, tmp_path / "out", "--nnodes=1:2")
     ends.append(script)
@@ -235,6 +236,7 @@ def test_suspend_and_resume(four_slots: Jobs, tmp_path: Path, ends: list[Script]
     assert script.restart_counts() == {"0"}
 
 
+@pytest.mark.long
 def test_a_module_and_a_program(four_slots: Jobs, tmp_path: Path):
     module = four_slots.client.submit(
         Path(__file__).parent / "jobs",
@@ -286,6 +288,7 @@ def test_a_torchrun_of_the_jobs_own(four_slots: Jobs, tmp_path: Path, ends: list
     assert script.restart_counts() == {"0"}
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_killed_is_replaced(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
     script = Script(four_slots, tmp_path / "out", "--nnodes=1:2")
     ends.append(script)
@@ -304,6 +307,7 @@ def test_a_supervisor_that_is_killed_is_replaced(four_slots: Jobs, tmp_path: Pat
     assert script.restart_counts() == {"0"}
 
 
+@pytest.mark.long
 def test_a_unit_is_on_one_host(tmp_path: Path):
     traits = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 2, "b": 2}}
     with LocalServer(tmp_path / "server", traits=traits) as server:
@@ -318,6 +322,7 @@ def test_a_unit_is_on_one_host(tmp_path: Path):
         assert script.restart_counts() == {"0"}
 
 
+@pytest.mark.long
 def test_the_server_may_be_restarted(tmp_path: Path):
     with LocalServer(tmp_path / "server", slots=2, traits={"EdtApp.threads_per_slot": 1}) as server:
         script = Script(Jobs(server), tmp_path / "out", "--nnodes=1:2")
