@@ -2,15 +2,16 @@
 
 import contextlib
 import os
-import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import aftermath
 
 # How long an example takes is no property of it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +24,7 @@ pytest_plugins = ("pytest_jupyter.jupyter_server",)
 
 
 _own_folder = pytest.StashKey[str]()
+_watcher = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,38 +36,27 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays, as ever
         config.stash[_own_folder] = os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="t-")
+        config.stash[_watcher] = aftermath.watch(os.environ["TMPDIR"])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Take the folder away again."""
-    if folder := config.stash.get(_own_folder, None):
-        shutil.rmtree(folder, ignore_errors=True)
+    if watcher := config.stash.get(_watcher, None):
+        aftermath.dismiss(watcher)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_left_running(pytestconfig: pytest.Config) -> Iterator[None]:
     """Whatever the tests of this process have started, they have ended; told by the folder in its environment."""
     yield
-    mark = f"TMPDIR={pytestconfig.stash[_own_folder]}".encode()
+    folder = pytestconfig.stash[_own_folder]
     deadline = time.monotonic() + _PATIENCE
-    while (left := _started_with(mark)) and time.monotonic() < deadline:
+    while (left := aftermath.started_with(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert not left, f"left running by the tests of this process: {left}"
-
-
-def _started_with(mark: bytes) -> dict[int, str]:
-    """Other processes with this in their environment, and their command lines."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-                    found[int(entry.name)] = command.decode(errors="replace").strip()
-    return found
 
 
 @pytest.hookimpl(optionalhook=True)
