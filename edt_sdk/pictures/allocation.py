@@ -131,7 +131,7 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     if held.note:
         parts.append(words(_LEFT, bottom + 10, shortened(held.note, look.width - _LEFT - 8, SMALL), ink.soft))
         bottom += 16
-    return document(look, bottom, held.says(), parts, defs=_HATCH + weave_defs(dyes.over.values()))
+    return document(look, bottom, held.says(), parts, defs=_HATCH + weave_defs(dyes.over.values()), across=frame.across)
 
 
 _HATCH = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from edt_sdk.pictures.curves import (
@@ -46,6 +46,7 @@ class Losses:
         marks: what happened, at its x.
         axis: what x is: one of `curves.AXES`; time is in seconds since the epoch.
         empty: the sentence for a picture without any point.
+        stretch: from where to where on the x axis it is drawn; None for as far as there are points.
     """
 
     name: str
@@ -55,9 +56,25 @@ class Losses:
     marks: tuple[Mark, ...] = ()
     axis: str = "samples"
     empty: str = NO_UPDATE
+    stretch: tuple[float, float] | None = None
+
+    def between(self, low: float, high: float, train: tuple[Loss, ...]) -> Losses:
+        """Only what lies between these places of the x axis, of which `train` are the updates.
+
+        How many workers there were before is kept: they were there at its beginning too.
+        """
+        return replace(
+            self,
+            train=train,
+            test=tuple(point for point in self.test if low <= point.x <= high),
+            marks=tuple(mark for mark in self.marks if low <= mark.at <= high),
+            stretch=(low, high),
+        )
 
     def says(self) -> str:
         """The picture in one sentence."""
+        if self.stretch is not None and len(self.train) + len(self.test) < 2:
+            return f"{self.name}: there are fewer than two updates in this stretch. Choose a longer one."
         if not self.train and not self.test:
             return f"{self.name}: {self.empty[:1].lower()}{self.empty[1:]}"
         numbers = [point.loss for point in self.train if point.known]
@@ -92,6 +109,9 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
     rows, high = legend(look, LEFT, 4, _entries(losses, train, test, bool(smooth_line), look))
     top = high + 18
     frame = loss_frame([*train, *test], top, top + look.height(0.34, 130, 380), look.width - 10, log=log)
+    if losses.stretch is not None:
+        first, last = map(bounded, losses.stretch)
+        frame = replace(frame, x0=first, x1=last)
     parts = [*rows, *loss_grid(frame, look), words(6, frame.top - 7, "loss", ink.soft)]
     marks = gathered(losses.marks, frame.x)
     for mark in marks:
@@ -110,11 +130,11 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
         parts += _strip(losses, frame, below, look)
         below += _STRIP
     parts += loss_axis(losses.axis, Frame(frame.left, top, frame.right, below, frame.x0, frame.x1, 0, 1), look)
-    return document(look, below + 24, losses.says(), parts)
+    return document(look, below + 24, losses.says(), parts, across=frame.across)
 
 
 def _few(losses: Losses, points: Sequence[Loss]) -> str:
-    if not points:
+    if not points or losses.stretch is not None:
         return losses.says()
     if not points[0].known:
         return f"{losses.name}: one update so far, and its loss is not a number."

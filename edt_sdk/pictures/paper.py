@@ -19,7 +19,15 @@ def num(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-def document(look: Look, height: float, says: str, parts: Iterable[str], *, defs: str = "") -> str:
+def document(
+    look: Look,
+    height: float,
+    says: str,
+    parts: Iterable[str],
+    *,
+    defs: str = "",
+    across: tuple[float, float, float, float] | None = None,
+) -> str:
     """A whole picture of the look's width.
 
     Args:
@@ -28,12 +36,15 @@ def document(look: Look, height: float, says: str, parts: Iterable[str], *, defs
         says: the sentence a person would say about it.
         parts: elements, in the order in which they are painted.
         defs: patterns and clips that the parts refer to.
+        across: of a picture in which a stretch can be chosen, the pixels and the values where its x axis begins and
+            ends: left, right, first, last. The document says them as `data-across`.
     """
+    place = "" if across is None else f' data-across="{" ".join(f"{value:.15g}" for value in across)}"'
     sentence = clean(says)
     size = f"{look.width} {num(height)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{look.width}" height="{num(height)}" viewBox="0 0 {size}" '
-        f'role="img" aria-label={quoteattr(sentence)} font-family="{FONT}">'
+        f'role="img" aria-label={quoteattr(sentence)} font-family="{FONT}"{place}>'
         f"<title>{escape(sentence)}</title>{f'<defs>{defs}</defs>' if defs else ''}{''.join(parts)}</svg>"
     )
 

@@ -36,6 +36,11 @@ class Frame:
     y1: float
     log: bool = False
 
+    @property
+    def across(self) -> tuple[float, float, float, float]:
+        """Where the x axis begins and ends: left and right in pixels, and the values there."""
+        return self.left, self.right, self.x0, self.x1
+
     def x(self, value: float) -> float:
         """The pixel of a value; at the edge for one outside."""
         return self.left + _share(value, self.x0, self.x1) * (self.right - self.left)

@@ -84,7 +84,7 @@ class JobPictureHandler(PictureHandler):
             start, end = self.real("start"), self.real("end")
             self.show(await pictures.allocation(user, job, self.look(), start=start, end=end))
         elif picture == "loss":
-            self.show(await pictures.loss(user, job, self.look(), **self.curve()))
+            self.show(await pictures.loss(user, job, self.look(), **self.curve(), stretch=self._stretch()))
         elif picture == "efficiency":
             self.show(await pictures.efficiency(user, job, self.look()))
         elif picture == "spark":
@@ -92,6 +92,19 @@ class JobPictureHandler(PictureHandler):
         else:
             await self.service.mine(user, job)
             raise no_picture(picture, JOB_PICTURES)
+
+    def _stretch(self) -> tuple[float, float] | None:
+        """From where to where on the x axis, None for all of it."""
+        start, end = self.real("start"), self.real("end")
+        if start is None and end is None:
+            return None
+        if start is None or end is None or start >= end:
+            raise InvalidRequest(
+                "A stretch of the loss begins at start and ends at a later end.",
+                hint="Give both, in what the x axis shows.",
+                field="start" if start is None else "end",
+            )
+        return start, end
 
 
 class PicturesHandler(PictureHandler):

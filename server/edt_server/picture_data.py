@@ -160,7 +160,7 @@ def losses_of(
         checkpoints: what was written; those of the last training are marked.
         empty: why there is no point, where there is none.
     """
-    x = _PLACES[axis]
+    x = PLACES[axis]
     train = curve.train
     if not train:
         return Losses(name, (), axis=axis, empty=empty)
@@ -176,7 +176,13 @@ def losses_of(
     )
 
 
-_PLACES: dict[str, Callable[[TrainPoint], float]] = {
+def stretch_of(losses: Losses, points: Sequence[TrainPoint], low: float, high: float) -> Losses:
+    """The same between two places of its x axis, of which these are the updates."""
+    x = PLACES[losses.axis]
+    return losses.between(low, high, tuple(Loss(x(point), _loss(point.loss)) for point in points))
+
+
+PLACES: dict[str, Callable[[TrainPoint], float]] = {
     "samples": lambda point: float(point.samples),
     "updates": lambda point: float(point.update + 1),
     "time": lambda point: point.time,
@@ -192,7 +198,7 @@ def _timed(train: Sequence[TrainPoint], x: Callable[[TrainPoint], float]) -> Cal
     updates = [point.update for point in train]
 
     def place(update: int, time: float) -> float:
-        if x is _PLACES["time"]:
+        if x is PLACES["time"]:
             return time
         after = next((at for at, known in enumerate(updates) if known >= update), len(train) - 1)
         before = max(0, after - 1)

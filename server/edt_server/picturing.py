@@ -28,6 +28,7 @@ from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import picture_data, results
+from edt_server.curve_stretch import detail
 from edt_server.store import JobRow, Store
 from edt_server.training_curve import CurveShelf
 
@@ -67,19 +68,33 @@ class Picturing:
         row = await self._reading.mine(user, job)
         return await self._timeline(user, look, row, start, end, of_life=True)
 
-    async def loss(self, user: str, job: str, look: Look, *, axis: str, smooth: float, log: bool) -> str:
-        """The loss over samples, updates or time."""
+    async def loss(
+        self,
+        user: str,
+        job: str,
+        look: Look,
+        *,
+        axis: str,
+        smooth: float,
+        log: bool,
+        stretch: tuple[float, float] | None = None,
+    ) -> str:
+        """The loss over samples, updates or time; of a stretch of that axis in detail."""
         row = await self._reading.mine(user, job)
         paths = self._reading.paths(row)
 
         def draw() -> str:
-            curve = self._curves.read(paths).few(_POINTS)
+            whole = self._curves.read(paths)
+            curve = whole.few(_POINTS)
             events = self._events(job, picture_data.FAILURES)
             marks = picture_data.marks_of(events)
             saved = results.checkpoints(paths)
             losses = picture_data.losses_of(
                 curve, row.spec.name, axis=axis, marks=marks, checkpoints=saved, empty=_no_loss(row)
             )
+            if stretch is not None:
+                points = detail(whole, paths.metrics(whole.training), *stretch, picture_data.PLACES[axis])
+                losses = picture_data.stretch_of(losses, points, *stretch)
             return draw_losses(losses, look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)

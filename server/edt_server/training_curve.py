@@ -30,8 +30,8 @@ _PAUSE, _FEW = 10.0, 5
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 
 
-class _Line(msgspec.Struct):
-    """What is read of a line."""
+class Line(msgspec.Struct):
+    """What is read of a line of the metrics file; see docs/architecture.md."""
 
     kind: str
     update: int
@@ -42,7 +42,7 @@ class _Line(msgspec.Struct):
     epoch: int = 0
 
 
-_DECODER = msgspec.json.Decoder(_Line)
+DECODER = msgspec.json.Decoder(Line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,9 @@ class _Reading:
     tested: int = -1
     sizes: list[TrainPoint] = field(default_factory=list)
     speeds: dict[int, tuple[int, float, int]] = field(default_factory=dict)
-    before: _Line | None = None
+    before: Line | None = None
 
-    def take(self, line: _Line) -> None:
+    def take(self, line: Line) -> None:
         if line.kind == "test":
             if line.update > self.tested:
                 self.tested = line.update
@@ -131,10 +131,10 @@ class _Reading:
                 if len(self.sizes) > 2 * MOST_SIZES:
                     del self.sizes[1:-1:2]
 
-    def _point(self, line: _Line) -> TrainPoint:
+    def _point(self, line: Line) -> TrainPoint:
         return TrainPoint(line.update, self.samples, line.loss, line.world, line.time)
 
-    def _measure(self, line: _Line, seconds: float) -> None:
+    def _measure(self, line: Line, seconds: float) -> None:
         samples, so_far, number = self.speeds.get(line.world, (0, 0.0, 0))
         # A suspension, a recovery or a validation lies between two updates, and is no part of their speed.
         if seconds > 0 and (number < _FEW or seconds <= _PAUSE * so_far / number):
@@ -204,11 +204,11 @@ def _read_on(path: Path, reading: _Reading) -> None:
                 reading.take(line)
 
 
-def _lines(text: bytes) -> Iterator[_Line]:
+def _lines(text: bytes) -> Iterator[Line]:
     """The lines at once where all are whole, which is several times as fast; one by one where one was torn."""
     try:
-        yield from _DECODER.decode_lines(text)
+        yield from DECODER.decode_lines(text)
     except msgspec.DecodeError:
         for line in text.split(b"\n"):
             with contextlib.suppress(msgspec.DecodeError):  # torn by the death of its writer
-                yield _DECODER.decode(line)
+                yield DECODER.decode(line)

@@ -152,6 +152,12 @@ def shares() -> Shares:
     )
 
 
+def a_stretch() -> Losses:
+    """The middle of a training, where its workers change."""
+    low, high = 3000.0, 8000.0
+    return losses().between(low, high, tuple(point for point in losses().train if low <= point.x <= high))
+
+
 def comparison() -> Comparison:
     jobs = []
     for n, name in enumerate(("lr-0.1", "lr-0.01", LONG, "lr-0.003-warm", "lr-0.3")):
@@ -182,6 +188,8 @@ PICTURES = {
     "loss-smooth": lambda look: draw_losses(losses(), look, smooth=0.3),
     "loss-log": lambda look: draw_losses(losses(), look, log=True),
     "loss-time": lambda look: draw_losses(losses("time"), look),
+    "loss-stretch": lambda look: draw_losses(a_stretch(), look),
+    "loss-stretch-none": lambda look: draw_losses(losses().between(10, 20, ()), look),
     "loss-few": lambda look: draw_losses(Losses("digits-a", losses().train[:5], workers=((64.0, 1),)), look),
     "loss-one": lambda look: draw_losses(Losses("digits-a", losses().train[:1]), look),
     "loss-none": lambda look: draw_losses(Losses("digits-a", ()), look),

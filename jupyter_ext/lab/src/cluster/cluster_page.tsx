@@ -9,6 +9,8 @@ import { useEdt } from '../page/edt';
 import { useNow } from '../page/job_hook';
 import { useShown } from '../page/page';
 import { Picture } from '../page/picture';
+import type { Stretch } from '../page/stretch';
+import { ZoomablePicture } from '../page/zoomable';
 import { Empty, Failure, Loading } from '../page/standing';
 import { clock, count } from '../words';
 import type { ICluster, IClusterJob } from '../views';
@@ -28,7 +30,8 @@ export function ClusterPage(): ReactElement {
   const { jobs, commands } = useEdt();
   const cluster = useCluster();
   const now = useNow(5);
-  const [stretch, setStretch] = useState<string>('3600');
+  const [last, setLast] = useState<string>('3600');
+  const [stretch, setStretch] = useState<Stretch | null>(null);
   const { reach } = jobs;
   if (cluster === undefined) {
     return reach.ok ? (
@@ -37,7 +40,7 @@ export function ClusterPage(): ReactElement {
       <Failure error={reach.error} again={() => void jobs.refresh().catch(() => undefined)} />
     );
   }
-  const length = Number(stretch);
+  const length = Number(last);
   const end = Math.ceil(now / 10) * 10;
   return (
     <div className={reach.ok ? 'jp-edt-cluster' : 'jp-edt-cluster jp-mod-stale'}>
@@ -93,7 +96,13 @@ export function ClusterPage(): ReactElement {
         <div className="jp-edt-toolbar">
           <label>
             Show the{' '}
-            <select value={stretch} onChange={event => setStretch(event.target.value)}>
+            <select
+              value={last}
+              onChange={event => {
+                setLast(event.target.value);
+                setStretch(null);
+              }}
+            >
               {STRETCHES.map(([key, label]) => (
                 <option key={key} value={key}>
                   {label}
@@ -103,11 +112,14 @@ export function ClusterPage(): ReactElement {
           </label>
           <span className="jp-edt-hint">Point at a tick to read what changed, and why.</span>
         </div>
-        <Picture
+        <ZoomablePicture
           path="pictures/timeline"
           query={{ start: end - length, end }}
           seconds={PICTURES}
           what="Drawing who had which slots"
+          stretch={stretch}
+          onStretch={setStretch}
+          named={clock}
         />
       </section>
     </div>

@@ -4,7 +4,9 @@ import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
-import { Picture } from '../page/picture';
+import type { Stretch } from '../page/stretch';
+import { ZoomablePicture } from '../page/zoomable';
+import { clock } from '../words';
 import { isFinal } from '../views';
 import type { IJobView } from '../views';
 
@@ -19,6 +21,7 @@ const STRETCHES = [
 export function Allocation(props: { job: IJobView; now: number; seconds: number | null }): ReactElement {
   const { job } = props;
   const [chosen, setChosen] = useState<string>('all');
+  const [stretch, setStretch] = useState<Stretch | null>(null);
   const length = STRETCHES.find(([key]) => key === chosen)?.[2] ?? null;
   // In steps: an end that moves with every second would ask for another picture every second.
   const end = isFinal(job.state) && job.ended !== null ? job.ended : Math.ceil(props.now / 5) * 5;
@@ -28,7 +31,13 @@ export function Allocation(props: { job: IJobView; now: number; seconds: number 
       <div className="jp-edt-toolbar">
         <label>
           Show{' '}
-          <select value={chosen} onChange={event => setChosen(event.target.value)}>
+          <select
+            value={chosen}
+            onChange={event => {
+              setChosen(event.target.value);
+              setStretch(null);
+            }}
+          >
             {STRETCHES.map(([key, label]) => (
               <option key={key} value={key}>
                 {label}
@@ -38,11 +47,14 @@ export function Allocation(props: { job: IJobView; now: number; seconds: number 
         </label>
         <span className="jp-edt-hint">Point at a tick to read what changed, and why.</span>
       </div>
-      <Picture
+      <ZoomablePicture
         path={`jobs/${enc(job.id)}/pictures/allocation`}
         query={query}
         seconds={props.seconds}
         what="Drawing who has which slots"
+        stretch={stretch}
+        onStretch={setStretch}
+        named={clock}
       />
     </>
   );

@@ -5,6 +5,9 @@ import type { ReactElement } from 'react';
 
 import { enc } from '../api';
 import { Picture } from '../page/picture';
+import type { Stretch } from '../page/stretch';
+import { ZoomablePicture } from '../page/zoomable';
+import { clock } from '../words';
 
 const AXES = [
   ['samples', 'samples'],
@@ -16,6 +19,7 @@ const AXES = [
 export function Metrics(props: { job: string; seconds: number | null }): ReactElement {
   const [axis, setAxis] = useState<string>('samples');
   const [smooth, setSmooth] = useState(0);
+  const [stretch, setStretch] = useState<Stretch | null>(null);
   const pictures = `jobs/${enc(props.job)}/pictures`;
   return (
     <>
@@ -29,7 +33,10 @@ export function Metrics(props: { job: string; seconds: number | null }): ReactEl
                 name={`axis-${props.job}`}
                 value={value}
                 checked={axis === value}
-                onChange={() => setAxis(value)}
+                onChange={() => {
+                  setAxis(value);
+                  setStretch(null);
+                }}
               />{' '}
               {label}
             </label>
@@ -48,7 +55,15 @@ export function Metrics(props: { job: string; seconds: number | null }): ReactEl
           <output>{smooth === 0 ? 'off' : smooth.toFixed(2)}</output>
         </label>
       </div>
-      <Picture path={`${pictures}/loss`} query={{ x: axis, smooth }} seconds={props.seconds} what="Drawing the loss" />
+      <ZoomablePicture
+        path={`${pictures}/loss`}
+        query={{ x: axis, smooth }}
+        seconds={props.seconds}
+        what="Drawing the loss"
+        stretch={stretch}
+        onStretch={setStretch}
+        named={x => (axis === 'time' ? clock(x) : `${Math.round(x)}`)}
+      />
       <h3>Speed by number of workers</h3>
       <Picture path={`${pictures}/efficiency`} seconds={props.seconds} what="Drawing the speeds" />
     </>
