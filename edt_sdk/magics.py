@@ -16,6 +16,7 @@ from edt_sdk.magic_options import job_argument, line_magic, magics, option, pars
 from edt_sdk.magic_session import MagicSession
 from edt_sdk.magic_submit import SubmitMagics
 from edt_sdk.schemas.parts import PARTS, STREAMS
+from edt_sdk.schemas.validation import DEFAULT_METRICS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
     from edt_sdk.picture import Picture
     from edt_sdk.readings import LogText, Metrics, Story, Timeline
+    from edt_sdk.validation import Validation
 
 
 @magics
@@ -195,6 +197,42 @@ class EdtMagics(Magics):
             )
         )
         return changed
+
+    @parsed
+    @job_argument
+    @option("--metrics", default=",".join(DEFAULT_METRICS), metavar="M,…", help="what is measured, with commas")
+    @option("--threshold", type=float, metavar="T", help="from which score on a binary output means class 1")
+    @option("--dataset", metavar="NAME", help="a registered data set in place of the training's")
+    @option("--name", help="of the validation's job")
+    @option("--max-workers", type=int, default=1, metavar="N", help="most slots it may hold (default 1)")
+    @option("--wait", action="store_true", help="wait for its end and show what it came to")
+    @line_magic
+    def edt_validate(self, line: str) -> Job | Validation:
+        """Run the model that a job trained once over the test data.
+
+        Metrics are loss, accuracy, top5 (any number), precision, recall, f1, iou and confusion.
+
+        Example:
+          %edt_validate --metrics loss,accuracy,confusion --wait
+        """
+        options = parse(self.edt_validate, line)
+        job = self._session.job(options.job)
+        names = ("threshold", "dataset", "name", "max_workers")
+        chosen = {name: getattr(options, name) for name in names}
+        started: Job = self._session.touched(self._session.run(lambda _: job.validate(options.metrics, **chosen)))
+        if not options.wait:
+            return started
+        result: Validation = self._session.run(lambda _: started.wait().validation())
+        return result
+
+    @parsed
+    @job_argument
+    @line_magic
+    def edt_validation(self, line: str) -> Validation:
+        """Show what a validation came to."""
+        job = self._session.job(parse(self.edt_validation, line).job)
+        result: Validation = self._session.run(lambda _: job.validation())
+        return result
 
     @parsed
     @job_argument

@@ -19,7 +19,7 @@ from typing import NoReturn
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 
 # One file per group of verbs; each has `add(subparsers, common)`.
-GROUPS = ("submitting", "jobs", "reading", "picturing", "sharing", "catalogue", "machine", "simulating")
+GROUPS = ("submitting", "jobs", "reading", "validating", "picturing", "sharing", "catalogue", "machine", "simulating")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -204,6 +204,21 @@ CONSOLE: tuple[ConsoleCall, ...] = (
 )
 
 
+# Of a model of the elastic engine that was trained before; in an order in which nothing is left.
+_VALIDATED = f"{DLI}/models/{{model}}/validations"
+VALIDATIONS: tuple[ConsoleCall, ...] = (
+    ConsoleCall(
+        "POST",
+        _VALIDATED,
+        {"valName": "seen", "trainName": "first", "metrics": ["Top1", "ConfusionMatrix"], "threshold": 0.5},
+    ),
+    ConsoleCall("GET", _VALIDATED),
+    ConsoleCall("PUT", f"{_VALIDATED}/{{validation}}/stop"),
+    ConsoleCall("DELETE", f"{_VALIDATED}/{{validation}}"),
+)
+VALIDATION_NAMES = {"model": "trained", "validation": "seen", "name": "trained"}
+
+
 @dataclass(frozen=True)
 class SdkCall:
     """One method of IBM's SDK: its name, and the request that it makes."""

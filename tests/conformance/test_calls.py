@@ -18,8 +18,11 @@ from tests.conformance.calls import (
     DLI,
     SDK,
     SERVICES,
+    VALIDATION_NAMES,
+    VALIDATIONS,
     WAYS,
     Call,
+    ConsoleCall,
     SdkCall,
     sdk_calls,
 )
@@ -30,6 +33,20 @@ pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequ
 
 PAGE = Path(__file__).parents[2] / "docs" / "wmla-routes.md"
 EDT = "--exec-start edtPyTorch --model-main train.py --model-dir mnist-edt --numWorker 2 --epochs 1"
+TRAINED = """
+import torch
+from fabric_model import FabricModel
+
+def datasets():
+    points = torch.randn(64, 2, generator=torch.Generator().manual_seed(3))
+    data = torch.utils.data.TensorDataset(points, (points[:, 0] > 0).long())
+    return data, data
+
+torch.manual_seed(1)
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+FabricModel(model, datasets, torch.nn.functional.cross_entropy, optimizer).train(1, 8, 2)
+"""
 HOLDS_ALL = "--exec-start PyTorch --model-main pytorch_mnist.py --model-dir single --gpuPerWorker 2 --sleep 900"
 
 
@@ -40,6 +57,7 @@ class World:
         self.server = server
         self.finished = self.start(EDT, "mnist-edt")
         server.wait(self.finished["id"], "FINISHED")
+        train_a_model(server)
         self.holder = self.start(HOLDS_ALL, "single")
         server.wait(self.holder["id"], "RUNNING")
         self.spare = 0
@@ -80,6 +98,17 @@ def world(server: WmlaServer, worlds: dict[str, World]) -> World:
     if server.url not in worlds:
         worlds[server.url] = World(server)
     return worlds[server.url]
+
+
+def train_a_model(server: WmlaServer) -> None:
+    """The model `trained`, and its training `first`, which has finished."""
+    client = server.local.client()
+    conf = requests.get(f"{server.dli}/conf", auth=server.basic, verify=False).json()
+    folder = Path(conf["DLI_DATA_FS"], "trained")
+    folder.mkdir()
+    (folder / "main.py").write_text(TRAINED)
+    client.add_model("trained", path="trained", framework="edtPyTorch")
+    client.train_model("trained", job_name="first").wait(90, progress=False)
 
 
 def session(server: WmlaServer, way: str) -> requests.Session:
@@ -168,15 +197,18 @@ def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_consoles_calls_do_their_work(world: World, way: str):
+@pytest.mark.parametrize(("calls", "names"), [(CONSOLE, CONSOLE_NAMES), (VALIDATIONS, VALIDATION_NAMES)])
+def test_the_consoles_calls_do_their_work(
+    world: World, way: str, calls: tuple[ConsoleCall, ...], names: dict[str, str]
+):
     """In their order: what one adds the next ones show, change, train, stop and remove."""
     Kept(world.server)
     client, wrong = session(world.server, way), []
-    for call in CONSOLE:
+    for call in calls:
         files = {"file": ("w.pth", b"weights")} if call.upload else None
         answer = client.request(
             call.verb,
-            world.server.url + call.path.format(**CONSOLE_NAMES),
+            world.server.url + call.path.format(**names),
             json=call.body,
             files=files,
             params=call.query,
@@ -189,7 +221,7 @@ def test_the_consoles_calls_do_their_work(world: World, way: str):
 
 
 def test_the_consoles_calls_are_all_there_are():
-    called = {(call.path, call.verb) for call in CONSOLE}
+    called = {(call.path.replace("{model}", "{name}"), call.verb) for call in (*CONSOLE, *VALIDATIONS)}
     roots = tuple(f"{DLI}/{family}" for family in ("datasets", "modeltemplates", "models"))
     assert {(path, verb) for path, verb in table.routes() if path.startswith(roots)} == called
 
@@ -231,14 +263,34 @@ class Kept:
                 "update_model": {"batchsize": 3},
                 "update_model_template": {"description": "changed"},
                 "save_model_file_content_by_name": {"tmpfile_path": "a.py", "tmpfile_content": "A = 1"},
+                **self.validations(),
             }.get(call.method, {})
             if call.client == SDK
             else {}
         )
 
+    def validations(self) -> dict[str, dict[str, object]]:
+        """Arguments for those who validate; there is one to stop or delete."""
+        (training,) = self.client.model("trained").trainings
+        if not any(job.name == "kept" and not job.view.state.final for job in self.client.jobs()):
+            self.client.job(training.id).validate("loss", name="kept")
+        return {
+            "get_validations": {"modelname": "trained"},
+            "start_validation": {
+                "modelname": "trained",
+                "val_name": "another",
+                "train_name": "first",
+                "metrics": ["Top1", "ConfusionMatrix"],
+            },
+            "stop_validation": {"modelname": "trained", "valname": "kept"},
+            "delete_validation": {"modelname": "trained", "valname": "kept"},
+        }
+
     def close(self) -> None:
         """Forget them, and end their trainings."""
         for model in self.client.models():
+            if model.name == "trained":
+                continue
             for view in self.client.model(model.name).trainings if model.kind == "model" else ():
                 if not view.state.final:
                     self.client.job(view.id).stop()

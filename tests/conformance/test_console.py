@@ -248,9 +248,60 @@ def test_a_model_of_the_console_trains_on_the_elastic_engine(http: WmlaServer):
     assert "TOLD ['model_epoch_final.pth']" in said
     # Further along the same way, not begun anew.
     assert second["weight"].norm() > first["weight"].norm()
+    validated(http, client, points_of())
     client.delete_model("elastic")
     client.delete_model_template("elastic")
     client.delete_dataset_info("points")
+
+
+def points_of() -> tuple[object, object]:
+    """The test data of ELASTIC."""
+    import torch
+
+    torch.manual_seed(3)
+    points = torch.randn(64, 2)
+    return points, (points[:, 0] > 0).long()
+
+
+def validated(http: WmlaServer, client: object, data: tuple[object, object]) -> None:
+    """The training `second` of the model `elastic` is validated, as IBM's SDK asks for it."""
+    import torch
+
+    metrics = ["Top1", "ConfusionMatrix", "Loss"]
+    started = client.start_validation("elastic", "check", "second", metrics, threshold=0.5).get_result()
+    assert (started["modelname"], started["dataSet"]) == ("elastic", "points")
+    asked = started["valParameters"]
+    assert (asked["valName"], asked["trainName"], asked["metrics"]) == ("check", "second", metrics)
+    http.wait(started["appid"], "FINISHED")
+    (found,) = client.get_validations("elastic").get_result()
+    assert found["status"] == "FINISHED"
+    result = client.get_platform_rest_deeplearning_exec_result(started["appid"]).get_result().content
+    state = torch.load(
+        io.BytesIO(zipfile.ZipFile(io.BytesIO(result)).read("model/train/model_epoch_final.pth")), weights_only=True
+    )
+    points, labels = data
+    outputs = points @ state["weight"].T + state["bias"]
+    # With two classes a threshold is one for the second of them.
+    said = (outputs.softmax(1)[:, 1] >= 0.5).long()
+    pairs = {pair["name"]: pair["value"] for pair in found["outPairs"]}
+    assert list(pairs) == ["Top1", "Loss", "ConfusionMatrix"]
+    assert float(pairs["Top1"]) == pytest.approx(float((said == labels).float().mean()))
+    assert float(pairs["Loss"]) == pytest.approx(float(torch.nn.functional.cross_entropy(outputs, labels)), rel=1e-5)
+    assert json.loads(pairs["ConfusionMatrix"]) == torch.bincount(labels * 2 + said, minlength=4).reshape(2, 2).tolist()
+    # No validation is a training of the model, and the other way round.
+    assert client.get_model_training_names("elastic").get_result() == ["second", "first"]
+    for training, name, status, text in (
+        ("second", "check", 400, "a validation check already"),
+        ("none", "other", 404, "no training 'none'. There is second, first"),
+        ("check", "other", 404, "no training 'check'"),
+    ):
+        with pytest.raises(ApiException, match=text) as refused:
+            client.start_validation("elastic", name, training, ["Top1"])
+        assert refused.value.status_code == status
+    client.delete_validation("elastic", "check")
+    assert client.get_validations("elastic").get_result() == []
+    with pytest.raises(ApiException, match=r"no validation 'check'\. There is none yet"):
+        client.stop_validation("elastic", "check")
 
 
 @pytest.mark.parametrize(
@@ -292,7 +343,29 @@ def test_a_model_of_the_console_trains_on_the_elastic_engine(http: WmlaServer):
         ),
         ("GET", "models/none/trainings/x", None, 404, "no model"),
         ("POST", "models/weightfile", None, 400, "0 files"),
-        ("GET", "models/none/validations", None, 501, "Validations are not"),
+        ("GET", "models/none/validations", None, 404, "no model 'none'"),
+        ("POST", "models/none/validations", {"valName": "x", "trainName": "y", "metrics": "Top1"}, 404, "no model"),
+        ("POST", "models/none/validations", {"valName": "x", "trainName": "y", "metrics": ["mAP"]}, 400, "top<K>"),
+        ("POST", "models/none/validations", {"valName": "x", "trainName": "y", "metrics": []}, 400, "No metrics"),
+        ("POST", "models/none/validations", {"valName": "x", "trainName": "y", "metrics": 5}, 400, "list of names"),
+        ("POST", "models/none/validations", {"valName": "x", "trainName": "y"}, 400, "no metrics"),
+        ("POST", "models/none/validations", {"trainName": "y", "metrics": "loss"}, 400, "no valName"),
+        (
+            "POST",
+            "models/none/validations",
+            {"valName": "x", "trainName": "y", "metrics": "loss", "threshold": "high"},
+            400,
+            "threshold is a number",
+        ),
+        (
+            "POST",
+            "models/none/validations",
+            {"valName": "x", "trainName": "y", "metrics": "loss", "threshold": 7},
+            400,
+            "between 0 and 1",
+        ),
+        ("DELETE", "models/none/validations/x", None, 404, "no model"),
+        ("PUT", "models/none/validations/x/stop", None, 404, "no model"),
     ],
 )
 def test_bad_input_is_a_line_that_says_what_is_wrong(http: WmlaServer, verb, path, body, status, text):

@@ -123,13 +123,13 @@ def test_of_two_trainings_in_a_script_the_last_one_is_validated(four_slots: Jobs
     twice = four_slots.submit("digits.py", "two").wait(120)
     validating = twice.validate().wait(120)
     assert tuple(validating.validation().metrics.values()) == last_test(twice)
-    assert "train() call 1 is passed over; call 2 is validated" in str(validating.logs())
+    assert "train() call 1 of the script is passed over; call 2 is validated" in str(validating.logs())
 
 
 def test_a_loss_is_all_there_is_of_a_regression(four_slots: Jobs):
     trained = four_slots.submit("digits.py", "regression").wait(120)
     refused = trained.validate("loss,accuracy")
-    with pytest.raises(JobFailed, match="accuracy cannot be computed: the model's outputs .* Ask for loss alone"):
+    with pytest.raises(JobFailed, match=r"accuracy cannot be computed: the model's outputs .* Ask for loss alone"):
         refused.wait(120)
     with pytest.raises(NotFound, match=r"ended as FAILED and has no result\."):
         refused.validation()
@@ -144,14 +144,14 @@ def test_what_cannot_be_validated_is_refused_with_a_sentence(four_slots: Jobs, t
         validating.validate()
     with pytest.raises(Unprocessable, match="is a training, no validation"):
         trained.validation()
-    with pytest.raises(InvalidRequest, match="no metric 'mAP'. There are loss, accuracy, top<K>"):
+    with pytest.raises(InvalidRequest, match=r"no metric 'mAP'\. There are loss, accuracy, top<K>"):
         trained.validate(["loss", "mAP"])
     with pytest.raises(Unprocessable, match="threshold lies between 0 and 1"):
         trained.validate(threshold=1.5)
     with pytest.raises(NotFound, match="no data set 'none'"):
         trained.validate(dataset="none")
     waiting = four_slots.submit("forever.py")
-    with pytest.raises(Conflict, match="has written no weights yet. Validate it when it has finished"):
+    with pytest.raises(Conflict, match=r"has written no weights yet\. Validate it when it has finished"):
         waiting.validate()
     waiting.stop()
     untested = four_slots.submit("digits.py", "untested", "1").wait(120).validate()

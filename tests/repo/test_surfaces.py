@@ -45,6 +45,8 @@ Client.picture          GET /pictures/{picture}     picture      -
 Job.what_if             GET /jobs/{id}/what-if      what-if      edt_what_if
 Job.workers             GET /jobs/{id}/workers      workers      edt_workers
 Job.checkpoints         GET /jobs/{id}/checkpoints  checkpoints  edt_checkpoints
+Job.validate            POST /jobs/{id}/validations validate     edt_validate
+Job.validation          GET /jobs/{id}/validation   validation   edt_validation
 Job.download            GET /jobs/{id}/result       download     edt_download
 Client.cluster          GET /cluster                cluster      -
 Client.plan             GET /plan                   plan         -

@@ -57,8 +57,8 @@ from edt_jupyter.wmla.unavailable import (
     HypersearchHandler,
     InferenceHandler,
     UnknownHandler,
-    ValidationHandler,
 )
+from edt_jupyter.wmla.validations import ValidationHandler, ValidationsHandler, ValidationStopHandler
 
 AUTH = "/auth/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"
@@ -115,12 +115,14 @@ ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}", TrainingHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/stop", TrainingStopHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/weightfile", TrainingWeightsHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/validations", ValidationsHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}", ValidationHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}/stop", ValidationStopHandler),
 )
 # Whole families that answer 501, each a pattern below one of the roots; then all the rest.
 FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (rf"{DEEP_LEARNING}/hypersearch(?:/.*)?", HypersearchHandler),
     (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", HypersearchHandler),
-    (rf"{DEEP_LEARNING}/models/[^/]+/validations(?:/.*)?", ValidationHandler),
     (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
     (rf"{DEEP_LEARNING}/(?:inferences|edimodels)(?:/.*)?", InferenceHandler),
     (rf"{INFERENCE}(?:/.*)?", InferenceHandler),

@@ -15,7 +15,9 @@ from edt_sdk.schemas.job import JobView
 from edt_server.wmla.console import new_training, training_object
 
 
-class _TrainingHandler(ConsoleHandler):
+class ModelTrainingsHandler(ConsoleHandler):
+    """Base of the handlers that name a model and one of its trainings."""
+
     async def trainings(self, model: str) -> tuple[JobView, ...]:
         """The model's, the newest first."""
         return (await self.service.catalogue.models.get(self.user, model)).trainings
@@ -30,7 +32,7 @@ class _TrainingHandler(ConsoleHandler):
         raise NotFound(f"The model {model} has no training {name!r}.", hint=f"There is {names}.")
 
 
-class TrainingNamesHandler(_TrainingHandler):
+class TrainingNamesHandler(ModelTrainingsHandler):
     """`/models/{name}/trainingnames`."""
 
     @authenticated
@@ -40,7 +42,7 @@ class TrainingNamesHandler(_TrainingHandler):
         self.reply(list(dict.fromkeys(view.name for view in await self.trainings(model))))
 
 
-class TrainingsHandler(_TrainingHandler):
+class TrainingsHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings`."""
 
     @authenticated
@@ -70,7 +72,7 @@ class TrainingsHandler(_TrainingHandler):
         self.reply(training_object(view, server=self.base_address))
 
 
-class TrainingHandler(_TrainingHandler, RemovingHandler):
+class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
     """`/models/{name}/trainings/{training}`."""
 
     @authenticated
@@ -91,7 +93,7 @@ class TrainingHandler(_TrainingHandler, RemovingHandler):
         self.done(f"Training {training} is deleted.")
 
 
-class TrainingStopHandler(_TrainingHandler):
+class TrainingStopHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings/{training}/stop`."""
 
     @authenticated
@@ -103,7 +105,7 @@ class TrainingStopHandler(_TrainingHandler):
         self.done(f"Training {training} is being stopped.")
 
 
-class TrainingWeightsHandler(_TrainingHandler):
+class TrainingWeightsHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings/{training}/weightfile`."""
 
     @authenticated

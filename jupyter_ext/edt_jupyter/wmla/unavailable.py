@@ -73,19 +73,10 @@ class InferenceHandler(_NoRoute):
         raise HTTPError(501, "Inference is not in this release; download the result and serve the model elsewhere.")
 
 
-class ValidationHandler(_NoRoute):
-    """`/models/…/validations` and everything below it."""
-
-    def refuse(self) -> NoReturn:
-        """501."""
-        raise HTTPError(501, "Validations are not in this release; a training tests its model while it trains.")
-
-
 class UnknownHandler(_NoRoute):
     """Every other path."""
 
 
 _verbs("501.", HypersearchHandler)
 _verbs("501.", InferenceHandler)
-_verbs("501.", ValidationHandler)
 _verbs("NotFound.", UnknownHandler)

@@ -18,6 +18,7 @@ from edt_sdk.schemas.job import JobView
 from edt_server.wmla import ids
 from edt_server.wmla.console_hyperparameters import from_console, to_console
 from edt_server.wmla.execs import utc
+from edt_server.wmla.fields import required, text
 from edt_server.wmla.states import EXEC
 
 # The console's types of data (`datasourcetype`), with what `dbbackend` calls them.
@@ -41,7 +42,7 @@ _ON_ELASTIC = "PyTorchOnElastic"
 
 def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
     """The data set that a request adds, and remarks. InvalidRequest or Unprocessable when it says too little."""
-    word = _text(body, "datasourcetype") or _text(body, "dbbackend") or "ANY"
+    word = text(body, "datasourcetype") or text(body, "dbbackend") or "ANY"
     known = {name.lower(): name for name in _TYPES} | {type_.value.lower(): key for key, (type_, _) in _TYPES.items()}
     if word.lower() not in known:
         raise Unprocessable(
@@ -51,7 +52,7 @@ def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
     if not isinstance(images, Mapping):
         raise InvalidRequest("imagedetail is an object.", field="imagedetail")
     parts = {
-        part: _text(body, f"{part}path") or _text(images, f"{part}imagepath") or _text(images, f"{part}textpath")
+        part: text(body, f"{part}path") or text(images, f"{part}imagepath") or text(images, f"{part}textpath")
         for part in ("train", "test", "val")
     }
     given = {part: os.path.normpath(path) for part, path in parts.items() if path}
@@ -80,7 +81,7 @@ def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
     type_ = _TYPES[known[word.lower()]][0]
     return (
         NewDataset(
-            name=_required(body, "name"),
+            name=required(body, "name"),
             type=type_.value,
             path=top,
             train=inside.get("train", ""),
@@ -125,18 +126,18 @@ def dataset_object(dataset: Dataset, group: str) -> dict[str, Any]:
 def new_template(body: Mapping[str, Any]) -> NewModel:
     """The template that a request adds."""
     return NewModel(
-        name=_required(body, "name"),
+        name=required(body, "name"),
         kind="template",
-        path=_required(body, "path"),
-        framework=_backend(_required(body, "framework")),
-        description=_text(body, "description"),
+        path=required(body, "path"),
+        framework=_backend(required(body, "framework")),
+        description=text(body, "description"),
     )
 
 
 def new_model(body: Mapping[str, Any]) -> tuple[NewModel, tuple[str, ...]]:
     """The model that a request adds, and remarks."""
     said, remarks = _settings(body)
-    return NewModel(name=_required(body, "name"), template=_required(body, "templatename"), **said), remarks
+    return NewModel(name=required(body, "name"), template=required(body, "templatename"), **said), remarks
 
 
 def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tuple[str, ...]]:
@@ -145,11 +146,11 @@ def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tupl
     Raises:
         Unprocessable: it would have another name.
     """
-    if _text(body, "name") not in ("", name):
+    if text(body, "name") not in ("", name):
         raise Unprocessable(f"{name} keeps its name.", hint="Add another one, and delete this.", field="name")
     said, remarks = _settings(body)
-    if "framework" not in said and _text(body, "framework"):
-        said["framework"] = _engine(_text(body, "framework"))
+    if "framework" not in said and text(body, "framework"):
+        said["framework"] = _engine(text(body, "framework"))
     said = {key: value for key, value in said.items() if value is not None}
     return (ModelChange(**said) if said else None), remarks
 
@@ -157,8 +158,8 @@ def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tupl
 def written(body: Mapping[str, Any], main: str) -> tuple[str, str] | None:
     """The file that a request writes, and its content; None when it writes none."""
     if body.get("tmpfileContent") is not None:
-        return _required(body, "tmpfilePath"), _text(body, "tmpfileContent")
-    return (main, _text(body, "tfmainContent")) if body.get("tfmainContent") is not None else None
+        return required(body, "tmpfilePath"), text(body, "tmpfileContent")
+    return (main, text(body, "tfmainContent")) if body.get("tfmainContent") is not None else None
 
 
 def template_object(model: Model) -> dict[str, Any]:
@@ -213,36 +214,36 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str,
     Raises:
         InvalidRequest, Unprocessable: it says too little, or names an engine that there is not.
     """
-    framework = _engine(_required(body, "dlFramework"))
+    framework = _engine(required(body, "dlFramework"))
     if body.get("distribute") is True and framework is None:
         framework = Framework.DIST.value
     workers = body.get("clusterSize")
     if not isinstance(workers, int) or isinstance(workers, bool):
         raise InvalidRequest(f"clusterSize is the number of workers, not {workers!r}.", field="clusterSize")
-    if _text(body, "wtURL"):
+    if text(body, "wtURL"):
         raise Unprocessable(
             "Weights are not fetched from an address.",
             hint="Upload them (POST /models/weightfile), and give the name in the answer as wfinit.",
             field="wtURL",
         )
     try:
-        words = tuple(shlex.split(_text(body, "cmd")))
+        words = tuple(shlex.split(text(body, "cmd")))
     except ValueError as wrong:
         raise InvalidRequest(f"cmd cannot be read: {wrong}.", field="cmd") from None
     remarks = []
-    if _text(body, "syncMode").upper() == "ASYNC":
+    if text(body, "syncMode").upper() == "ASYNC":
         remarks.append("syncMode ASYNC has no meaning here: gradients are exchanged at every update.")
     ignored = [name for name in ("gpuRatio", "testInterval", "testIteration") if body.get(name) is not None]
     if ignored:
         remarks.append(f"{', '.join(ignored)} have no meaning here: a worker has one slot, and the script tests.")
     training = Training(
-        name=_required(body, "trainName"),
+        name=required(body, "trainName"),
         framework=framework,
         max_workers=workers,
         args=words or None,
         instance_group=group,
     )
-    return training, _text(body, "wfinit") or _text(body, "wtfolder"), tuple(remarks)
+    return training, text(body, "wfinit") or text(body, "wtfolder"), tuple(remarks)
 
 
 def training_object(view: JobView, *, server: str) -> dict[str, Any]:
@@ -289,14 +290,14 @@ def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     if not isinstance(given, Mapping):
         raise InvalidRequest("hyperparameter is an object.", field="hyperparameter")
     found, remarks = from_console(given, body.get("batchsize"))
-    word = _text(body, "accelerator")
+    word = text(body, "accelerator")
     if word and word.lower() not in _ENGINES:
         raise Unprocessable(
             f"There is no accelerator {word!r}.", hint="There are Single, Native and Elastic.", field="accelerator"
         )
     said: dict[str, Any] = {
-        "description": _text(body, "description") or None,
-        "dataset": _text(body, "dataset") or None,
+        "description": text(body, "description") or None,
+        "dataset": text(body, "dataset") or None,
         "hyperparameters": found or None,
     }
     if word:
@@ -323,19 +324,3 @@ def _engine(word: str) -> str | None:
         hint=f"There are {', '.join(Framework)} and {_ON_ELASTIC}.",
         field="framework",
     )
-
-
-def _text(body: Mapping[str, Any], field: str) -> str:
-    value = body.get(field)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidRequest(f"{field} is a text, not {value!r}.", field=field)
-    return value.strip() if field not in ("tmpfileContent", "tfmainContent") else value
-
-
-def _required(body: Mapping[str, Any], field: str) -> str:
-    text = _text(body, field)
-    if not text:
-        raise InvalidRequest(f"The request has no {field}.", field=field)
-    return text

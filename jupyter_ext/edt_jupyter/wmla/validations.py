@@ -1,0 +1,104 @@
+"""The console's validations of a model's trainings, which are jobs: list, start, stop, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tornado.web import authenticated
+
+from edt_jupyter.authorization import authorized
+from edt_jupyter.wmla.execs import RemovingHandler
+from edt_jupyter.wmla.trainings import ModelTrainingsHandler
+from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.job import JobState, JobView
+from edt_server.wmla.console_validations import new_validation, validation_object
+
+
+class _ValidationHandler(ModelTrainingsHandler):
+    async def validations(self, model: str) -> tuple[JobView, ...]:
+        """The model's, the newest first. NotFound."""
+        return await self.service.catalogue.models.validations(self.user, model)
+
+    async def validation(self, model: str, name: str) -> JobView:
+        """The one of this name, or with this id. NotFound."""
+        found = await self.validations(model)
+        for view in found:
+            if name in (view.name, view.id):
+                return view
+        names = ", ".join(dict.fromkeys(view.name for view in found)) or "none yet"
+        raise NotFound(f"The model {model} has no validation {name!r}.", hint=f"There is {names}.")
+
+    async def shown(self, view: JobView) -> dict[str, Any]:
+        """One of them with what came out of it."""
+        row = await self.service.mine(self.user, view.id)
+        if row.spec.registered is None or row.spec.registered.validates is None:
+            raise AssertionError(f"{view.id} was found among validations")
+        try:
+            result = await self.service.validations.result(self.user, view.id)
+        except NotFound:
+            result = None
+        return validation_object(view, row.spec.registered.validates, result, server=self.base_address)
+
+
+class ValidationsHandler(_ValidationHandler):
+    """`/models/{name}/validations`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, model: str) -> None:
+        """All of them, with their results."""
+        found = []
+        for view in await self.validations(model):
+            try:
+                found.append(await self.shown(view))
+            except NotFound:
+                continue  # deleted meanwhile
+        self.reply(found)
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self, model: str) -> None:
+        """Start one."""
+        name, new = new_validation(self.body)
+        training = await self.training(model, name)
+        if training.state is not JobState.FINISHED:
+            raise Conflict(
+                f"Training {name} is {training.state.value}: only one that has finished is validated.",
+                hint="Wait for it." if not training.state.final else "Train again.",
+                field="trainName",
+            )
+        if any(view.name == new.name for view in await self.validations(model)):
+            raise Conflict(
+                f"The model {model} has a validation {new.name} already.",
+                hint="Choose another valName.",
+                field="valName",
+            )
+        view = await self.service.validations.start(self.user, training.id, new)
+        self.reply(await self.shown(view))
+
+
+class ValidationHandler(_ValidationHandler, RemovingHandler):
+    """`/models/{name}/validations/{validation}`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def delete(self, model: str, validation: str) -> None:
+        """Remove it with its results; one that runs is stopped first."""
+        view = await self.validation(model, validation)
+        if not view.state.final:
+            await self.service.stop_job(self.user, view.id)
+        if not await self.removed(view.id):
+            raise Conflict(f"Validation {validation} is still ending.", hint="Delete it again in a moment.")
+        self.done(f"Validation {validation} is deleted.")
+
+
+class ValidationStopHandler(_ValidationHandler):
+    """`/models/{name}/validations/{validation}/stop`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def put(self, model: str, validation: str) -> None:
+        """Stop it: accepted now, done when its processes have ended."""
+        view = await self.validation(model, validation)
+        await self.service.stop_job(self.user, view.id)
+        self.done(f"Validation {validation} is being stopped.")
