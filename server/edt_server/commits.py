@@ -28,9 +28,14 @@ class Commits:
 
     Args:
         act: told what each committed change asks for, in the order of the commits.
+
+    Attributes:
+        version: grows with every change, also with one that was refused, which may have been committed all the same.
+            What was read at one version holds as long as that is the present one.
     """
 
     def __init__(self, act: Callable[[Outcome], None]) -> None:
+        self.version = 0
         self._act = act
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="edt-writer")
         self._order = asyncio.Lock()
@@ -76,7 +81,8 @@ class Commits:
         ledger = self._ledger
         try:
             async with self._order:
-                value, outcome = await self.read(lambda: ledger.change(work))
+                done: tuple[T, Outcome] = await self.read(self._changed, ledger, work)
+                value, outcome = done
                 self._act(outcome)
             if ledger.snapshot_due and (self._keeping is None or self._keeping.done()):
                 self._keeping = asyncio.create_task(self.read(ledger.keep_snapshot))  # nobody waits for it
@@ -84,6 +90,12 @@ class Commits:
             self._heal(trouble)
             raise
         return value
+
+    def _changed(self, ledger: Ledger, work: Callable[[Change], T]) -> tuple[T, Outcome]:
+        try:
+            return ledger.change(work)
+        finally:
+            self.version += 1
 
     @property
     def trouble(self) -> StoreError | None:

@@ -1,5 +1,8 @@
 """The service's pictures: what one needs is read in threads and drawn there. Owns the shelf of curves, decides nothing.
 
+What was read of events holds until there is a new one, and what was drawn of the same data is drawn once (`drawings`):
+ten people who look at one picture cost little more than one.
+
 Whoever may not see a job gets no picture of it; what others hold is told as the timeline tells it to everybody.
 """
 
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 from edt_sdk.pictures import (
     Comparison,
     Look,
+    Mark,
     draw_allocation,
     draw_comparison,
     draw_efficiency,
@@ -24,12 +28,13 @@ from edt_sdk.pictures import (
 )
 from edt_sdk.pictures.allocation import MOST_CELLS
 from edt_sdk.pictures.losses import NO_UPDATE
-from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.paths import JobPaths
 from edt_server import picture_data, results
 from edt_server.curve_stretch import detail
-from edt_server.store import JobRow, Store
+from edt_server.drawings import Drawings, present
+from edt_server.latest_events import LatestEvents
+from edt_server.store import JobRow
 from edt_server.training_curve import CurveShelf
 
 if TYPE_CHECKING:
@@ -46,13 +51,14 @@ class Picturing:
 
     Args:
         reading: the service's verbs that read, which also say who may see what.
-        store: where the events are.
+        events: what is known of jobs' events.
     """
 
-    def __init__(self, reading: Reading, store: Store) -> None:
+    def __init__(self, reading: Reading, events: LatestEvents) -> None:
         self._reading = reading
-        self._store = store
+        self._events = events
         self._curves = CurveShelf()
+        self._drawings = Drawings()
 
     def speeds(self, paths: JobPaths) -> list[dict[str, float]]:
         """How many samples in how many seconds each number of workers computed, the smallest first. Blocks."""
@@ -86,8 +92,7 @@ class Picturing:
         def draw() -> str:
             whole = self._curves.read(paths)
             curve = whole.few(_POINTS)
-            events = self._events(job, picture_data.FAILURES)
-            marks = picture_data.marks_of(events)
+            marks = self._marks(job, picture_data.FAILURES)
             saved = results.checkpoints(paths)
             losses = picture_data.losses_of(
                 curve, row.spec.name, axis=axis, marks=marks, checkpoints=saved, empty=_no_loss(row)
@@ -95,7 +100,7 @@ class Picturing:
             if stretch is not None:
                 points = detail(whole, paths.metrics(whole.training), *stretch, picture_data.PLACES[axis])
                 losses = picture_data.stretch_of(losses, points, *stretch)
-            return draw_losses(losses, look, smooth=smooth, log=log)
+            return self._drawings.drawn(draw_losses, losses, look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
 
@@ -103,17 +108,23 @@ class Picturing:
         """Throughput at each number of workers."""
         row = await self._reading.mine(user, job)
         paths = self._reading.paths(row)
-        return await asyncio.to_thread(
-            lambda: draw_efficiency(picture_data.efficiency_of(self._curves.read(paths), row.spec.name), look)
-        )
+
+        def draw() -> str:
+            efficiency = picture_data.efficiency_of(self._curves.read(paths), row.spec.name)
+            return self._drawings.drawn(draw_efficiency, efficiency, look)
+
+        return await asyncio.to_thread(draw)
 
     async def spark(self, user: str, job: str, look: Look) -> str:
         """Loss, progress and slots at a glance."""
         view = await self._reading.job(user, job)
         paths = self._reading.paths(await self._reading.mine(user, job))
-        return await asyncio.to_thread(
-            lambda: draw_spark(picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS)), look)
-        )
+
+        def draw() -> str:
+            spark = picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS))
+            return self._drawings.drawn(draw_spark, spark, look)
+
+        return await asyncio.to_thread(draw)
 
     # --- of the machine -----------------------------------------------------------------------------------------------
 
@@ -129,12 +140,16 @@ class Picturing:
         await self._check(user, job)
         cluster = await self._reading.standing()
         named = self._reading.settings.local_hosts
-        return await asyncio.to_thread(lambda: draw_slots(picture_data.slots_of(cluster, named, mine=job), look))
+
+        def draw() -> str:
+            return self._drawings.drawn(draw_slots, picture_data.slots_of(cluster, named, mine=job), look)
+
+        return await asyncio.to_thread(draw)
 
     async def shares(self, user: str, look: Look) -> str:
         """What instance groups are entitled to, hold, borrow and lend."""
         cluster = await self._reading.standing()
-        return await asyncio.to_thread(lambda: draw_shares(picture_data.shares_of(cluster), look))
+        return await asyncio.to_thread(lambda: self._drawings.drawn(draw_shares, picture_data.shares_of(cluster), look))
 
     async def comparison(
         self, user: str, jobs: Sequence[str], look: Look, *, axis: str, smooth: float, log: bool
@@ -149,7 +164,7 @@ class Picturing:
                 )
                 for row in rows
             )
-            return draw_comparison(Comparison(compared, axis), look, smooth=smooth, log=log)
+            return self._drawings.drawn(draw_comparison, Comparison(compared, axis), look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
 
@@ -166,31 +181,33 @@ class Picturing:
         columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
         if len(told["rows"]) > columns:
             told = await self._reading.timeline(user, life, start=start, end=end, points=columns)
-        until = min(end or time.time(), time.time())
+        rows = told["rows"]
+        # The last row is in force, whenever that was found out.
+        now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()
+        until = min(end or now, now)
         if row is not None and of_life and row.ended is not None:
             until = min(until, row.ended)
 
         def draw() -> str:
-            events = self._events(row.id, picture_data.MARKED) if row is not None else []
             held = picture_data.allocation_of(
-                told["rows"],
+                rows,
                 told["names"],
                 until=until,
                 start=start,
                 mine="" if row is None else row.id,
-                marks=picture_data.marks_of(events),
+                marks=[] if row is None else self._marks(row.id, picture_data.MARKED),
                 total=told["total"],
             )
             if not held.columns and (start is not None or end is not None):
                 held = replace(held, empty="Nothing is known of that time: choose another start or end.")
             elif row is not None and of_life and not held.columns:
                 held = replace(held, empty=_no_slot(row))
-            return draw_allocation(held, look)
+            return self._drawings.drawn(draw_allocation, held, look)
 
         return await asyncio.to_thread(draw)
 
-    def _events(self, job: str, which: frozenset[str]) -> list[Event]:
-        return self._store.events(job=job, kinds=which, limit=_MOST_EVENTS)
+    def _marks(self, job: str, which: frozenset[str]) -> list[Mark]:
+        return self._events.of(job, which, picture_data.marks_of, most=_MOST_EVENTS)
 
 
 def _no_loss(row: JobRow) -> str:

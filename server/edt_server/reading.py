@@ -24,6 +24,8 @@ from edt_server import access, forecast, results, views, what_if
 from edt_server.cluster import cluster, standing, unexplained
 from edt_server.commits import Commits
 from edt_server.device_claims import DeviceClaims
+from edt_server.latest_events import LatestEvents
+from edt_server.latest_rows import LatestRows
 from edt_server.ledger import Ledger
 from edt_server.paces import Paces
 from edt_server.rigid import check_change
@@ -42,6 +44,8 @@ class Reading:
     sharing: Sharing
     threads_per_slot: int
     _commits: Commits
+    _rows: LatestRows
+    _events: LatestEvents
     _ledger: Ledger
     _claims: DeviceClaims
     _supervision: Supervision
@@ -51,7 +55,7 @@ class Reading:
 
     async def mine(self, user: str, job: str) -> JobRow:
         """The user's job. NotFound, or NotAllowed when it is somebody else's."""
-        return self._mine(user, job, await self._commits.read(self._ledger.row, job))
+        return self._mine(user, job, await self._rows.read(job, self._ledger.row))
 
     @property
     def capacity(self) -> int:
@@ -137,7 +141,7 @@ class Reading:
         row = await self.mine(user, job)
         if row.state.final:
             return []
-        events = await asyncio.to_thread(lambda: self._ledger.store.events(job=job, kinds=views.WORKER_KINDS))
+        events = await asyncio.to_thread(self._events.of, job, views.WORKER_KINDS, list[Event])
         return views.running_workers(events, self._ledger.core.slots)
 
     async def what_if(self, user: str, job: str, patch: JobPatch) -> WhatIf:

@@ -32,6 +32,8 @@ from edt_server.doubts import Doubts
 from edt_server.hosts import Hosts
 from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
+from edt_server.latest_events import LatestEvents
+from edt_server.latest_rows import LatestRows
 from edt_server.ledger import Change, Ledger, Outcome
 from edt_server.measuring import Measuring
 from edt_server.paces import Paces
@@ -82,6 +84,7 @@ class Service(Reading):
         self._on_state = on_state
         self._interpreters = Interpreters(settings.interpreter)
         self._commits = Commits(self._act)
+        self._rows = LatestRows(self._commits)
         self._store = store
         self._hosts = Hosts(settings, self.sharing.set_hosts) if settings.local_hosts else None
         self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
@@ -115,7 +118,8 @@ class Service(Reading):
             self.sharing.elsewhere = self._claims.elsewhere
             await self._look_for_slots()
             self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
-            self.pictures = Picturing(self, self._ledger.store)
+            self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
+            self.pictures = Picturing(self, self._events)
             settings = self.settings
             # A spare is a child of this process, and could not become one of an agent's.
             warm_workers = 0 if self._hosts else settings.warm_workers

@@ -16,9 +16,11 @@ from edt_sdk.schemas.paths import JobPaths
 from edt_server.ledger import Ledger
 from edt_server.store import JobRow
 
-WORKER_KINDS = (
-    *(kinds.WORKER_STARTED, kinds.WORKER_LOST, kinds.GENERATION, kinds.SLOT_RELEASED),
-    *(kinds.RUN_STARTED, kinds.RUN_STOPPED, kinds.TRAINING_ENDED, kinds.SUPERVISOR_LOST, kinds.JOB_GONE),
+WORKER_KINDS = frozenset(
+    {
+        *(kinds.WORKER_STARTED, kinds.WORKER_LOST, kinds.GENERATION, kinds.SLOT_RELEASED),
+        *(kinds.RUN_STARTED, kinds.RUN_STOPPED, kinds.TRAINING_ENDED, kinds.SUPERVISOR_LOST, kinds.JOB_GONE),
+    }
 )
 
 
