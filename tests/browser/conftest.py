@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -23,9 +22,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sy
 import hatch_build
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.testing import LocalServer
+from tests.browser.screen import PATIENCE, Screen
 
-ROOT = Path(__file__).parents[2]
 BASE = "/u/ann%40example/"
+# Tests run commands by their names, and see when everything is in its place.
+EXPOSED = {f"{app}.expose_app_in_browser": True for app in ("LabApp", "JupyterNotebookApp")}
 QUIET = (
     "--no-sandbox",
     "--disable-background-networking",
@@ -33,23 +34,18 @@ QUIET = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE = 90_000  # a limit for what hangs, on a machine with much else to do
-# What slides or fades in has arrived; what turns for ever is not waited for.
-STILL = """() => Promise.all(document.getAnimations()
-    .filter(one => one.effect.getComputedTiming().endTime < 2000)
-    .map(one => one.finished.catch(() => null)))"""
 expect.set_options(timeout=PATIENCE)
 # JupyterLab's own question whether it may ask for news lies over what is looked at.
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
-
-
-def pictures_folder() -> Path | None:
-    """The folder that EDT_SCREENSHOTS names, relative to the repository; None where no pictures are asked for."""
-    named = os.environ.get("EDT_SCREENSHOTS")
-    if not named:
-        return None
-    (ROOT / named).mkdir(parents=True, exist_ok=True)
-    return ROOT / named
+# Fifteen quick updates of the 200, and then so slow ones that a test has ended before they have.
+QUICK_READS = 60
+SLOW_READ = """\
+        self.reads = getattr(self, "reads", 0) + 1
+        pauses = 1 if self.reads <= {quick} else 40
+        while pauses and not Path(sys.argv[1]).exists():
+            pauses -= 1
+            time.sleep(0.02)
+"""
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +107,7 @@ def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., Lo
             "EdtApp.threads_per_slot": 1,
             "LabApp.extra_labextensions_path": front_end,
             "JupyterNotebookApp.extra_labextensions_path": front_end,
+            **EXPOSED,
             **traits,
         }
         server = LocalServer(
@@ -139,54 +136,6 @@ def server(start_server) -> Iterator[LocalServer]:
     yield running
     if running.running:
         running.stop()
-
-
-class Screen:
-    """A browser window at one server."""
-
-    def __init__(self, page: Page, server: LocalServer) -> None:
-        self.page = page
-        self.server = server
-
-    def open(self, path: str = "lab") -> Page:
-        """Open a page of the server (logging in on the way) and wait until Jupyter is there."""
-        sign = "&" if "?" in path else "?"
-        # Without what an earlier test had open.
-        self.page.goto(f"{self.server.url}{path}{sign}reset&token={self.server.token}")
-        self.page.wait_for_selector("#jp-main-content-panel, #main-panel, .jp-NotebookPanel", timeout=PATIENCE)
-        self.page.wait_for_function("() => !document.querySelector('#jupyterlab-splash')", timeout=PATIENCE)
-        if path == "lab":
-            self.page.wait_for_selector(".jp-Launcher", timeout=PATIENCE)
-        return self.page
-
-    def panel(self) -> None:
-        """Show the side panel."""
-        if not self.page.locator(".jp-edt-panel").is_visible():
-            self.page.get_by_role("tab", name="Elastic training").click()
-        self.page.wait_for_selector(".jp-edt-panel", timeout=PATIENCE)
-
-    def palette(self, words: str) -> None:
-        """Open the command palette by its keys and type."""
-        box = self.page.locator(".lm-CommandPalette-input:visible")
-        while not box.count():  # its keys are known some time after the page is there
-            self.page.keyboard.press("Control+Shift+C")
-            self.page.wait_for_timeout(200)
-        box.fill(words)
-
-    def dark(self) -> None:
-        """Choose the dark theme as a person does."""
-        self.page.get_by_role("menuitem", name="Settings", exact=True).click()
-        self.page.get_by_text("Theme", exact=True).hover()
-        self.page.get_by_text("JupyterLab Dark", exact=True).click()
-        self.page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
-
-    def shot(self, name: str) -> None:
-        """Keep what is to be seen as <name>.png, when that is asked for."""
-        assert re.fullmatch(r"[a-z0-9-]+", name), name
-        folder = pictures_folder()
-        if folder is not None:
-            self.page.evaluate(STILL)
-            self.page.screenshot(path=folder / f"{name}.png")
 
 
 @pytest.fixture
@@ -246,13 +195,21 @@ def write_notebook() -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture(scope="session")
+def lasting_trainer(slow_trainer: str) -> str:
+    """As `slow_trainer`, but it has not ended before it is told to, however long the machine takes for the rest."""
+    pause = "        if not Path(sys.argv[1]).exists():\n            time.sleep(0.02)\n"
+    assert pause in slow_trainer
+    return slow_trainer.replace(pause, SLOW_READ.format(quick=QUICK_READS))
+
+
 @pytest.fixture
-def submit(server: LocalServer, slow_trainer: str, tmp_path: Path):
+def submit(server: LocalServer, lasting_trainer: str, tmp_path: Path):
     """Submits a training that goes on until the test ends, or `finish()` is called; its `Job`."""
     stop = tmp_path / "enough"
     jobs = []
 
-    def submit(name: str = "digits", *, max_workers: int = 2, script: str = slow_trainer, **options: object):
+    def submit(name: str = "digits", *, max_workers: int = 2, script: str = lasting_trainer, **options: object):
         folder = tmp_path / f"code{len(jobs)}"
         folder.mkdir()
         (folder / "train.py").write_text(script)

@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from edt_sdk.testing import LocalServer
 
-LIMIT = 60.0
+LIMIT = 90.0
 
 
 def until(page: Page, condition: Callable[[], bool], what: str) -> None:

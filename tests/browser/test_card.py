@@ -7,9 +7,20 @@ import requests
 from playwright.sync_api import expect
 
 from edt_sdk.schemas.errors import JobFailed
-from tests.browser.conftest import Screen
+from tests.browser.patience import until
+from tests.browser.screen import Screen
 
 MIME = "application/vnd.edt.job+json"
+
+
+# Ends when the browser has told whoever wants to know that no card is in sight, the cards themselves before us.
+OUT_OF_SIGHT = """() => Promise.all([...document.querySelectorAll('.jp-edt-rendered-card')].map(card =>
+    new Promise(told => {
+        const observer = new IntersectionObserver(seen => {
+            if (!seen.at(-1).isIntersecting) { observer.disconnect(); told(); }
+        });
+        observer.observe(card);
+    }))).then(() => null)"""
 
 
 def bundle_of(job, **changes):
@@ -31,15 +42,12 @@ def test_a_card_made_by_a_kernel_is_current_after_the_kernel_is_gone(screen, ser
     cell = f"from edt_sdk import Client\njob = Client().job({job.id!r})\njob"
     write_notebook(server, "first.ipynb", cell)
     page = screen.open("lab/tree/first.ipynb")
-    expect(page.locator(".jp-StatusBar-TextItem", has_text="Python 3 (ipykernel) | Idle")).to_be_visible()
-    page.locator(".jp-Cell .cm-content").first.click()
-    page.keyboard.press("Shift+Enter")
+    screen.run_cell()
     card = page.locator(".jp-edt-card")
     expect(card).to_contain_text("digits")
     expect(card).to_contain_text("running")
     expect(card).to_contain_text("live, ")
-    page.keyboard.press("Control+s")
-    expect(page.locator(".jp-NotebookPanel .jp-mod-dirty, .jp-mod-dirty")).to_have_count(0)
+    screen.save()
     assert shut_down_kernels(server) == 1
     submit.finish()
     job.wait(60)
@@ -78,10 +86,10 @@ def test_an_untrusted_notebook_shows_it_too_and_a_click_acts(screen, server, sub
     expect(dialog).to_contain_text(re.compile(r"\d slots? becomes? free\."))
     expect(dialog).to_contain_text(re.compile(r"checkpoint|nothing is lost"))
     screen.shot("stop-says-what-it-costs")
-    dialog.get_by_role("button", name="Leave it").click()
+    screen.answer("Leave it")
     assert not job.refresh().state.final
     card.get_by_role("button", name="Stop").click()
-    dialog.get_by_role("button", name="Stop").click()
+    screen.answer("Stop")
     expect(card).to_contain_text("stopped")
 
 
@@ -93,7 +101,7 @@ def test_notebook_7_shows_it_and_acts(screen, server, submit, write_notebook):
     expect(card).to_contain_text("running")
     screen.shot("card-notebook-7")
     card.get_by_role("button", name="Suspend").click()
-    page.get_by_role("dialog").get_by_role("button", name="Suspend").click()
+    screen.answer("Suspend")
     expect(card).to_contain_text("suspended")
     card.get_by_role("button", name="Resume").click()
     expect(card).to_contain_text("running")
@@ -138,6 +146,8 @@ def test_of_a_bundle_it_cannot_read_it_shows_what_the_notebook_stored(screen, se
 def test_many_cards_ask_once_and_hidden_ones_not_at_all(screen, server, submit, write_notebook):
     job = submit("digits")
     write_notebook(server, "many.ipynb", *["job"] * 8, bundles=[bundle_of(job)] * 8)
+    # A job of mine that begins or ends is asked for once, whoever looks: this one has begun, and does not end.
+    until(screen.page, lambda: job.refresh().view.progress is not None, "the job trains")
     asked = []
 
     def note(request):
@@ -156,20 +166,19 @@ def test_many_cards_ask_once_and_hidden_ones_not_at_all(screen, server, submit, 
 
     looks(3)
     assert 1 <= asked.count("job") <= asked.count("cluster") + 1
-    page.get_by_role("menuitem", name="File", exact=True).click()
-    page.get_by_text("New Launcher", exact=True).click()
-    expect(page.locator(".jp-edt-card-live").first).not_to_be_visible()
-    hidden = -1
-    while hidden != asked.count("job"):  # a browser tells with the next frame it draws that a card is out of sight
-        hidden = asked.count("job")
-        looks(1)
-    looks(2)
+    screen.menu("File", "New Launcher")
+    page.evaluate(OUT_OF_SIGHT)
+    looks(2)  # the one that may be under way, and the first that asks for none
+    hidden = asked.count("job")
+    looks(3)
     assert asked.count("job") == hidden
 
 
-def test_without_the_server_it_is_grey_and_says_since_when(page, start_server, write_notebook, tmp_path, slow_trainer):
+def test_without_the_server_it_is_grey_and_says_since_when(
+    page, start_server, write_notebook, tmp_path, lasting_trainer
+):
     server = start_server()
-    (tmp_path / "train.py").write_text(slow_trainer)
+    (tmp_path / "train.py").write_text(lasting_trainer)
     job = server.client().submit(
         tmp_path, main="train.py", name="digits", max_workers=1, args=[str(tmp_path / "enough")]
     )
@@ -187,7 +196,7 @@ def test_without_the_server_it_is_grey_and_says_since_when(page, start_server, w
     expect(trouble).to_contain_text(re.compile(r"Last seen \d\d:\d\d:\d\d"))
     expect(page.locator(".jp-edt-row")).to_have_count(1)
     # JupyterLab itself tells it too, after a while.
-    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    screen.answer("Close")
     screen.shot("server-gone")
     (tmp_path / "enough").touch()
     server.start().stop()

@@ -1,24 +1,10 @@
 """The tab of a job: its log however long, what can be done with it, and what it says when it cannot be had."""
 
 import re
-from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from edt_sdk.testing import LocalServer
-from tests.browser.conftest import Screen
-
-EXPOSED = {f"{app}.expose_app_in_browser": True for app in ("LabApp", "JupyterNotebookApp")}
-
-
-@pytest.fixture(scope="module")
-def server(start_server) -> Iterator[LocalServer]:
-    """A server whose pages let a test run their commands."""
-    running = start_server(**EXPOSED)
-    yield running
-    running.stop()
-
+from tests.browser.screen import Screen
 
 LOUD = """\
 import sys
@@ -32,24 +18,9 @@ print("<b>to stderr</b>", file=sys.stderr)
 """
 
 
-@pytest.fixture
-def slower(slow_trainer: str) -> str:
-    """A training that is still there when a test is done with it, also on a busy machine."""
-    script = slow_trainer.replace("time.sleep(0.02)", "time.sleep(0.3)")
-    assert script != slow_trainer
-    return script
-
-
-def open_job(page: Page, job: str) -> None:
-    """Open its tab as the panel and the cards do."""
-    page.evaluate(
-        "([command, id]) => window.jupyterapp.commands.execute(command, { id }).then(() => null)", ["edt:open-job", job]
-    )
-
-
 def go(screen: Screen, job: str, tab: str = "") -> Page:
     page = screen.open("lab?reset")
-    open_job(page, job)
+    screen.run("edt:open-job", id=job)
     expect(page.locator(".jp-edt-job-header")).to_be_visible()
     if tab:
         page.get_by_role("tab", name=tab, exact=True).click()
@@ -83,8 +54,8 @@ def test_a_hundred_thousand_lines_and_one_of_a_megabyte(screen, server, tmp_path
     expect(page.get_by_text("No line contains “there is no such line”.")).to_be_visible()
 
 
-def test_every_view_says_something(screen, server, submit, slower):
-    job = submit("speaks", script=slower)
+def test_every_view_says_something(screen, server, submit):
+    job = submit("speaks")
     page = go(screen, job.id)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
     expect(page.locator("[data-picture$='/pictures/efficiency'] svg")).to_have_attribute(
@@ -103,8 +74,8 @@ def test_every_view_says_something(screen, server, submit, slower):
     expect(page.get_by_role("row", name="epoch")).not_to_have_count(0)
 
 
-def test_suspended_and_resumed_from_the_keyboard(screen, server, submit, slower):
-    job = submit("pauses", script=slower)
+def test_suspended_and_resumed_from_the_keyboard(screen, server, submit):
+    job = submit("pauses")
     page = go(screen, job.id, "Checkpoints")
     head = page.locator(".jp-edt-job-header")
     expect(head).to_contain_text(re.compile("update [1-9]"))
@@ -127,8 +98,8 @@ def test_suspended_and_resumed_from_the_keyboard(screen, server, submit, slower)
     expect(first).to_have_attribute("aria-selected", "true")
 
 
-def test_a_change_that_cannot_be_is_refused_at_its_field(screen, server, submit, slower):
-    job = submit("stays", script=slower)
+def test_a_change_that_cannot_be_is_refused_at_its_field(screen, server, submit):
+    job = submit("stays")
     page = go(screen, job.id)
     controls = page.get_by_label("Change this job")
     controls.get_by_label("Maximum workers").fill("0")
@@ -148,15 +119,15 @@ def test_deleted_elsewhere_and_never_there(screen, server, submit):
     expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
     page.get_by_role("button", name="Delete …").click()
     expect(page.locator(".jp-Dialog")).to_contain_text("cannot be brought back")
-    page.locator(".jp-Dialog").get_by_role("button", name="Delete").click()
+    screen.answer("Delete")
     expect(page.locator(".jp-edt-failure")).to_contain_text(f"There is no job {job.id}")
-    open_job(page, "never-was")
+    screen.run("edt:open-job", id="never-was")
     expect(page.locator(".jp-edt-failure", has_text="There is no job never-was")).to_be_visible()
     screen.shot("job-gone")
 
 
-def test_dark_and_narrow(screen, server, submit, slower):
-    job = submit("dark", script=slower)
+def test_dark_and_narrow(screen, server, submit):
+    job = submit("dark")
     page = go(screen, job.id)
     screen.dark()
     expect(page.locator("[data-picture$='/pictures/loss'] svg")).to_have_attribute("aria-label", re.compile("loss"))
@@ -167,9 +138,9 @@ def test_dark_and_narrow(screen, server, submit, slower):
     screen.shot("job-narrow")
 
 
-def test_the_server_is_gone_and_comes_back(screen, start_server, slower, tmp_path):
-    server = start_server(**EXPOSED)
-    (tmp_path / "train.py").write_text(slower)
+def test_the_server_is_gone_and_comes_back(screen, start_server, lasting_trainer, tmp_path):
+    server = start_server()
+    (tmp_path / "train.py").write_text(lasting_trainer)
     stop = tmp_path / "stop"
     job = server.client().submit(tmp_path, main="train.py", max_workers=2, args=[str(stop)], progress=False)
     own = Screen(screen.page, server)

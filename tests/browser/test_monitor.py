@@ -6,7 +6,7 @@ import pytest
 import requests
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Screen
+from tests.browser.screen import Screen
 
 TABS = ("Overview", "Metrics", "Allocation", "Logs", "Checkpoints")
 
@@ -18,17 +18,9 @@ def monitored(screen, server, submit, write_notebook):
     code = f"from edt_sdk import Client\njob = Client().job({job.id!r})\njob.monitor()"
     write_notebook(server, "watch.ipynb", code, "'free'")
     screen.open("lab/tree/watch.ipynb")
-    run(screen, 0)
+    screen.run_cell()
     expect(output(screen)).to_contain_text("running", ignore_case=True)
     return job
-
-
-def run(screen: Screen, number: int) -> None:
-    """Run a cell, as a person does, once there is a kernel."""
-    ready = screen.page.locator(".jp-StatusBar-TextItem", has_text="Python 3 (ipykernel) | Idle")
-    expect(ready).to_be_visible()
-    screen.page.locator(".jp-Cell .cm-content").nth(number).click()
-    screen.page.keyboard.press("Control+Enter")
 
 
 def output(screen: Screen):
@@ -79,7 +71,7 @@ def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, 
     expect(shown).to_contain_text("FINISHED")
     expect(shown.locator("summary")).to_have_text(["Metrics", "Allocation", "Logs", "Checkpoints"])
     screen.shot("monitor-left")
-    screen.page.keyboard.press("Control+s")
+    screen.save()
     shut_down_kernels(server)
     screen.page.reload()
     expect(shown).to_contain_text("FINISHED")
@@ -90,8 +82,7 @@ def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, 
 def test_in_an_untrusted_notebook_the_picture_is_still_one(screen, server, submit, monitored, write_notebook):
     submit.finish()
     expect(output(screen).locator("summary")).to_have_count(4)
-    screen.page.keyboard.press("Control+s")
-    expect(screen.page.locator(".jp-mod-dirty")).to_have_count(0)
+    screen.save()
     # Another one's notebook: nothing here has signed it.
     text = (server.root / "watch.ipynb").read_text().replace("'free'", "'somebody else'")
     (server.root / "theirs.ipynb").write_text(text)
@@ -104,12 +95,10 @@ def test_in_an_untrusted_notebook_the_picture_is_still_one(screen, server, submi
 @pytest.mark.parametrize("how", ["restarted", "gone"])
 def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, server, monitored, how):
     page = screen.page
-    page.keyboard.press("Control+s")
-    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
+    screen.save()
     if how == "restarted":
-        page.get_by_role("menuitem", name="Kernel", exact=True).click()
-        page.get_by_role("menuitem", name=re.compile("^Restart Kernel…")).click()
-        page.locator(".jp-Dialog .jp-mod-accept").click()
+        screen.menu("Kernel", "Restart Kernel…")
+        screen.answer("Restart")
     else:
         shut_down_kernels(server)
         page.reload()
@@ -123,8 +112,7 @@ def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, se
 
 def test_a_cleared_cell_asks_for_nothing_any_more(screen, monitored):
     page = screen.page
-    page.locator(".jp-Cell").first.locator(".jp-InputPrompt").click(button="right")
-    page.get_by_role("menuitem", name="Clear Cell Output", exact=True).click()
+    screen.context_menu(page.locator(".jp-Cell").first.locator(".jp-InputPrompt"), "Clear Cell Output")
     expect(output(screen).locator(".widget-tab")).to_have_count(0)
     page.locator(".jp-Cell .cm-content").nth(1).click()
     page.keyboard.press("Control+a")

@@ -24,14 +24,13 @@ from playwright.sync_api import Locator, Page, expect
 from edt_sdk import Job
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.testing import LocalServer
-from tests.browser.conftest import ROOT, STILL, Screen, pictures_folder
 from tests.browser.patience import until
+from tests.browser.screen import ROOT, STILL, Screen, pictures_folder
 
 pytestmark = pytest.mark.skipif(
     "EDT_SCREENSHOTS" not in os.environ, reason="Pictures for the guides; the pages have tests of their own."
 )
 
-EXPOSED = {f"{app}.expose_app_in_browser": True for app in ("LabApp", "JupyterNotebookApp")}
 SIZE = (1200, 760)
 # Images that take a while to read, so that a training lasts as long as one looks at it.
 FROM_A_DISK = """
@@ -80,7 +79,7 @@ def home(tmp_path_factory) -> Path:
 def server(start_server, home: Path) -> Iterator[LocalServer]:
     """One day on one machine; in a folder with a short name, because pages show it."""
     folder = Path(tempfile.mkdtemp(prefix="lab-"))
-    running = start_server(folder, **EXPOSED, **{"ServerApp.root_dir": home, "EdtApp.warm_workers": 1})
+    running = start_server(folder, **{"ServerApp.root_dir": home, "EdtApp.warm_workers": 1})
     yield running
     running.stop()
     shutil.rmtree(folder)
@@ -126,15 +125,10 @@ def train(server: LocalServer, home: Path) -> Iterator[Callable[..., Job]]:
             job.stop()
 
 
-def run(page: Page, command: str, **args: object) -> None:
-    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => null)", [command, args])
-
-
-def theme(page: Page, name: str) -> None:
+def theme(screen: Screen, name: str) -> None:
     """Light or dark; kept in the settings of the server."""
-    run(page, "apputils:change-theme", theme=f"JupyterLab {name}")
-    page.wait_for_selector(f"body[data-jp-theme-light={str(name == 'Light').lower()}]", state="attached")
-    page.wait_for_timeout(1500)  # until pictures of the other theme have come
+    screen.theme(name)
+    screen.page.wait_for_timeout(1500)  # until pictures of the other theme have come
 
 
 def wide(page: Page) -> None:
@@ -158,7 +152,7 @@ def test_01_nothing_yet(screen: Screen, server, shoot):
     page.locator(".jp-LauncherCard", has_text="Train …").scroll_into_view_if_needed()
     shoot("panel-empty")
     wide(page)
-    run(page, "edt:open-cluster")
+    screen.run("edt:open-cluster")
     expect(page.get_by_text("No job runs or waits: all slots are free.")).to_be_visible()
 
 
@@ -167,7 +161,7 @@ def test_02_the_form(screen: Screen, server, shoot):
     page = screen.open("lab")
     wide(page)
     page.set_viewport_size({"width": SIZE[0], "height": 560})
-    run(page, "edt:train")
+    screen.run("edt:train")
     form = page.locator("form[aria-label=Train]")
     form.get_by_label("What to train").fill("digits")
     form.get_by_label("Main file").fill("train.py")
@@ -230,7 +224,7 @@ def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, ru
     first = running[0]
     page = screen.open("lab")
     page.set_viewport_size({"width": SIZE[0], "height": 920})
-    run(page, "edt:open-job", id=first.id)
+    screen.run("edt:open-job", id=first.id)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
     screen.panel()
     expect(page.locator(".jp-edt-row")).to_have_count(6)
@@ -270,17 +264,17 @@ def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, ru
     expect(page.locator(".jp-Dialog")).to_contain_text("become")
     page.set_viewport_size({"width": SIZE[0], "height": 520})
     shoot("stop-says-what-it-costs")
-    page.locator(".jp-Dialog").get_by_role("button", name="Leave it").click()
+    screen.answer("Leave it")
     page.set_viewport_size({"width": SIZE[0], "height": 970})
-    theme(page, "Dark")
+    theme(screen, "Dark")
     shoot("job-dark")
-    theme(page, "Light")
+    theme(screen, "Light")
 
 
 def test_04_a_failed_one(screen: Screen, server, shoot, broken):
     page = screen.open("lab")
     wide(page)
-    run(page, "edt:open-job", id=broken.id)
+    screen.run("edt:open-job", id=broken.id)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("failed")
     page.get_by_role("tab", name="Logs", exact=True).click()
     expect(page.locator(".jp-edt-log")).to_contain_text("FileNotFoundError")
@@ -290,7 +284,7 @@ def test_04_a_failed_one(screen: Screen, server, shoot, broken):
 def test_05_compare(screen: Screen, server, shoot, finished):
     page = screen.open("lab")
     wide(page)
-    run(page, "edt:compare", ids=[job.id for job in finished])
+    screen.run("edt:compare", ids=[job.id for job in finished])
     expect(page.locator("[data-picture='pictures/compare'] svg")).to_have_attribute(
         "aria-label", re.compile("digits-slow")
     )
@@ -307,30 +301,20 @@ def write(home: Path, name: str, *cells: str) -> None:
     nbformat.write(notebook, home / name)
 
 
-def run_cells(page: Page, count: int) -> None:
-    """Run the first so many code cells, as a person does."""
-    expect(page.locator(".jp-StatusBar-TextItem", has_text="| Idle")).to_be_visible()
-    for number in range(count):
-        page.locator(".jp-CodeCell .cm-content").nth(number).click()
-        page.keyboard.press("Control+Enter")
-        expect(page.locator(".jp-CodeCell").nth(number).locator(".jp-InputPrompt")).to_have_text(re.compile(r"\d"))
-
-
 def test_06_in_a_notebook(screen: Screen, server, home, shoot, running):
     first = running[0]
     write(home, "cards.ipynb", "## A card", f'from edt_sdk import Client\n\njob = Client().job("{first.id}")\njob')
     page = screen.open("lab/tree/cards.ipynb")
     wide(page)
-    run_cells(page, 1)
+    screen.run_cell()
     card = page.locator(".jp-edt-card-live")
     expect(card).to_contain_text("running")
     expect(card.locator("img")).to_have_attribute("alt", re.compile("loss"))
     shoot("card-running", page.locator(".jp-CodeCell").first)
-    theme(page, "Dark")
+    theme(screen, "Dark")
     shoot("card-dark", page.locator(".jp-CodeCell").first)
-    theme(page, "Light")
-    page.keyboard.press("Control+s")
-    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
+    theme(screen, "Light")
+    screen.save()
 
 
 def test_07_the_monitor(screen: Screen, server, home, shoot, running):
@@ -338,7 +322,7 @@ def test_07_the_monitor(screen: Screen, server, home, shoot, running):
     write(home, "watch.ipynb", f'from edt_sdk import Client\n\nClient().job("{first.id}").monitor()')
     page = screen.open("lab/tree/watch.ipynb")
     wide(page)
-    run_cells(page, 1)
+    screen.run_cell()
     shown = page.locator(".jp-CodeCell").first.locator(".jp-OutputArea")
     expect(shown).to_contain_text("at this pace")
     expect(shown.locator("img:visible").first).to_be_visible()
@@ -347,19 +331,25 @@ def test_07_the_monitor(screen: Screen, server, home, shoot, running):
     expect(shown.locator("img[alt*='training loss']:visible").first).to_be_visible()
     page.wait_for_timeout(1500)
     shoot("monitor-metrics")
+    shown.get_by_role("tab", name="Allocation").click()
+    expect(shown.locator("img[alt*='slots']:visible").first).to_be_visible()
+    expect(shown).to_contain_text("Generation")
+    shoot("monitor-allocation")
+    shown.get_by_role("tab", name="Logs").click()
+    expect(shown.locator("pre")).to_contain_text("worker 0")
+    shoot("monitor-logs")
+    shown.get_by_role("tab", name="Checkpoints").click()
+    expect(shown).to_contain_text("exact, to resume from")
+    shoot("monitor-checkpoints")
 
 
 def test_08_notebook_7(screen: Screen, server, home, shoot, running):
     write(home, "seven.ipynb", f'from edt_sdk import Client\n\njob = Client().job("{running[0].id}")\njob')
     page = screen.open("notebooks/seven.ipynb")
-    page.locator(".jp-CodeCell .cm-content").first.click()
-    prompt = page.locator(".jp-CodeCell .jp-InputPrompt").first
-    while not re.search(r"[\d*]", prompt.inner_text()):  # until its kernel is there
-        page.keyboard.press("Control+Enter")
-        page.wait_for_timeout(1000)
+    screen.run_cell()
     card = page.locator(".jp-edt-card-live")
     expect(card).to_contain_text("running")
-    run(page, "edt:open-panel")
+    screen.run("edt:open-panel")
     expect(page.locator(".jp-edt-panel")).to_contain_text("digits-a")
     expect(page.locator(".jp-edt-machine img")).to_have_attribute("alt", re.compile("Slots held"))
     shoot("notebook-7")
@@ -376,7 +366,7 @@ def test_09_the_machine(screen: Screen, server, shoot, running, train):
     screen.panel()
     row = page.locator(f"[data-edt-job={waits.id}]")
     expect(row).to_contain_text("waiting")
-    run(page, "edt:open-job", id=waits.id)
+    screen.run("edt:open-job", id=waits.id)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("search-2")
     expect(page.locator(".jp-edt-status")).to_contain_text("4/4 slots")
     page.wait_for_timeout(1500)
@@ -384,7 +374,7 @@ def test_09_the_machine(screen: Screen, server, shoot, running, train):
     shoot("status-bar", page.locator("#jp-bottom-panel"), 360)
     wide(page)
     page.set_viewport_size({"width": SIZE[0], "height": 1150})
-    run(page, "edt:open-cluster")
+    screen.run("edt:open-cluster")
     expect(page.locator("[data-picture='pictures/slots'] svg")).to_be_visible()
     expect(page.locator("[data-picture='pictures/shares'] svg")).to_be_visible()
     page.get_by_label("Show the").select_option("600")
@@ -392,8 +382,8 @@ def test_09_the_machine(screen: Screen, server, shoot, running, train):
     page.wait_for_timeout(1500)
     shoot("cluster")
     page.set_viewport_size({"width": SIZE[0], "height": 560})
-    run(page, "edt:open-catalogue", tab="groups")
-    expect(page.get_by_role("row", name="night")).to_contain_text("first come, first served")
+    screen.run("edt:open-catalogue", tab="groups")
+    expect(page.get_by_role("row", name=re.compile("^night"))).to_contain_text("first come, first served")
     shoot("catalogue-instance-groups")
 
 
@@ -412,10 +402,10 @@ def test_10_the_catalogue(screen: Screen, server, home, shoot):
     page = screen.open("lab")
     page.set_viewport_size({"width": SIZE[0], "height": 560})
     wide(page)
-    run(page, "edt:open-catalogue", tab="models")
+    screen.run("edt:open-catalogue", tab="models")
     expect(page.get_by_role("row", name="digit-reader")).to_contain_text("1 training")
     shoot("catalogue-models")
-    run(page, "edt:open-catalogue", tab="datasets")
+    screen.run("edt:open-catalogue", tab="datasets")
     page.get_by_role("tab", name="Data sets").click()
     expect(page.get_by_role("row", name="digits")).to_be_visible()
     page.get_by_role("button", name="Add a data set").click()
@@ -428,7 +418,7 @@ def test_10_the_catalogue(screen: Screen, server, home, shoot):
 def test_11_the_server_is_away(screen: Screen, server, shoot, running):
     page = screen.open("lab")
     screen.panel()
-    run(page, "edt:open-job", id=running[0].id)
+    screen.run("edt:open-job", id=running[0].id)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
     expect(page.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
     page.context.set_offline(True)

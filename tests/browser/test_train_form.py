@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Screen
 from tests.browser.patience import kept, until
+from tests.browser.screen import Screen
 
 
 @pytest.fixture
@@ -29,13 +29,6 @@ def project(server, trainer) -> Path:
     (folder / "train.py").write_text("import helpers\n" + trainer)
     (folder / "helpers.py").write_text("ANSWER = 42\n")
     return folder
-
-
-def command(screen: Screen, label: str) -> None:
-    """Run a command from the palette, by its label."""
-    screen.palette(label)
-    label_only = re.compile(f"^{re.escape(label)}$")
-    screen.page.locator(".lm-CommandPalette-itemLabel", has_text=label_only).first.click()
 
 
 def form(page: Page) -> Locator:
@@ -106,7 +99,7 @@ def test_from_the_form_to_the_model(screen: Screen, server, project, trainer, su
 def test_what_is_wrong_is_said_at_its_field(screen: Screen, server, project):
     before = len(server.client().jobs())
     page = screen.open("lab?reset")
-    command(screen, "Train …")
+    screen.command("Train …")
     page.get_by_role("button", name="Submit").click()
     source = form(page).get_by_label("What to train")
     expect(source).to_have_attribute("aria-invalid", "true")
@@ -143,13 +136,16 @@ def test_a_notebook_is_trained_from_its_toolbar(screen: Screen, server, write_no
     page.get_by_role("tab", name="Logs").click()
     expect(page.locator(".jp-edt-log")).to_contain_text("from the notebook")
     page.get_by_role("button", name="Clone …").click()
-    expect(form(page).get_by_label("What to train")).to_have_value("mine.ipynb")
+    expect(form(page).get_by_label("Code")).to_have_value("job")
+    expect(form(page).get_by_label("Main file")).to_have_value("main.py")
     expect(form(page).get_by_label("Maximum workers")).to_have_value("1")
+    form(page).get_by_label("Code").select_option("files")
+    expect(form(page).get_by_label("What to train")).to_have_value("mine.ipynb")
 
 
 def test_a_form_half_filled_in_is_there_after_a_reload_and_needs_no_mouse(screen: Screen, server, project):
     page = screen.open("lab?reset")
-    command(screen, "Train …")
+    screen.command("Train …")
     page.get_by_label("What to train").focus()
     page.keyboard.type("project")
     page.keyboard.press("Tab")

@@ -33,7 +33,8 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
   ) {
     super();
     this.addClass('jp-edt-rendered-card');
-    this.observer = new IntersectionObserver(seen => this.look(seen.some(one => one.isIntersecting)));
+    // Several changes may be told at once, the newest last.
+    this.observer = new IntersectionObserver(seen => this.look(seen.at(-1)?.isIntersecting ?? false));
   }
 
   /** Show this model; called again when the kernel updates the display. */
