@@ -5,7 +5,7 @@ import { LABELS, offered } from '../actions/offered';
 import { useJobs } from '../hooks';
 import type { Jobs } from '../jobs';
 import { LogIn } from '../login';
-import { Picture } from '../picture';
+import { PictureImage } from '../picture_image';
 import { Button, Progress, State } from '../state';
 import type { IJobView } from '../views';
 import { progressWords, sentence, slotsWords, timeWords, whyWords } from '../words';
@@ -56,7 +56,7 @@ function Facts({ view, jobs, live }: { view: IJobView; jobs: Jobs; live: boolean
       {view.progress ? (
         <div className="jp-edt-spark">
           {live ? (
-            <Picture
+            <PictureImage
               api={jobs.api}
               path={`jobs/${encodeURIComponent(view.id)}/pictures/spark`}
               version={`${view.state} ${view.progress.update} ${view.slots}`}

@@ -3,8 +3,8 @@
 import { useState } from 'react';
 import type { ReactElement } from 'react';
 
-import { useEdt } from '../page/edt';
-import { ChoiceField, FormEnd, TextField, WrongAnswer, useForm } from '../page/form';
+import { useEdt } from '../page/surroundings';
+import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm } from '../page/form';
 import type { Answers } from '../page/form';
 
 import type { Chosen } from './chosen_files';
@@ -60,7 +60,13 @@ export function DatasetForm(props: {
   };
   const where = form.answers['where'];
   return (
-    <form className="jp-edt-fields jp-edt-boxed" onSubmit={form.submit} noValidate aria-label="Add a data set">
+    <BoxedForm
+      form={form}
+      label="Add a data set"
+      send="Add"
+      sending="Adding …"
+      onCancel={upload.underway === null ? props.onCancel : undefined}
+    >
       <TextField form={form} name="name" label="Name" hint="Letters, digits, dots, dashes, underscores." autoFocus />
       <ChoiceField form={form} name="type" label="Type" choices={props.types.map(type => [type, type])} hint="For people." />
       <ChoiceField
@@ -90,12 +96,6 @@ export function DatasetForm(props: {
       )}
       <TextField form={form} name="description" label="Description" wide />
       {upload.underway !== null && <UploadProgress of={upload.underway} onStop={upload.stop} />}
-      <FormEnd
-        form={form}
-        send="Add"
-        sending="Adding …"
-        {...(upload.underway === null ? { onCancel: props.onCancel } : {})}
-      />
-    </form>
+    </BoxedForm>
   );
 }

@@ -4,14 +4,14 @@ import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
-import { agreed } from '../actions/ask';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';
 import { bytes, clock, count } from '../words';
 
 import type { IDataset, IDatasets } from './answers';
 import { DatasetForm } from './dataset_form';
+import { useRemoval } from './removal';
 
 const SECONDS = 15;
 
@@ -20,19 +20,7 @@ export function Datasets(): ReactElement {
   const { api } = useEdt();
   const answer = usePolled('datasets', () => api.request<IDatasets>('datasets', { no_track_activity: 1 }), SECONDS);
   const [adding, setAdding] = useState(false);
-  const [failed, setFailed] = useState<unknown>(null);
-  const remove = async (dataset: IDataset): Promise<void> => {
-    setFailed(null);
-    if (!(await agreed(`Delete ${dataset.name}?`, consequences(dataset), 'Delete', true))) {
-      return;
-    }
-    try {
-      await api.request(`datasets/${enc(dataset.name)}`, {}, 'DELETE');
-    } catch (error) {
-      setFailed(error);
-    }
-    answer.again();
-  };
+  const { failed, remove } = useRemoval(answer.again);
   return (
     <Answer of={answer} what="Looking for data sets">
       {({ datasets, types }) => (
@@ -107,7 +95,13 @@ export function Datasets(): ReactElement {
                           type="button"
                           className="jp-edt-button"
                           aria-label={`Delete ${dataset.name}`}
-                          onClick={() => void remove(dataset)}
+                          onClick={() =>
+                            remove({
+                              name: dataset.name,
+                              comesTo: consequences(dataset),
+                              path: `datasets/${enc(dataset.name)}`
+                            })
+                          }
                         >
                           Delete
                         </button>

@@ -3,8 +3,8 @@
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
-import { useEdt } from '../page/edt';
-import { ChoiceField, FormEnd, TextField, WrongAnswer, useForm, whole, wholeOrNone } from '../page/form';
+import { useEdt } from '../page/surroundings';
+import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm, whole, wholeOrNone } from '../page/form';
 import type { Answers } from '../page/form';
 import { POLICIES } from '../policies';
 
@@ -95,7 +95,13 @@ export function GroupForm(props: {
   const title = group === null ? 'Add an instance group' : `Change ${group.name}`;
   const parents = props.groups.filter(each => each.name !== group?.name).map(each => each.name);
   return (
-    <form className="jp-edt-fields jp-edt-boxed" onSubmit={form.submit} noValidate aria-label={title}>
+    <BoxedForm
+      form={form}
+      label={title}
+      send={group === null ? 'Add' : 'Change'}
+      sending="Changing …"
+      onCancel={props.onCancel}
+    >
       {group === null && <TextField form={form} name="name" label="Name" autoFocus />}
       <ChoiceField
         form={form}
@@ -143,7 +149,6 @@ export function GroupForm(props: {
       />
       <TextField form={form} name="quantum" label="Turns of at least" type="number" min={0} hint="Seconds a job runs before another's turn." />
       <TextField form={form} name="pending_timeout" label="Gives up after" type="number" min={0} hint="Seconds without ever a slot; empty for never." />
-      <FormEnd form={form} send={group === null ? 'Add' : 'Change'} sending="Changing …" onCancel={props.onCancel} />
-    </form>
+    </BoxedForm>
   );
 }

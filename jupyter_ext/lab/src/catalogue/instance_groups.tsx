@@ -4,8 +4,7 @@ import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
-import { agreed } from '../actions/ask';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
 import { Answer, Failure } from '../page/standing';
 import { policyOf } from '../policies';
@@ -13,6 +12,7 @@ import { count, span } from '../words';
 
 import type { IInstanceGroup, IResourceGroup } from './answers';
 import { GroupForm } from './group_form';
+import { useRemoval } from './removal';
 import { ResourceGroups } from './resource_groups';
 
 const SECONDS = 15;
@@ -34,27 +34,11 @@ export function InstanceGroups(): ReactElement {
   );
   /** The name of the group in the form, "" for a new one, null for none. */
   const [editing, setEditing] = useState<string | null>(null);
-  const [failed, setFailed] = useState<unknown>(null);
   const close = (): void => {
     setEditing(null);
     answer.again();
   };
-  const remove = async (name: string, jobs: number): Promise<void> => {
-    setFailed(null);
-    const text =
-      jobs === 0
-        ? 'No job is in it.'
-        : `${count(jobs, 'job')} that ${jobs === 1 ? 'has' : 'have'} not ended ${jobs === 1 ? 'is' : 'are'} in it.`;
-    if (!(await agreed(`Delete the instance group ${name}?`, text, 'Delete', true))) {
-      return;
-    }
-    try {
-      await api.request(`instance-groups/${enc(name)}`, {}, 'DELETE');
-    } catch (error) {
-      setFailed(error);
-    }
-    close();
-  };
+  const { failed, remove } = useRemoval(close);
   return (
     <Answer of={answer} what="Looking for instance groups">
       {({ groups, resources, cluster }) => {
@@ -142,7 +126,13 @@ export function InstanceGroups(): ReactElement {
                               type="button"
                               className="jp-edt-button"
                               aria-label={`Delete ${group.name}`}
-                              onClick={() => void remove(group.name, now?.jobs ?? 0)}
+                              onClick={() =>
+                                remove({
+                                  name: `the instance group ${group.name}`,
+                                  comesTo: living(now?.jobs ?? 0),
+                                  path: `instance-groups/${enc(group.name)}`
+                                })
+                              }
                             >
                               Delete
                             </button>
@@ -160,4 +150,10 @@ export function InstanceGroups(): ReactElement {
       }}
     </Answer>
   );
+}
+
+function living(jobs: number): string {
+  return jobs === 0
+    ? 'No job is in it.'
+    : `${count(jobs, 'job')} that ${jobs === 1 ? 'has' : 'have'} not ended ${jobs === 1 ? 'is' : 'are'} in it.`;
 }

@@ -2,8 +2,8 @@
 
 import type { ReactElement } from 'react';
 
-import { useEdt } from '../page/edt';
-import { ChoiceField, FormEnd, TextField, WrongAnswer, useForm, whole } from '../page/form';
+import { useEdt } from '../page/surroundings';
+import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm, whole } from '../page/form';
 import type { Answers } from '../page/form';
 import { UnclosedQuote, words } from '../train/words';
 
@@ -78,7 +78,13 @@ export function ModelForm(props: {
   );
   const where = form.answers['where'];
   return (
-    <form className="jp-edt-fields jp-edt-boxed" onSubmit={form.submit} noValidate aria-label="Add a model">
+    <BoxedForm
+      form={form}
+      label="Add a model"
+      send="Add"
+      sending="Adding …"
+      onCancel={props.onCancel}
+    >
       <TextField form={form} name="name" label="Name" hint="Letters, digits, dots, dashes, underscores." autoFocus />
       <ChoiceField
         form={form}
@@ -129,7 +135,6 @@ export function ModelForm(props: {
         wide
       />
       <TextField form={form} name="description" label="Description" wide />
-      <FormEnd form={form} send="Add" sending="Adding …" onCancel={props.onCancel} />
-    </form>
+    </BoxedForm>
   );
 }

@@ -4,8 +4,8 @@ import type { ReactElement } from 'react';
 
 import { enc } from '../api';
 import { CommandIDs } from '../commands';
-import { useEdt } from '../page/edt';
-import { ChoiceField, FormEnd, TextField, useForm, whole } from '../page/form';
+import { useEdt } from '../page/surroundings';
+import { BoxedForm, ChoiceField, TextField, useForm, whole } from '../page/form';
 import { usePolled } from '../page/polled';
 import { line } from '../train/words';
 import type { IJobView } from '../views';
@@ -55,7 +55,13 @@ export function ModelTraining(props: {
   return (
     <section aria-label={`Train ${model.name}`}>
       <h3>Train {model.name}</h3>
-      <form className="jp-edt-fields jp-edt-boxed" onSubmit={form.submit} noValidate aria-label={`Train ${model.name}`}>
+      <BoxedForm
+        form={form}
+        label={`Train ${model.name}`}
+        send="Start training"
+        sending="Submitting …"
+        onCancel={props.onCancel}
+      >
         <ChoiceField
           form={form}
           name="framework"
@@ -81,8 +87,7 @@ export function ModelTraining(props: {
         />
         <TextField form={form} name="args" label="Arguments" wide />
         <TextField form={form} name="hyperparameters" label="Hyper-parameters" wide />
-        <FormEnd form={form} send="Start training" sending="Submitting …" onCancel={props.onCancel} />
-      </form>
+      </BoxedForm>
     </section>
   );
 }

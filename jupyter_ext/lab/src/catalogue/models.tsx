@@ -5,8 +5,7 @@ import type { ReactElement } from 'react';
 
 import { enc } from '../api';
 import { CommandIDs } from '../commands';
-import { agreed } from '../actions/ask';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';
 import { State } from '../state';
@@ -15,6 +14,8 @@ import { bytes, clock, count } from '../words';
 import type { IDatasets, IModel, IModelDetails, IModels } from './answers';
 import { ModelForm } from './model_form';
 import { ModelTraining } from './model_training';
+import { useRemoval } from './removal';
+import type { Removed } from './removal';
 
 const SECONDS = 15;
 
@@ -27,26 +28,11 @@ export function Models(): ReactElement {
   const answer = usePolled('models', () => api.request<IModels>('models', { no_track_activity: 1 }), SECONDS);
   const datasets = usePolled('datasets', () => api.request<IDatasets>('datasets', { no_track_activity: 1 }), SECONDS);
   const [open, setOpen] = useState<Open>({ what: 'nothing' });
-  const [failed, setFailed] = useState<unknown>(null);
   const close = (): void => {
     setOpen({ what: 'nothing' });
     answer.again();
   };
-  const remove = async (model: IModel): Promise<void> => {
-    setFailed(null);
-    const text =
-      `Its ${count(model.files, 'file')}, ${bytes(model.size)}, will be removed from the server. ` +
-      (model.trainings === 0 ? 'It was never trained.' : `Its ${count(model.trainings, 'training')} and their results stay.`);
-    if (!(await agreed(`Delete ${model.name}?`, text, 'Delete', true))) {
-      return;
-    }
-    try {
-      await api.request(`models/${enc(model.name)}`, { kind: model.kind }, 'DELETE');
-    } catch (error) {
-      setFailed(error);
-    }
-    close();
-  };
+  const { failed, remove } = useRemoval(close);
   const names = (datasets.value?.datasets ?? []).map(dataset => dataset.name);
   return (
     <Answer of={answer} what="Looking for models">
@@ -83,7 +69,7 @@ export function Models(): ReactElement {
                 </p>
               </Empty>
             ) : (
-              <List models={models} onOpen={setOpen} onRemove={model => void remove(model)} />
+              <List models={models} onOpen={setOpen} onRemove={model => remove(removalOf(model))} />
             )}
             {open.what === 'train' && chosen !== undefined && (
               <ModelTraining key={chosen.id} model={chosen} frameworks={frameworks} datasets={names} onCancel={close} />
@@ -220,4 +206,15 @@ function Trainings(props: { model: IModel }): ReactElement {
       </Answer>
     </section>
   );
+}
+
+function removalOf(model: IModel): Removed {
+  const trainings =
+    model.trainings === 0 ? 'It was never trained.' : `Its ${count(model.trainings, 'training')} and their results stay.`;
+  return {
+    name: model.name,
+    comesTo: `Its ${count(model.files, 'file')}, ${bytes(model.size)}, will be removed from the server. ${trainings}`,
+    path: `models/${enc(model.name)}`,
+    query: { kind: model.kind }
+  };
 }

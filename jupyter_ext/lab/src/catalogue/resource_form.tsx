@@ -4,8 +4,8 @@ import { useEffect, useRef } from 'react';
 import type { ReactElement } from 'react';
 
 import type { Api } from '../api';
-import { useEdt } from '../page/edt';
-import { FormEnd, TextField, WrongAnswer, useForm } from '../page/form';
+import { useEdt } from '../page/surroundings';
+import { BoxedForm, TextField, WrongAnswer, useForm } from '../page/form';
 import type { Answers } from '../page/form';
 import type { ICluster } from '../views';
 
@@ -68,7 +68,13 @@ export function ResourceForm(props: {
   const title = of === null ? 'Add a resource group' : `Change the resource group ${of.name}`;
   const hosts = [...new Set(props.cluster.slots.map(slot => slot.host))];
   return (
-    <form className="jp-edt-fields jp-edt-boxed" onSubmit={form.submit} noValidate aria-label={title}>
+    <BoxedForm
+      form={form}
+      label={title}
+      send={of === null ? 'Add' : 'Change'}
+      sending="Changing …"
+      onCancel={props.onCancel}
+    >
       {of === null && <TextField form={form} name="name" label="Name" autoFocus />}
       <TextField
         form={form}
@@ -86,7 +92,6 @@ export function ResourceForm(props: {
       <div className="jp-edt-standing" role="status" data-said="foreseen">
         {foreseen(props.cluster, props.all, of, group(form.answers)).join(' ')}
       </div>
-      <FormEnd form={form} send={of === null ? 'Add' : 'Change'} sending="Changing …" onCancel={props.onCancel} />
-    </form>
+    </BoxedForm>
   );
 }

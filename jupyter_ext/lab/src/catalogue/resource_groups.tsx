@@ -4,13 +4,12 @@ import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
-import { agreed } from '../actions/ask';
-import { useEdt } from '../page/edt';
 import { Failure } from '../page/standing';
 import { count } from '../words';
 import type { ICluster } from '../views';
 
 import type { IInstanceGroup, IResourceGroup } from './answers';
+import { useRemoval } from './removal';
 import { ResourceForm } from './resource_form';
 
 /** `onChanged` is called when something may have changed. */
@@ -20,29 +19,14 @@ export function ResourceGroups(props: {
   cluster: ICluster;
   onChanged: () => void;
 }): ReactElement {
-  const { api } = useEdt();
   const { all, cluster, onChanged } = props;
   /** The name of the group in the form, "" for a new one, null for none. */
   const [editing, setEditing] = useState<string | null>(null);
-  const [failed, setFailed] = useState<unknown>(null);
   const close = (): void => {
     setEditing(null);
     onChanged();
   };
-  const remove = async (name: string): Promise<void> => {
-    setFailed(null);
-    const slots = cluster.resource_groups.find(each => each.name === name)?.slots ?? 0;
-    const text = `Its ${count(slots, 'slot')} go to the group that names no host, or to none.`;
-    if (!(await agreed(`Delete the resource group ${name}?`, text, 'Delete', true))) {
-      return;
-    }
-    try {
-      await api.request(`resource-groups/${enc(name)}`, {}, 'DELETE');
-    } catch (error) {
-      setFailed(error);
-    }
-    close();
-  };
+  const { failed, remove } = useRemoval(close);
   const edited = all.find(group => group.name === editing) ?? null;
   return (
     <section aria-label="Resource groups">
@@ -109,7 +93,13 @@ export function ResourceGroups(props: {
                         type="button"
                         className="jp-edt-button"
                         aria-label={`Delete ${group.name} (resource group)`}
-                        onClick={() => void remove(group.name)}
+                        onClick={() =>
+                          remove({
+                            name: `the resource group ${group.name}`,
+                            comesTo: `Its ${count(now?.slots ?? 0, 'slot')} go to the group that names no host, or to none.`,
+                            path: `resource-groups/${enc(group.name)}`
+                          })
+                        }
                       >
                         Delete
                       </button>

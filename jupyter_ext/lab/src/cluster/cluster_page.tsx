@@ -5,7 +5,7 @@ import type { ReactElement } from 'react';
 
 import { CommandIDs } from '../commands';
 import { LogIn } from '../login';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { useNow } from '../page/job_hook';
 import { useShown } from '../page/page';
 import { Picture } from '../page/picture';

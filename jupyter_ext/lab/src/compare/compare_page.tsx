@@ -7,7 +7,7 @@ import type { ISignal } from '@lumino/signaling';
 
 import { type Api, ApiError } from '../api';
 import { CommandIDs } from '../commands';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { Picture } from '../page/picture';
 import { usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';

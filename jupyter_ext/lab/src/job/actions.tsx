@@ -6,7 +6,7 @@ import type { ReactElement } from 'react';
 import { LABELS, offered } from '../actions/offered';
 import type { Part } from '../api';
 import { CommandIDs } from '../commands';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import type { IJobView } from '../views';
 
 import { PARTS, download } from './download';

@@ -5,7 +5,7 @@ import type { ReactElement } from 'react';
 
 import { offered } from '../actions/offered';
 import { CommandIDs } from '../commands';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { explain } from '../page/explain';
 import { usePolled } from '../page/polled';
 import { Answer, Empty } from '../page/standing';

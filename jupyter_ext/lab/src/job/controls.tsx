@@ -7,7 +7,7 @@ import { useEffect, useRef, useState } from 'react';
 import type { FormEvent, KeyboardEvent, ReactElement } from 'react';
 
 import { enc } from '../api';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { explain } from '../page/explain';
 import { Field } from '../page/field';
 import type { IJobPatch, IJobView } from '../views';

@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'react';
 import type { ReactElement } from 'react';
 
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { useJob, useNow } from '../page/job_hook';
 import { usePolled } from '../page/polled';
 import { Failure, Loading } from '../page/standing';

@@ -6,7 +6,7 @@
 import { useCallback, useEffect, useState } from 'react';
 
 import { enc } from '../api';
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { useShown } from '../page/page';
 
 import type { ILogPage } from './answers';

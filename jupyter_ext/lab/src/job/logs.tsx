@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { Failure, Loading, Stale } from '../page/standing';
-import { Windowed } from '../page/windowed';
+import { Scroll } from '../page/scroll';
 import { grouped } from '../page/wording';
 import { bytes, clock } from '../words';
 import type { IWorker } from '../views';
@@ -94,7 +94,7 @@ export function Logs(props: {
         </p>
       )}
       {lines.length > 0 && (
-        <Windowed
+        <Scroll
           className="jp-edt-log"
           count={lines.length}
           height={HEIGHT}

@@ -3,7 +3,7 @@
 import { useRef } from 'react';
 import type { ReactElement } from 'react';
 
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
 import { Answer, Empty } from '../page/standing';
 import { clock, count } from '../words';

@@ -126,8 +126,31 @@ export function ChoiceField(props: {
   );
 }
 
+/** A form in a box of its own, with its buttons; `label` says what it is for. */
+export function BoxedForm(props: {
+  form: FormState;
+  label: string;
+  send: string;
+  sending: string;
+  onCancel?: (() => void) | undefined;
+  children: ReactNode;
+}): ReactElement {
+  const { form, label, children, ...end } = props;
+  return (
+    <form className="jp-edt-fields jp-edt-boxed" onSubmit={form.submit} noValidate aria-label={label}>
+      {children}
+      <FormEnd form={form} {...end} />
+    </form>
+  );
+}
+
 /** The buttons below, and what is wrong that belongs to no field. */
-export function FormEnd(props: { form: FormState; send: string; sending: string; onCancel?: () => void }): ReactElement {
+function FormEnd(props: {
+  form: FormState;
+  send: string;
+  sending: string;
+  onCancel?: (() => void) | undefined;
+}): ReactElement {
   const { form } = props;
   return (
     <div className="jp-edt-form-end">

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'react';
 
 import type { IKnown } from '../jobs';
 
-import { useEdt } from './edt';
+import { useEdt } from './surroundings';
 import { useShown } from './page';
 
 /** The job as last seen, undefined before the first answer. */

@@ -12,7 +12,7 @@ import type { ReactElement } from 'react';
 
 import type { IEdt } from '../tokens';
 
-import { EdtContext } from './edt';
+import { EdtContext } from './surroundings';
 import { Page } from './page';
 
 /** What a kind of page is made of; `Args` are what its command takes, and what brings it back. */

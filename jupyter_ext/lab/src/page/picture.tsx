@@ -7,9 +7,9 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import type { IPicture } from '../api';
-import { ZONE, useDark } from '../picture';
+import { ZONE, useDark } from '../picture_image';
 
-import { useEdt } from './edt';
+import { useEdt } from './surroundings';
 import { usePolled } from './polled';
 import { Failure, Loading, Stale } from './standing';
 

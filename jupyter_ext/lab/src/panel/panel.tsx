@@ -7,14 +7,14 @@ import { useJobs } from '../hooks';
 import { sentenceOf } from '../api';
 import type { Jobs, Scope } from '../jobs';
 import { LogIn } from '../login';
-import { Picture } from '../picture';
+import { PictureImage } from '../picture_image';
 import { Button } from '../state';
 import type { IJobView } from '../views';
 import { clock, sentence } from '../words';
 import { NoJobs, NoneChosen } from './empty';
 import { chosen, CHIPS, counts } from './filters';
 import { Row, ROW_HEIGHT } from './row';
-import { Windowed } from './windowed';
+import { Listbox } from './listbox';
 
 const TIMELINE_EVERY_MS = 15_000;
 
@@ -68,7 +68,7 @@ export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element
           }}
         />
       ) : (
-        <Windowed<IJobView>
+        <Listbox<IJobView>
           items={shown}
           rowHeight={ROW_HEIGHT}
           keyOf={view => view.id}
@@ -173,7 +173,7 @@ function Machine({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Eleme
   const says = total ? `${free} of ${total} slots are free` : 'The server offers no slots';
   return (
     <div className="jp-edt-machine">
-      <Picture api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} instead={null} />
+      <PictureImage api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} instead={null} />
       <div>{says}.</div>
     </div>
   );

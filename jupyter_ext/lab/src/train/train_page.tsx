@@ -8,7 +8,7 @@ import type { FormEvent, ReactElement, ReactNode } from 'react';
 
 import type { Contents } from '@jupyterlab/services';
 
-import { useEdt } from '../page/edt';
+import { useEdt } from '../page/surroundings';
 import { explain } from '../page/explain';
 import type { Explained } from '../page/explain';
 import { Field } from '../page/field';

@@ -1,15 +1,14 @@
-/**
- * A list of rows of one height, of which only those in view are in the document: as many as there may be, it scrolls.
- * It stays at its end while the reader is there.
- */
+/** A scroll of lines, as long as it may be, that is read rather than chosen from; it stays at its end while the reader is there. */
 
-import { useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { useLayoutEffect, useRef } from 'react';
 import type { ReactElement, ReactNode } from 'react';
+
+import { useRowsInView } from '../rows_in_view';
 
 const BEYOND = 20;
 
 /** `count` rows of `height` px; `row(i)` draws one, absolutely placed by the list. */
-export function Windowed(props: {
+export function Scroll(props: {
   count: number;
   height: number;
   label: string;
@@ -19,28 +18,16 @@ export function Windowed(props: {
   row: (index: number) => ReactNode;
 }): ReactElement {
   const { count, height, follow = false, onFollow } = props;
-  const box = useRef<HTMLDivElement>(null);
-  const [top, setTop] = useState(0);
-  const [seen, setSeen] = useState(400);
+  const { box, first, last, seen, scrolled } = useRowsInView(count, height, BEYOND);
   // Where the list itself has scrolled to: what ends elsewhere was the reader.
   const own = useRef(-1);
-
-  useEffect(() => {
-    const node = box.current;
-    if (node === null) {
-      return;
-    }
-    const observer = new ResizeObserver(() => setSeen(node.clientHeight));
-    observer.observe(node);
-    return () => observer.disconnect();
-  }, []);
 
   useLayoutEffect(() => {
     const node = box.current;
     if (node !== null && follow) {
       node.scrollTop = node.scrollHeight;
       own.current = node.scrollTop;
-      setTop(node.scrollTop);
+      scrolled(node.scrollTop);
     }
   }, [count, follow, seen]);
 
@@ -49,7 +36,7 @@ export function Windowed(props: {
     if (node === null) {
       return;
     }
-    setTop(node.scrollTop);
+    scrolled(node.scrollTop);
     const atEnd = node.scrollTop + node.clientHeight >= node.scrollHeight - height;
     if (follow && !atEnd && node.scrollTop < own.current - height) {
       onFollow?.(false);
@@ -59,8 +46,6 @@ export function Windowed(props: {
     own.current = node.scrollTop;
   };
 
-  const first = Math.max(0, Math.floor(top / height) - BEYOND);
-  const last = Math.min(count, Math.ceil((top + seen) / height) + BEYOND);
   const rows: ReactNode[] = [];
   for (let index = first; index < last; index++) {
     rows.push(

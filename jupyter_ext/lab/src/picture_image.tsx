@@ -1,4 +1,7 @@
-/** A picture the server draws, with the sentence it says as its text; kept while a newer one is on its way. */
+/**
+ * A picture the server draws as a small image, with the sentence it says as its text; kept while a newer one is on its way.
+ * Pages show theirs with tooltips, in `page/picture.tsx`.
+ */
 import { useEffect, useState } from 'react';
 
 import { type Api, ApiError, type IPicture, type Query, sentenceOf } from './api';
@@ -16,7 +19,7 @@ export interface IPictureProps {
 }
 
 /** The picture as an image, a sentence where there is none. */
-export function Picture(props: IPictureProps): JSX.Element | null {
+export function PictureImage(props: IPictureProps): JSX.Element | null {
   const { api, path, query = {}, version = '', className = '', instead } = props;
   const [shown, setShown] = useState<IPicture | null>(null);
   const [trouble, setTrouble] = useState('');

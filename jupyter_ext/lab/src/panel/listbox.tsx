@@ -1,9 +1,11 @@
 /** A list of any length of which only the rows in sight are in the document; moved through by keys as by the wheel. */
-import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { type KeyboardEvent, type ReactNode, useLayoutEffect, useRef, useState } from 'react';
+
+import { useRowsInView } from '../rows_in_view';
 
 const BEYOND = 6;
 
-export interface IWindowedProps<T> {
+export interface IListboxProps<T> {
   items: readonly T[];
   /** Height of each row, pixels. */
   rowHeight: number;
@@ -14,20 +16,12 @@ export interface IWindowedProps<T> {
   onOpen: (item: T) => void;
 }
 
-export function Windowed<T>(props: IWindowedProps<T>): JSX.Element {
+/** Rows of which one is chosen: by arrow keys, a click or Tab; Enter opens it. */
+export function Listbox<T>(props: IListboxProps<T>): JSX.Element {
   const { items, rowHeight, keyOf, label, row, attributes, onOpen } = props;
-  const box = useRef<HTMLDivElement>(null);
-  const [top, setTop] = useState(0);
-  const [height, setHeight] = useState(600);
+  const { box, first, last, seen, scrolled } = useRowsInView(items.length, rowHeight, BEYOND);
   const [active, setActive] = useState('');
   const focus = useRef(false);
-
-  useEffect(() => {
-    const node = box.current!;
-    const observer = new ResizeObserver(() => setHeight(node.clientHeight));
-    observer.observe(node);
-    return () => observer.disconnect();
-  }, []);
 
   const at = Math.max(
     0,
@@ -50,11 +44,11 @@ export function Windowed<T>(props: IWindowedProps<T>): JSX.Element {
     const y = to * rowHeight;
     node.scrollTop = Math.min(y, Math.max(node.scrollTop, y + rowHeight - node.clientHeight));
     focus.current = true;
-    setTop(node.scrollTop);
+    scrolled(node.scrollTop);
     setActive(keyOf(item));
   };
   const onKey = (event: KeyboardEvent): void => {
-    const page = Math.max(1, Math.floor(height / rowHeight) - 1);
+    const page = Math.max(1, Math.floor(seen / rowHeight) - 1);
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
     const step = steps[event.key];
     if (step !== undefined) {
@@ -70,15 +64,13 @@ export function Windowed<T>(props: IWindowedProps<T>): JSX.Element {
     event.stopPropagation();
   };
 
-  const first = Math.max(0, Math.floor(top / rowHeight) - BEYOND);
-  const last = Math.min(items.length, Math.ceil((top + height) / rowHeight) + BEYOND);
   // The row that Tab leads to is there even when it is scrolled out of sight.
   const shown = new Set(Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i));
   if (items.length) {
     shown.add(at);
   }
   return (
-    <div ref={box} className="jp-edt-list" onScroll={event => setTop(event.currentTarget.scrollTop)} onKeyDown={onKey}>
+    <div ref={box} className="jp-edt-list" onScroll={event => scrolled(event.currentTarget.scrollTop)} onKeyDown={onKey}>
       <div role="listbox" aria-label={label} style={{ height: items.length * rowHeight, position: 'relative' }}>
         {[...shown]
           .sort((a, b) => a - b)
