@@ -25,8 +25,10 @@ LIMIT = 180.0
 
 
 def server(root: Path, *, warm: bool) -> LocalServer:
-    """Four slots of one thread each; `warm`: with a process that waits for the next job, torch imported."""
-    traits = {"EdtApp.threads_per_slot": 1, "EdtApp.warm_workers": int(warm)}
+    """Four slots of one thread each; `warm`: with all that it keeps ready for the next job and the next slots."""
+    traits: dict[str, object] = {"EdtApp.threads_per_slot": 1, "EdtApp.warm_workers": int(warm)}
+    if not warm:
+        traits["EdtApp.standby_workers"] = 0
     hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     return LocalServer(root, slots=SLOTS, traits=traits, environ=hidden)
 

@@ -5,15 +5,16 @@ workers of one thread, 25 to 50 ms at 8 MB of model and optimizer; at 150 MB the
 longer. Four workers, a server and this program share the machine's cores, which both sides suffer alike. The sides
 alternate: a round is some cycles of ours, warm, cold and from nothing, then one of torchrun's.
 
-Ours: a job on a real server; its `max_workers` is changed; the request is the scheduler's grant (or revocation) in the
-event list; stall and delay are from the commit log (`changes.py` has the formula). Warm: on a server that keeps spare
-workers for the next job (`EdtApp.warm_workers=1`, as it is by default), once the next spare is ready again. Cold: on a
-server without (`=0`). In both nothing is killed. From nothing, growing only and without a target: what joiners are
-forked from, zygote and heir, is killed just before the request, so that a joiner costs a start of Python and the import
-of torch; beside it stands what `python -c "import torch"` takes in the same round. torchrun: an agent a worker; growing
-starts agents, shrinking sends SIGTERM to them; its script loads the newest checkpoint (in memory, at most 10 updates
-old) and writes the same log. Its first commit at the new size ends the stall although it repeats an update. Its
-defaults need more than half a minute a change: one in each direction, 1 → 2 → 1.
+Ours: a job on a real server that asks for four slots; how many there are is changed; the request is the scheduler's
+grant (or revocation) in the event list; stall and delay are from the commit log (`changes.py` has the formula). Warm:
+on a server as it is by default, which keeps a spare supervisor for the next job (`EdtApp.warm_workers=1`) and workers
+ready for the next slots (`EdtApp.standby_workers=2`), once they are. Cold: on a server without (`=0`). In both nothing
+is killed. From nothing, growing only and without a target: what joiners are forked from, zygote and heir, is killed
+just before the request, so that a joiner costs a start of Python and the import of torch; beside it stands what `python
+-c "import torch"` takes in the same round. torchrun: an agent a worker; growing starts agents, shrinking sends SIGTERM
+to them; its script loads the newest checkpoint (in memory, at most 10 updates old) and writes the same log. Its first
+commit at the new size ends the stall although it repeats an update. Its defaults need more than half a minute a change:
+one in each direction, 1 → 2 → 1.
 
 Takes about 13 minutes (`--quick`: two to three, without the defaults; `--only-ours`: half). Prints a table, writes
 `.bench/rescale.json`; exit code 1 when a target is missed.
@@ -34,7 +35,8 @@ from typing import Protocol
 
 from benchmarks.changes import Change, Request, changes
 from benchmarks.commit_log import CommitLog, behind
-from benchmarks.our_jobs import OurJob, import_torch, server
+from benchmarks.our_jobs import import_torch, server
+from benchmarks.plan_job import PlanJob
 from benchmarks.report import ROOT, finish, table
 from benchmarks.rescale_figures import NAMES, PATH, Measured, checks, rows
 from benchmarks.server_processes import Spares
@@ -43,6 +45,7 @@ from benchmarks.torchrun_agents import BEST, DEFAULTS, MEMORY, Setting, Torchrun
 from edt_sdk.testing import LocalServer
 
 SHORT_PATH = (1, 2, 1)
+STANDBYS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,8 @@ def ours(
         from_nothing: kill what joiners are forked from, and measure growing alone.
     """
     name = f"rescale-{size.megabytes}"
-    with OurJob(on, name, size.arguments, max_workers=PATH[0], from_nothing=from_nothing) as job:
+    standbys = 0 if spares is None else STANDBYS
+    with PlanJob(on, name, size.arguments, PATH[0], standbys=standbys, from_nothing=from_nothing) as job:
         if spares is not None:
             spares.wait()
         asked = walk(job, PATH, cycles, size.hold)

@@ -1,4 +1,4 @@
-"""Processes below a server, seen from outside: those that wait for a job, and those that workers are forked from.
+"""Processes below a server, seen from outside: those that wait for a job or a slot, and what workers are forked from.
 
 Nothing is asked of the server, only /proc, so that what is measured is not changed by measuring it. A spare supervisor
 waits when its zygote has torch's library mapped and neither that nor another one has used any processor time for a
@@ -18,6 +18,7 @@ LIMIT = 60.0
 POLL = 0.05
 _LIBRARY = b"libtorch_cpu"
 _ZYGOTE = b"edt_sdk.training.zygote"
+_WORKER = b"edt_sdk.training.worker"
 
 
 class Spares:
@@ -47,6 +48,29 @@ class Spares:
 
         wait_for(quiet, "a process below the server with torch imported (EdtApp.warm_workers=1)", LIMIT, POLL)
         self._used |= supervisors
+
+
+def wait_for_standbys(server: int, members: int, standbys: int) -> None:
+    """Return when a job of `members` workers has so many more, which rest; SystemExit when not within a minute.
+
+    Args:
+        server: its pid; it has no other job.
+        members: workers that train.
+        standbys: workers that are to be ready for slots to come.
+    """
+    last: dict[int, int] = {}
+    since = time.monotonic()
+
+    def quiet() -> bool:
+        nonlocal last, since
+        now = {pid: _ticks(pid) for pid in _below(server) if _WORKER in _read(pid, "cmdline").split(b"\0")}
+        resting = sum(last.get(pid) == ticks for pid, ticks in now.items())
+        if len(now) != members + standbys or resting < standbys:
+            since = time.monotonic()
+        last = now
+        return time.monotonic() - since >= QUIET
+
+    wait_for(quiet, f"{standbys} workers beside the {members} that train (EdtApp.standby_workers)", LIMIT, POLL)
 
 
 def zygotes(server: int) -> set[int]:

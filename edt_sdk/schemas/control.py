@@ -50,6 +50,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         dataset_dir: the job's DATA_DIR where that is the catalogue's copy of a data set, "" for one below `data_fs`.
         host: name of the host that the supervisor runs on; "" where the machine is the only one.
         hosts_dir: folder of the addresses of host agents (`agent.AgentAddress`), for slots of other hosts.
+        standbys: workers that may be kept ready ahead of their slots, 0 for none.
     """
 
     job_id: str
@@ -70,6 +71,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     dataset_dir: str = ""
     host: str = ""
     hosts_dir: str = ""
+    standbys: int = 0
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,10 +260,14 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All slots the job may use from now on. `version` grows; an older one is ignored."""
+    """All slots the job may use from now on. `version` grows; an older one is ignored.
+
+    `asked`: how many it would have if all of its resource group were free; 0 where that is not known.
+    """
 
     version: int
     slots: tuple[Slot, ...]
+    asked: int = 0
 
 
 class StopJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):

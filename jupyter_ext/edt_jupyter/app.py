@@ -121,6 +121,12 @@ class EdtApp(ExtensionApp):
         min=0,
         help="Processes kept ready with torch imported, so that workers start at once. 0 for none.",
     ).tag(config=True)
+    standby_workers = Int(
+        2,
+        min=0,
+        help="Workers that a training with fewer CPU slots than it asks for keeps ready for its next ones, while a "
+        "fifth of the memory stays free. 0 for none.",
+    ).tag(config=True)
     retention_days = Float(
         0.0,
         min=0.0,
@@ -292,6 +298,7 @@ class EdtApp(ExtensionApp):
             checkpoint_interval=self.checkpoint_interval,
             hang_timeout=self.hang_timeout,
             warm_workers=self.warm_workers,
+            standby_workers=self.standby_workers,
             retention_days=self.retention_days,
             retention_bytes=self.retention_bytes,
         )

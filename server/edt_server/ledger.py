@@ -170,7 +170,10 @@ class Ledger:
     def allocation(self, job: str) -> Allocation:
         """The slots a living job may use now. Versions grow with the event list, also over a restart of the server."""
         by_id = {slot.id: slot for slot in self.core.slots}
-        return Allocation(version=self.seq, slots=tuple(by_id[slot] for slot in self.core.holding(job)))
+        slots = tuple(by_id[slot] for slot in self.core.holding(job))
+        here = self.core.group_of(job).resource_group
+        there = sum(self.core.resource_group_of(slot) == here for slot in by_id)
+        return Allocation(version=self.seq, slots=slots, asked=min(self.core.asked(job), there))
 
     def _settle(self) -> None:
         """Find out what was committed when the store went away, and rebuild the core from what is there."""

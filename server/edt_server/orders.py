@@ -47,6 +47,7 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
         dataset_dir=copy_of(settings.data_dir, row.owner, row.spec),
         host=host,
         hosts_dir=hosts_dir,
+        standbys=settings.standby_workers,
     )
 
 

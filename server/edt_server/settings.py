@@ -32,6 +32,7 @@ class Settings:
         checkpoint_interval: seconds between rolling checkpoints of a training.
         hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
         warm_workers: processes kept ready with torch imported for jobs to come, 0 for none.
+        standby_workers: workers that a job with fewer slots than it asks for keeps ready for the next, 0 for none.
         retention_days: after its end that a job is removed with its results, 0 for never.
         retention_bytes: most bytes of ended jobs; the oldest are removed until it holds. 0 for no limit.
     """
@@ -52,6 +53,7 @@ class Settings:
     checkpoint_interval: float = 30.0
     hang_timeout: float = 60.0
     warm_workers: int = 1
+    standby_workers: int = 2
     retention_days: float = 0.0
     retention_bytes: int = 0
 

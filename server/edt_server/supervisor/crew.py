@@ -22,9 +22,14 @@ class Crew:
 
     def hire(self, slot: Slot) -> Worker:
         """A new worker for this slot, which is about to be started."""
-        worker = self.workers[self._next] = Worker(self._next, slot)
-        self._next += 1
+        worker = Worker(self.number(), slot)
+        self.workers[worker.number] = worker
         return worker
+
+    def number(self) -> int:
+        """A number for a worker to be, used for nobody else."""
+        self._next += 1
+        return self._next - 1
 
     @property
     def slots(self) -> frozenset[int]:

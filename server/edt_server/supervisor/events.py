@@ -23,10 +23,11 @@ DRIVER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The server's newest allocation; `version` grows."""
+    """The server's newest allocation; `version` grows. `asked`: slots that it would have if all were free."""
 
     version: int
     slots: tuple[Slot, ...]
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,11 @@ class Hung:
 
 
 @dataclass(frozen=True, slots=True)
+class Scarce:
+    """There is little memory left: whoever can be done without is to go."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gathered:
     """The answer to `Gather`: those who are ready wait no longer."""
 
@@ -138,6 +144,7 @@ Event = (
     | Hung
     | Gathered
     | LookedAgain
+    | Scarce
     | Stop
     | Refuse
 )
@@ -158,6 +165,21 @@ class StartWorker:
     worker: int
     slot: Slot
     others: tuple[Slot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StartStandby:
+    """A worker ahead of its slot, see `standbys`. Answered by Started or NotStarted."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssignStandby:
+    """A standby, whose process may be there already or not, is the worker of this slot from now on."""
+
+    worker: int
+    slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,5 +264,18 @@ class Finish:
 
 
 Instruction = (
-    StartDriver | StartWorker | StartTask | End | Kill | Gather | LookAgain | Tell | Send | Publish | Note | Finish
+    StartDriver
+    | StartWorker
+    | StartStandby
+    | AssignStandby
+    | StartTask
+    | End
+    | Kill
+    | Gather
+    | LookAgain
+    | Tell
+    | Send
+    | Publish
+    | Note
+    | Finish
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from edt_sdk.schemas.control import GenerationFormed
+from edt_sdk.schemas.link import Begin
 from edt_server.supervisor.roster import Worker
 
 
@@ -27,6 +28,7 @@ class Training:
         gathering: those who are ready wait a moment for others.
         gathered: that moment has passed.
         broken: the newest generation cannot go on: a member of it died, or its group broke.
+        began: committed updates when the newest generation was complete.
         updates: committed updates at the end, None before.
     """
 
@@ -42,6 +44,7 @@ class Training:
     gathering: bool = False
     gathered: bool = False
     broken: bool = False
+    began: int = 0
     updates: int | None = None
 
     @property
@@ -85,6 +88,10 @@ class Training:
         self.members = self.ranks = following
         self.broken = self.gathering = self.gathered = False
         return (*former, *(worker for worker in following if worker not in former))
+
+    def begin(self) -> Begin:
+        """What a worker is told to prepare for; beside others that train it can take the time to practise."""
+        return Begin(training=self.number, payload=self.payload, rehearse=bool(self.members))
 
     def gone(self, worker: int, *, left: bool) -> None:
         """The worker's process has ended; `left`: it had said so, as it was told to."""

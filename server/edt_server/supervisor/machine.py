@@ -61,4 +61,6 @@ def machine_of(orders: Launch, history: History) -> Machine:
             shutdown_timeout=options.shutdown_timeout,
             history=history,
         )
-    return Membership(interpreter=orders.interpreter, history=history)
+    # A host's agent starts what it is told to; only here is a process's rank among others ours to change.
+    standbys = 0 if orders.hosts_dir else orders.standbys
+    return Membership(interpreter=orders.interpreter, history=history, standbys=standbys)

@@ -31,6 +31,7 @@ from edt_server.supervisor.events import (
     DRIVER,
     Acknowledged,
     Allocated,
+    AssignStandby,
     End,
     Event,
     Exited,
@@ -48,9 +49,11 @@ from edt_server.supervisor.events import (
     Publish,
     Refuse,
     Said,
+    Scarce,
     Send,
     StartDriver,
     Started,
+    StartStandby,
     StartTask,
     StartWorker,
     Stop,
@@ -65,10 +68,12 @@ from edt_server.supervisor.machine import machine_of
 from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.orphans import reap_orphans
 from edt_server.supervisor.plain import Plain
-from edt_server.supervisor.ports import KeptPort
+from edt_server.supervisor.ports import RunPorts
 from edt_server.supervisor.predecessors import Predecessors
 from edt_server.supervisor.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.reporter import Reporter
+from edt_server.supervisor.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
+from edt_server.supervisor.standbys import NOWHERE
 from edt_server.supervisor.strays import end_what_was_left
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.supervisor.tails import last_words
@@ -134,6 +139,7 @@ class Supervisor:
             needed=lambda: self._machine.training,
         )
         self._children = Children(forker, self._exited, self._before_reap)
+        self._ahead = StandbyProcesses()
         self._abroad = Abroad(orders, paths.launch_file, identity, self._feed, self._exited_abroad)
         self._link = LinkServer(
             link,
@@ -148,8 +154,7 @@ class Supervisor:
             holding=lambda: self._machine.holding,
             on_message=self._server_said,
         )
-        self._port: KeptPort | None = None
-        self._port_run = 0
+        self._ports = RunPorts(MASTER)
         self._events: deque[Event] = deque()
         # Nothing begins before nothing of an earlier attempt is left; what happens until then is kept.
         self._feeding = True
@@ -184,7 +189,7 @@ class Supervisor:
             self._index.close()
             self._journal.close()
             self._predecessors.close()
-            self._close_port()
+            self._ports.close()
 
     async def _prepare(self) -> None:
         try:
@@ -235,6 +240,8 @@ class Supervisor:
             seen = sights(here, machine.taking_part, self._runtime_dir, now) + abroad.sights(machine.taking_part, now)
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
                 self._feed(Hung(hang.worker, hang.why))
+            if self._ahead and memory_is_scarce():
+                self._feed(Scarce())
 
     async def _end_orphans(self) -> None:
         deadline = time.monotonic() + ORPHAN_PATIENCE
@@ -269,9 +276,9 @@ class Supervisor:
 
     def _server_said(self, message: ToSupervisor) -> None:
         match message:
-            case Allocation(version=version, slots=slots):
+            case Allocation(version=version, slots=slots, asked=asked):
                 log.info("allocation %d: slots %s", version, [slot.id for slot in slots])
-                self._feed(Allocated(version, slots))
+                self._feed(Allocated(version, slots, asked))
             case Ack(number=number):
                 self._feed(Acknowledged(number))
             case StopJob(why=why):
@@ -298,6 +305,7 @@ class Supervisor:
         self._children.reap_orphans()
         words = last_words(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)
+        self._ahead.ended(key)
         updates = self._updates_now()
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
         self._feed(Exited(key, code, signals, words, updates))
@@ -320,8 +328,16 @@ class Supervisor:
                 self._start(DRIVER, None)
             case StartWorker(worker=worker, slot=slot, others=others):
                 self._start(worker, slot, self._unit_of(slot, others))
+            case StartStandby(worker=worker):
+                if room_for_another(self._machine.processes.values()):
+                    self._start(worker, NOWHERE, ahead=True)
+                else:
+                    self._feed(NotStarted(worker, "there is little memory left"))
+            case AssignStandby(worker=worker, slot=slot):
+                log.info("standby has a slot, process=%d slot=%s", worker, slot.id)
+                self._ahead.assign(worker)
             case StartTask(worker=worker, task=task):
-                self._start(worker, task.slots[0], self._with_port(task))
+                self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
             case End(process=process, patience=patience):
                 (self._abroad if self._abroad.has(process) else self._children).end(process, patience)
             case Kill(process=process, patience=patience):
@@ -355,18 +371,7 @@ class Supervisor:
         agent = isinstance(self._machine, ElasticAgents)
         return Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None
 
-    def _with_port(self, task: Task) -> Task:
-        """The task with the port of its run; with its first process another run begins."""
-        if self._port is None or self._port_run != task.run:
-            self._close_port()
-            self._port, self._port_run = KeptPort(MASTER), task.run
-        return msgspec.structs.replace(task, port=self._port.number)
-
-    def _close_port(self) -> None:
-        if self._port is not None:
-            self._port.close()
-
-    def _start(self, key: int, slot: Slot | None, task: Task | None = None) -> None:
+    def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, ahead: bool = False) -> None:
         # The machine itself is where it was divided into hosts, and is not any more.
         here = (self._job.host, self._identity.host)
         if slot is not None and slot.host not in here and self._orders.hosts_dir:
@@ -375,6 +380,7 @@ class Supervisor:
 
         def started(pid: int) -> None:
             log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
+            self._ahead.started(key, pid)
             self._feed(Started(key, pid))
 
         try:
@@ -382,4 +388,11 @@ class Supervisor:
         except OSError as wrong:
             self._feed(NotStarted(key, str(wrong)))
             return
-        self._children.start(key, program, started, lambda why: self._feed(NotStarted(key, why)))
+
+        def failed(why: str) -> None:
+            self._ahead.ended(key)
+            self._feed(NotStarted(key, why))
+
+        if ahead:
+            program = self._ahead.hidden(key, program)
+        self._children.start(key, program, started, failed)

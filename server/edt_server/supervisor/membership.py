@@ -29,6 +29,7 @@ from edt_server.supervisor.events import (
     Publish,
     Refuse,
     Said,
+    Scarce,
     Started,
     Stop,
     Tell,
@@ -53,8 +54,12 @@ class Membership(Settling):
         """What to do about the event, in order."""
         self._out = []
         match event:
+            case Started() | NotStarted() | Said() | LinkLost() | Exited() if event.process in self._standbys.workers:
+                self._out += self._standbys.hear(event.process, event, self._training)
             case Allocated():
-                if not self._slots.allocate(event.version, event.slots):
+                if self._slots.allocate(event.version, event.slots):
+                    self._asked = event.asked
+                else:
                     self._note(f"allocation {event.version} is older than the newest one: ignored")
             case Acknowledged(number=number):
                 self._slots.acknowledge(number)
@@ -84,6 +89,8 @@ class Membership(Settling):
                     self._training.gathered = True
             case LookedAgain(generation=generation):
                 self._nobody_died(generation)
+            case Scarce():
+                self._out += self._standbys.scarce()
             case Stop(why=why):
                 self._begin_end(JobState.KILLED, why)
             case Refuse():
@@ -199,6 +206,7 @@ class Membership(Settling):
             return
         for number in training.members:
             self._attempts.became_member(self._workers[number].slot.id)
+        training.began = message.update
         self._send(training.formed(self._workers, message.update))
 
     def _nobody_died(self, generation: int) -> None:

@@ -21,3 +21,28 @@ class KeptPort:
     def close(self) -> None:
         """Keep it no longer."""
         self._socket.close()
+
+
+class RunPorts:
+    """The port of the newest run of a plain job; with a run's first process another one is kept.
+
+    Args:
+        host: whose.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._run = 0
+        self._port: KeptPort | None = None
+
+    def of(self, run: int) -> int:
+        """The port of a run, which is the newest one or the next."""
+        if self._port is None or self._run != run:
+            self.close()
+            self._port, self._run = KeptPort(self._host), run
+        return self._port.number
+
+    def close(self) -> None:
+        """Keep none any longer."""
+        if self._port is not None:
+            self._port.close()

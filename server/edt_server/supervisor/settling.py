@@ -8,13 +8,14 @@ is gone, the end of a training when its workers are gone.
 from __future__ import annotations
 
 from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import SlotReleased
+from edt_sdk.schemas.control import Slot, SlotReleased
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor.attempts import Attempts
 from edt_server.supervisor.crew import Crew
 from edt_server.supervisor.ending import Ending
 from edt_server.supervisor.events import (
     DRIVER,
+    AssignStandby,
     End,
     Finish,
     Gather,
@@ -22,6 +23,7 @@ from edt_server.supervisor.events import (
     Note,
     Send,
     StartDriver,
+    StartStandby,
     StartWorker,
     Tell,
 )
@@ -29,6 +31,7 @@ from edt_server.supervisor.generation import Training
 from edt_server.supervisor.history import History
 from edt_server.supervisor.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker
 from edt_server.supervisor.slot_ledger import SlotLedger
+from edt_server.supervisor.standbys import Standbys
 
 
 class Settling:
@@ -37,15 +40,18 @@ class Settling:
     Args:
         interpreter: named in the message when the driver cannot start.
         history: what an earlier attempt has done.
+        standbys: workers that may be kept ahead of their slots.
     """
 
-    def __init__(self, *, interpreter: str, history: History | None = None) -> None:
+    def __init__(self, *, interpreter: str, history: History | None = None, standbys: int = 0) -> None:
         past = History() if history is None else history
         self._interpreter = interpreter
         self._reports = past.reports
         self._slots = SlotLedger()
         self._crew = Crew(past.workers)
         self._workers = self._crew.workers
+        self._standbys = Standbys(standbys)
+        self._asked = 0
         self._exits: dict[int, tuple[int, int]] = {}
         self._driver = Driver()
         self._driver_ran = past.driver_ran
@@ -101,11 +107,14 @@ class Settling:
         if self._ending is None:
             self._end_training()
             self._end_revoked()
+            self._assign_standbys()
             self._change_generation()
             self._fill_slots()
+            self._keep_standbys()
         if self._ending is not None:
-            self._out += self._ending.wind_up(self._workers.values(), self._driver, self._training)
-            if not self._workers and not self._driver.runs:
+            processes = (*self._workers.values(), *self._standbys.workers.values())
+            self._out += self._ending.wind_up(processes, self._driver, self._training)
+            if not processes and not self._driver.runs:
                 self._over = True
                 if self._ending.reported:
                     self._send(control.JobEnded(state=self._ending.state, message=self._ending.message))
@@ -119,7 +128,7 @@ class Settling:
 
     def _fill_slots(self) -> None:
         """A driver as soon as there is a slot; a worker in every granted slot; revoked ones are released when empty."""
-        granted, training = self._slots.granted, self._training
+        granted = self._slots.granted
         # One that ran before, for an earlier supervisor, may need no slot any more.
         if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
             self._driver.phase = DriverPhase.STARTED
@@ -128,11 +137,39 @@ class Settling:
         for slot in self._slots.revoked:
             if slot not in occupied:
                 self._release(slot)
+        for slot_granted in self._empty_slots():
+            self._out.append(StartWorker(self._crew.hire(slot_granted).number, slot_granted))
+
+    def _empty_slots(self) -> list[Slot]:
+        """Granted ones without a worker that are to have one."""
+        training = self._training
         if (training is None and self._done) or (training is not None and training.updates is not None):
+            return []
+        filled = self._crew.slots | self.given_up
+        return [slot for slot in self._slots.granted if slot.id not in filled]
+
+    def _assign_standbys(self) -> None:
+        """Workers ahead of their slots get those that are empty: before the next generation, so that they are in it."""
+        for slot in self._empty_slots():
+            worker = self._standbys.take(slot)
+            if worker is not None:
+                self._workers[worker.number] = worker
+                self._out.append(AssignStandby(worker.number, slot))
+                if worker.pid is not None:
+                    self._send(control.WorkerStarted(worker=worker.number, slot=slot.id, pid=worker.pid))
+
+    def _keep_standbys(self) -> None:
+        """As many as there should be; another one only while the members train on, undisturbed by each other."""
+        wanted = self._standbys.wanted(self._training, self._slots.granted, self._asked)
+        self._out += self._standbys.keep(wanted)
+        training = self._training
+        if training is None or training.changing or training.broken or self._crew.on_their_way:
             return
-        for slot_granted in granted:
-            if slot_granted.id not in occupied | self.given_up:
-                self._out.append(StartWorker(self._crew.hire(slot_granted).number, slot_granted))
+        # Not before an update of the newest generation: its first one has enough to do.
+        if self.committed > training.began and self._standbys.short_of(wanted):
+            number = self._crew.number()
+            self._standbys.add(number)
+            self._out.append(StartStandby(number))
 
     def _change_generation(self) -> None:
         training = self._training
@@ -163,7 +200,8 @@ class Settling:
         """True while a change that only adds members waits a moment for others who are on their way."""
         if training.broken or not training.members or not set(training.members) <= set(following):
             return False
-        if training.gathered or not any(self._slots.allowed(slot) for slot in self._crew.on_their_way):
+        coming = (*self._crew.on_their_way, *(slot.id for slot in self._empty_slots()))
+        if training.gathered or not any(self._slots.allowed(slot) for slot in coming):
             return False
         if not training.gathering:
             training.gathering = True
@@ -191,8 +229,7 @@ class Settling:
 
     def _begin(self, worker: Worker, training: Training) -> None:
         worker.phase = Phase.PREPARING
-        begin = link.Begin(training=training.number, payload=training.payload, rehearse=bool(training.members))
-        self._out.append(Tell(worker.number, begin))
+        self._out.append(Tell(worker.number, training.begin()))
 
     def _release(self, slot: int) -> None:
         worker, code = self._exits.pop(slot, (None, None))

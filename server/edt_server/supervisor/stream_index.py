@@ -53,7 +53,11 @@ class StreamIndex:
         found: list[tuple[str, int]] = []
         try:
             with os.scandir(self._streams) as entries:
-                found.extend((entry.name, entry.stat(follow_symlinks=False).st_size) for entry in entries)
+                found.extend(
+                    (entry.name, entry.stat(follow_symlinks=False).st_size)
+                    for entry in entries
+                    if not entry.name.startswith(".")
+                )
         except FileNotFoundError:
             return []  # somebody deletes the job
         for name, path in self._others.items():

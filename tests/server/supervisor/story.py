@@ -20,9 +20,9 @@ from edt_server.supervisor.membership import Membership
 class Story:
     """Feeds a machine and keeps what it answered to the last event."""
 
-    def __init__(self, history=None, *, patient=False):
+    def __init__(self, history=None, *, patient=False, standbys=0):
         self.patient = patient  # otherwise nobody who is ready waits for others
-        self.machine = Membership(interpreter="/opt/python", history=history)
+        self.machine = Membership(interpreter="/opt/python", history=history, standbys=standbys)
         self.reports = []
         self.last = []
 
@@ -33,8 +33,8 @@ class Story:
         self.reports += [each.report for each in self.last if isinstance(each, Send)]
         return self.last
 
-    def allocate(self, version, *slots):
-        return self(Allocated(version, tuple(Slot(id=slot, host="h") for slot in slots)))
+    def allocate(self, version, *slots, asked=0, device="cpu"):
+        return self(Allocated(version, tuple(Slot(id=slot, host="h", device=device) for slot in slots), asked))
 
     def say(self, worker, message):
         return self(Said(worker, message))
@@ -67,12 +67,18 @@ class Story:
         self(LinkLost(process, "it closed the connection"))
         return self(Exited(process, code, signals, words, updates))
 
+    def progress(self, worker, update, training=0):
+        return self.say(
+            worker,
+            link.Progress(worker=worker, training=training, update=update, total_updates=99, epoch=0, epochs=1),
+        )
+
     def kill(self, process, updates=None):
         return self.exit(process, -9, updates=updates)
 
-    def running(self, *slots):
+    def running(self, *slots, **allocation):
         """A training with one member in each slot."""
-        self.allocate(1, *slots)
+        self.allocate(1, *slots, **allocation)
         self.driver()
         for worker in range(len(slots)):
             self.hello(worker)

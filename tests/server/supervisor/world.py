@@ -1,5 +1,5 @@
 """A small random world for the membership machine: a server that is always a bit behind, workers that take their time,
-and everything that can die, dying at any moment.
+and everything that can die, dying at any moment. Workers ahead of their slots die with the rest.
 
 Checked after every instruction: reports are numbered without gaps, a planned change waits for the one before, a
 recovery for every dying member, no generation has more members than shards or one that is gone, no worker is started in
@@ -17,6 +17,7 @@ from edt_server.supervisor.events import (
     DRIVER,
     Acknowledged,
     Allocated,
+    AssignStandby,
     End,
     Exited,
     Finish,
@@ -31,6 +32,7 @@ from edt_server.supervisor.events import (
     Send,
     StartDriver,
     Started,
+    StartStandby,
     StartWorker,
     Tell,
 )
@@ -38,6 +40,7 @@ from edt_server.supervisor.membership import Membership
 
 SHARDS = 3
 SLOTS = range(4)
+STANDBYS = 2
 
 
 class Process:
@@ -60,13 +63,14 @@ class Process:
 
 class World:
     def __init__(self):
-        self.machine = Membership(interpreter="/usr/bin/python")
+        self.machine = Membership(interpreter="/usr/bin/python", standbys=STANDBYS)
         self.events = deque()
         self.reports = 0
         self.to_server = deque()
         self.to_supervisor = deque()
         self.held, self.leaving, self.version, self.demand = set(), set(), 0, True
         self.workers = {}
+        self.standbys = {}
         self.driver = "none"
         self.asked = False
         """The driver that runs now has called the training under way."""
@@ -84,6 +88,11 @@ class World:
         self.ended = None
         self.finished = False
         self.progress_sent = 0
+
+    @property
+    def processes(self):
+        """All but the driver's."""
+        return {**self.workers, **self.standbys}
 
     # --- the machine's surroundings
 
@@ -104,18 +113,31 @@ class World:
                 assert all(process.slot != slot.id for process in self.workers.values()), "two workers in a slot"
                 self.workers[worker] = Process(worker, slot.id)
                 self.events.append(Started(worker, 100 + worker))
+            case StartStandby(worker=worker):
+                self.standbys[worker] = Process(worker, None)
+                assert len(self.standbys) <= STANDBYS
+                assert self.in_training
+                assert self.held | self.leaving, "suspended"
+                self.events.append(Started(worker, 100 + worker))
+            case AssignStandby(worker=worker, slot=slot):
+                assert slot.id in self.held | self.leaving, "assigned a slot that is not the job's"
+                assert all(process.slot != slot.id for process in self.workers.values()), "two workers in a slot"
+                process = self.workers[worker] = self.standbys.pop(worker)
+                process.slot = slot.id
             case Tell(process=process, message=message) if process == DRIVER:
                 self.tell_driver(message)
             case Tell(process=process, message=message):
                 if isinstance(message, link.Generation):
                     self.check_generation(message)
-                if process in self.workers:
-                    self.workers[process].inbox.append(message)
+                if process in self.standbys:
+                    assert isinstance(message, link.Begin), "a standby is in no generation"
+                if process in self.processes:
+                    self.processes[process].inbox.append(message)
             case Send(number=number, report=report):
                 self.report(number, report)
             case End(process=process) | Kill(process=process):
-                if process in self.workers:
-                    self.workers[process].told_to_end = True
+                if process in self.processes:
+                    self.processes[process].told_to_end = True
                 elif process == DRIVER and self.driver != "gone":
                     self.driver = "ending"
             case LookAgain(generation=generation):
@@ -137,7 +159,7 @@ class World:
         assert self.ended is None, "a report after the last one"
         match report:
             case control.JobEnded():
-                assert not self.workers
+                assert not self.processes
                 self.ended = report
             case control.SlotReleased(slot=slot):
                 assert all(process.slot != slot for process in self.workers.values())
@@ -183,7 +205,7 @@ class World:
     def level(self):
         self.version += 1
         slots = tuple(Slot(id=slot, host="h") for slot in sorted(self.held))
-        self.to_supervisor.append(Allocated(self.version, slots))
+        self.to_supervisor.append(Allocated(self.version, slots, len(SLOTS) if self.demand else 0))
 
     def grant(self, slot):
         self.held.add(slot)
@@ -226,7 +248,7 @@ class World:
             found.append(lambda: self.feed(Gathered(self.gathers.popleft())))
         if self.looks:
             found.append(self.look_again)
-        for process in list(self.workers.values()):
+        for process in list(self.processes.values()):
             found.extend(self.worker_actions(process))
         if self.driver == "started":
             found.append(self.driver_hello)
@@ -252,11 +274,11 @@ class World:
 
     def disasters(self):
         """What kills: not in a calm world."""
-        for process in list(self.workers.values()):
+        for process in list(self.processes.values()):
             if not process.lost:
                 yield lambda process=process: self.kill(process)
                 yield lambda process=process: self.lose_link(process)
-                if not process.told_to_end:
+                if not process.told_to_end and process.worker in self.workers:
                     yield lambda process=process: self.feed(Hung(process.worker, "did not move"))
             if process.group and not process.lost:
                 yield lambda process=process: self.tear(process.group)
@@ -377,7 +399,7 @@ class World:
                 self.broke = True
 
     def reap(self, process, code, signals=()):
-        del self.workers[process.worker]
+        (self.workers if process.worker in self.workers else self.standbys).pop(process.worker)
         self.feed(Exited(process.worker, code, signals, updates=self.committed))
 
     def driver_hello(self):
@@ -437,6 +459,8 @@ def drive(world, data, steps, *, deadly=False):
 
 
 def assert_at_rest(world):
+    training = world.in_training and not world.trained
+    assert len(world.standbys) <= (max(0, SHARDS - len(world.held)) if training and world.held else 0)
     assert not world.leaving or world.leaving <= {process.slot for process in world.workers.values()}
     if world.in_training and not world.trained:
         used = {process.slot for process in world.workers.values()}
