@@ -75,6 +75,17 @@ def test_they_are_packed_where_they_are_and_run_elsewhere(runs: LocalServer, ask
     assert (job.name, job.view.main) == ("from a form", "train.py")
     assert "says hello" in job.logs()
 
+    # Cloned through the server that never ran it: the package is the other's, and so is the answer.
+    again = {"source": {"job": job.id}, "spec": {"name": "again"}}
+    assert {file["name"] for file in post(asks, "previews", again).json()["files"]} >= {"train.py", "helper.py"}
+    sent = post(asks, "submissions", again)
+    assert sent.status_code == 201, sent.text
+    assert sent.headers["Location"] == f"/edt/api/jobs/{sent.json()['id']}"
+    assert "says hello" in runs.client().job(sent.json()["id"]).wait(60, progress=False).logs()
+    through_sdk = asks.client().job(job.id).clone(name="by the SDK", max_workers=1)
+    assert (through_sdk.name, through_sdk.view.max_workers) == ("by the SDK", 1)
+    assert "says hello" in through_sdk.wait(60, progress=False).logs()
+
 
 def test_what_is_refused_there_is_said_here_in_the_same_words(asks: LocalServer) -> None:
     spec = {"max_workers": 1, "instance_group": "x"}
