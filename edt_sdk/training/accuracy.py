@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+# Kinds of number that numpy has too.
+_PLAIN = (torch.float32, torch.float64)
+
 
 @torch.no_grad()
-def count_correct(outputs: Any, labels: Any) -> Tensor | None:
-    """The number of correct samples (float64, 0-dimensional), None where the labels are no classes.
+def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
+    """The number of correct samples (a float64 tensor of no dimension, or a number), None where labels are no classes.
 
     Classes are whole numbers with the shape of the scores without the dimension of the classes, which is dimension 1 as
     in torch's losses, or the last. With several labels a sample (pixels, tokens) a sample counts as the fraction of its
@@ -24,6 +28,10 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | None:
         return None
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
         return None
+    if outputs.dim() == 2 and outputs.shape[:1] == labels.shape and _both_plain(outputs, labels):
+        # The same as below in half the time: three calls between a forward pass and the next find nothing in a cache.
+        right = outputs.detach().numpy().argmax(1) == labels.numpy()
+        return float(np.count_nonzero(right))
     if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
         predicted = outputs.argmax(1)
     elif outputs.shape[:-1] == labels.shape:
@@ -36,6 +44,10 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | None:
     valid = (labels >= 0).reshape(len(labels), -1)
     right = (predicted == labels).reshape(len(labels), -1) & valid
     return (right.sum(1, dtype=torch.float64) / valid.sum(1).clamp(min=1)).sum()
+
+
+def _both_plain(outputs: Tensor, labels: Tensor) -> bool:
+    return outputs.dtype in _PLAIN and outputs.is_cpu and labels.is_cpu and outputs.shape[1] > 0
 
 
 def eva(outputs: Any, labels: Any) -> float:

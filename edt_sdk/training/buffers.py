@@ -47,6 +47,8 @@ class Buffers:
     @torch.no_grad()
     def save(self) -> None:
         """Take a copy: what the model holds now is what every shard starts from."""
+        if not self._places:
+            return
         self._originals = self._now()
         if not self._start:
             self._start = [tensor.detach().clone() for tensor in self._originals]
@@ -63,6 +65,8 @@ class Buffers:
     @torch.no_grad()
     def changed(self) -> Bits:
         """Which buffers differ from the copy in any bit: bool [floats + others]."""
+        if not self._places:
+            return self._so_far
         tensors = self._now()
         if self._shapes != [tensor.shape for tensor in tensors] or self._dtypes != [tensor.dtype for tensor in tensors]:
             for number, (tensor, start) in enumerate(zip(tensors, self._start, strict=True)):
@@ -76,6 +80,8 @@ class Buffers:
 
         Where all have been changed nothing needs to be compared: the update will change them, whatever this shard did.
         """
+        if not self._places:
+            return self._so_far
         if not self._so_far.all():
             self._so_far |= self.changed()
         self._found = self._so_far.copy()
@@ -83,6 +89,8 @@ class Buffers:
 
     def values(self, numbers: range) -> list[Tensor]:
         """The tensors the model holds now; for a cache the copy from the start, whose shape is known."""
+        if not numbers:
+            return []
         tensors = self._now()[numbers.start : numbers.stop]
         if not self._caches and not any(tensor.requires_grad for tensor in tensors):
             return tensors
@@ -93,6 +101,8 @@ class Buffers:
     @torch.no_grad()
     def restore(self) -> None:
         """Put every buffer back, object and bits, to what it was at the start of the update."""
+        if not self._places:
+            return
         found = self._found
         for number, ((buffers, key), original) in enumerate(zip(self._cells, self._originals, strict=True)):
             if buffers.get(key) is not original and number not in self._caches:

@@ -69,6 +69,14 @@ class Exchanges:
         send = group is not None and group.world > 1 and self._neighbours(group) is None
         return self._sent if send else self._own
 
+    def unit(self, counts: Sequence[int]) -> int:
+        """What all weights of an update are divided by: in mode `fast` shards of one size weigh 1."""
+        return math.gcd(*counts) if self._fast else common_power_of_two(counts)
+
+    def divisor(self, counts: Sequence[int]) -> float:
+        """Of the sum of gradients times weights."""
+        return float(sum(counts) // self.unit(counts))
+
     def between(
         self, group: Group, counts: Sequence[int], vectors: Sequence[Flat], sums: Sequence[int]
     ) -> Exchange | SharedExchange:
@@ -83,7 +91,7 @@ class Exchanges:
         Raises:
             RuntimeError: a member is gone.
         """
-        divisor = float(sum(counts) // common_power_of_two(counts))
+        divisor = self.divisor(counts)
         neighbours = self._neighbours(group)
         if neighbours is not None:
             own = [vectors[number] for number in sums]

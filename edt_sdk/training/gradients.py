@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -39,6 +39,9 @@ class Contribution:
         settled: called with the number of each entry of the layout, when its value in the vector is final; that is
             during the backward pass where possible.
         practice: nobody will use what the vector holds.
+        follows: another shard of the same update was computed right before.
+        left: gradients of shards before are in `.grad` still, this one's come on top, and the vector takes the sum.
+        leave: leave them there, for the next shard or for the optimizer.
     """
 
     vector: Flat
@@ -46,6 +49,14 @@ class Contribution:
     add: bool = False
     settled: Callable[[int], None] | None = None
     practice: bool = False
+    follows: bool = False
+    left: bool = False
+    leave: bool = False
+
+    @property
+    def of_gradients(self) -> Contribution:
+        """The same for gradients, where it differs from that of buffers."""
+        return replace(self, add=False) if self.left else self
 
 
 class Gradients:
@@ -60,6 +71,7 @@ class Gradients:
     Attributes:
         layout: the same.
         least: elements beyond which a gradient should be taken when it is finished.
+        all_present: what `Arrivals.rest` answers when no gradient is missing; one object, quickly told from others.
         single_arrivals: whether a backward pass finishes each gradient once; None until the first has shown it.
     """
 
@@ -68,6 +80,7 @@ class Gradients:
         self.single_arrivals: bool | None = None
         in_all = sum(parameter.nbytes for parameter in layout.parameters)
         self.least = _SMALL if in_all > _CACHED else sys.maxsize
+        self.all_present = (True,) * len(layout.parameters)
         self._densified: set[int] = set()
         self._arrived: Callable[[int], None] | None = None
         self._handles: dict[int, RemovableHandle] = {}
@@ -129,6 +142,21 @@ class Gradients:
             gradients.append(real(gradient))
         give(views, gradients, contribution)
 
+    def divide_left(self, divisor: float) -> None:
+        """Divide the gradients that were left in `.grad`, and make sparse ones dense."""
+        gradients = []
+        for number, parameter in enumerate(self.layout.parameters):
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.layout is not torch.strided:
+                self._say_densified(number)
+                gradient = parameter.grad = gradient.to_dense()
+            gradients.append(gradient)
+        if divisor != 1 and gradients:
+            with torch.no_grad():
+                torch._foreach_div_(gradients, divisor)
+
     def _say_densified(self, number: int) -> None:
         if number not in self._densified:
             self._densified.add(number)
@@ -150,7 +178,7 @@ class Arrivals:
 
     def __init__(self, gradients: Gradients, contribution: Contribution) -> None:
         self._gradients = gradients
-        self._contribution = contribution
+        self._contribution = contribution.of_gradients
         self._count = len(gradients.layout.parameters)
         self._taken: set[int] = set()
         self._present: set[int] = set()
@@ -159,6 +187,9 @@ class Arrivals:
     def watched(self) -> Iterator[None]:
         """Look on during a backward pass."""
         gradients = self._gradients
+        if self._contribution.leave:
+            yield
+            return
         if gradients.single_arrivals is not None:
             least = 0 if self._contribution.settled is not None else gradients.least
             with gradients.watched(self._arrived, least) if gradients.single_arrivals else nullcontext():
@@ -172,9 +203,15 @@ class Arrivals:
 
     def rest(self) -> tuple[bool, ...]:
         """Take what has not been taken; which parameters have a gradient."""
-        missing = [number for number in range(self._count) if number not in self._taken]
+        taken = self._taken
+        missing = [number for number in range(self._count) if number not in taken] if taken else range(self._count)
         parameters = self._gradients.layout.parameters
-        present = tuple(number in self._taken or parameters[number].grad is not None for number in range(self._count))
+        absent = {number for number in missing if parameters[number].grad is None}
+        present = self._gradients.all_present
+        if absent:
+            present = tuple(number not in absent for number in range(self._count))
+        if self._contribution.leave:
+            return present
         with torch.no_grad():
             self._gradients.take(missing, self._contribution)
         if self._contribution.settled is not None:

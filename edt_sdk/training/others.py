@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,6 +47,10 @@ class Others:
         Raises:
             RuntimeError: a member is gone.
         """
+        if group.world == 1:
+            return {number: values[number] for number in np.flatnonzero(summary.changed_others).tolist()}
+        if not summary.changed_others.any():
+            return {}
         tensors = self._tensors()
         found: dict[int, Tensor] = {}
         start = 0

@@ -30,20 +30,21 @@ class Reports:
         self._worker = worker
         self._metrics = metrics
 
-    def of_update(self, outcomes: Sequence[Outcome], pending: int) -> Report:
-        """Of the shards of an update; `pending` as in `UpdateEngine.commit`."""
+    def of_update(self, outcomes: Sequence[Outcome], pending: int, *, alone: bool = False) -> Report:
+        """Of the shards of an update; `pending` as in `UpdateEngine.commit`. `alone`: nobody else will read it."""
         floats, others = len(self._layout.floats), len(self._layout.others)
         present = np.zeros(len(self._layout.parameters), dtype=np.bool_)
         changed = np.zeros(floats + others, dtype=np.bool_)
         of_shard_0 = np.zeros(others, dtype=np.bool_)
         small = b""
+        for of_shards in {outcome.present for outcome in outcomes}:  # mostly one
+            present |= np.array(of_shards, dtype=np.bool_)
         for outcome in outcomes:
             bits = _bits_of(outcome)
-            present |= np.array(outcome.present, dtype=np.bool_)
             changed |= bits
             if outcome.shard == 0:
                 of_shard_0 = bits[floats:]
-                small = self._others.pack(outcome.others)
+                small = b"" if alone else self._others.pack(outcome.others)
         stats = self._stats(outcomes)
         return Report(pending, self._worker, os.getpid(), stats, present, changed[:floats], of_shard_0, small)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ from edt_sdk.training.nested import to_device
 from edt_sdk.training.permutation import Indices
 from edt_sdk.training.seeds import set_states
 from edt_sdk.training.user_functions import LossFunction, Metric, Observer, StepFunction, plain
+
+_version = attrgetter("_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,9 @@ class ShardRunner:
         fn_step_train: `(model, data, eva, train_loader, fn_args) → (number correct, loss)`; train_loader and fn_args
             are None.
         metrics: functions of (outputs, labels) → number; names from `metric_names`.
+
+    Attributes:
+        leaves: whether gradients of several shards may be left to add up in `.grad`.
     """
 
     def __init__(
@@ -89,13 +95,24 @@ class ShardRunner:
         # On CUDA, recurrent layers move their weights about in a forward pass, which is harmless.
         moving = {id(p) for m in model.modules() if isinstance(m, nn.RNNBase) for p in m.parameters()}
         self._watched = [p for p in self._parameters if id(p) not in moving]
+        owned = {id(p) for p in layout.parameters}
+        self._strangers = [p for p in self._parameters if id(p) not in owned]
+        # A gradient of half precision adds up in single precision, which `.grad` has no room for; a custom step clears
+        # it; and a hook that looks at it must see one shard's.
+        self.leaves = fn_step_train is None and all(
+            real(p.detach()).dtype.itemsize >= 4 and not getattr(p, "_post_accumulate_grad_hooks", None)
+            for p in layout.parameters
+        )
+        self._versions_before = 0
         self._gradients = Gradients(layout)
 
     def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> Outcome:
         """Forward and backward; what comes out goes into the contribution's vector."""
         self._buffers.restore()
-        self.clear_gradients()
-        versions = self._versions()
+        if not contribution.left:
+            self.clear_gradients()
+        if not contribution.follows:
+            self._versions_before = self._versions()
         self._buffers.lend()
         set_states(seed)
         arrivals = Arrivals(self._gradients, contribution)
@@ -103,7 +120,7 @@ class ShardRunner:
             outputs, labels, correct, loss = self._custom(batch)
         else:
             outputs, labels, correct, loss = self._default(batch, arrivals)
-        if versions != self._versions():
+        if self._versions_before != self._versions():
             raise Unprocessable(
                 "A parameter was changed in place during a training step.",
                 hint="The engine steps the optimizer: take optimizer.step() out of fn_step_train, and max_norm= out of "
@@ -149,6 +166,12 @@ class ShardRunner:
         for parameter in self._parameters:
             parameter.grad = None
 
+    def keep_gradients(self, divisor: float) -> None:
+        """What the shards have left in `.grad`, divided, is what the optimizer gets; others get None."""
+        self._gradients.divide_left(divisor)
+        for parameter in self._strangers:
+            parameter.grad = None
+
     def _default(self, batch: Batch, arrivals: Arrivals) -> tuple[Any, Any, Any, Tensor]:
         outputs, labels, loss = self._forward(batch)
         with arrivals.watched():
@@ -162,7 +185,9 @@ class ShardRunner:
                 hint="Let the data set return pairs, or give fn_batch_collate or fn_step_train.",
                 field="datasets_function",
             )
-        features, labels = to_device(tuple(batch.data), self._device)
+        features, labels = batch.data
+        if self._device.type != "cpu" or not isinstance(features, Tensor) or not isinstance(labels, Tensor):
+            features, labels = to_device((features, labels), self._device)
         outputs = self._model(features)
         loss = self._loss_function(outputs, labels)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -191,6 +216,8 @@ class ShardRunner:
     @torch.no_grad()
     def _add_buffers(self, contribution: Contribution) -> None:
         floats = range(len(self._layout.floats))
+        if not floats:
+            return
         first = len(self._layout.parameters)
         values = [real(value) for value in self._buffers.values(floats)]
         give(contribution.vector.views[first:], values, contribution)
@@ -215,4 +242,4 @@ class ShardRunner:
             return tuple(plain(metric(outputs, on_device)) for metric in self._metrics)
 
     def _versions(self) -> int:
-        return sum(parameter._version for parameter in self._watched)
+        return sum(map(_version, self._watched))

@@ -40,7 +40,8 @@ class Told:
     def summary(self) -> Summary:
         """Wait for the records and put them together."""
         if self._alone is not None:
-            return summarize([self._alone])
+            own = self._alone
+            return Summary(own.pending, own.shards, own.present, own.changed_floats, own.changed_others, own.small)
         self._handle.wait()
         records = self._all.view(len(self._blocks), -1).numpy()
         return summarize(

@@ -1,12 +1,13 @@
 """One update, start to end: the facade of the numeric heart, used by the loop.
 
-`compute` runs this rank's shards and adds up their gradients, and may begin to exchange them; it leaves model and
-random states as they were. `commit` waits until everything has arrived, and only then does it touch the model: combined
+`compute` runs this rank's shards and adds up their gradients, and may begin to exchange them; it leaves the model as it
+was. `commit` waits until everything has arrived, and only then does it touch the model: combined
 gradients, clipping, `optimizer.step()`, buffers. So an update that fails in between has changed nothing and is simply
 computed again. `evaluate` is a step of the validation. Every rank that calls `commit` ends with the same bits; in mode
-`exact` they do not depend on how many ranks there are. Mode `fast` differs in two places only: a rank adds its shards
-to one vector, and the library's all-reduce adds the vectors. Samples, random states, buffers and records are the same.
-Never decides who the members are; never writes a file.
+`exact` they do not depend on how many ranks there are. Mode `fast` differs in two places only: a rank's backward passes
+add up in `.grad`, one after the other, and the ranks' sums are added in whatever order is fastest. Samples, random
+states, buffers and records are the same. Random states between updates are nobody's (decision 032). Never decides who
+the members are; never writes a file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from edt_sdk.training import moves
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.buffers import Buffers
 from edt_sdk.training.exchange import Exchange
-from edt_sdk.training.exchanges import Exchanges, common_power_of_two
+from edt_sdk.training.exchanges import Exchanges
 from edt_sdk.training.gradients import Contribution
 from edt_sdk.training.group import Group
 from edt_sdk.training.header import Header, ShardStats, Summary
@@ -74,7 +75,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """Between `compute` and `commit`."""
+    """Between `compute` and `commit`; `left`: the sums of all gradients are in `.grad`."""
 
     step: TrainStep
     block: range
@@ -84,6 +85,7 @@ class _Computed:
     pool: Vectors
     group: Group | None
     exchange: Exchange | SharedExchange | None
+    left: bool = False
 
 
 class UpdateEngine:
@@ -177,7 +179,7 @@ class UpdateEngine:
     def compute(
         self, step: TrainStep, block: range, loader: Loader, group: Group | None = None, *, practice: bool = False
     ) -> None:
-        """Forward and backward of the shards in `block`, gradients added up; model and random states stay as they were.
+        """Forward and backward of the shards in `block`, gradients added up; the model stays as it was.
 
         With the group that `commit` will get, gradients leave while the backward pass of the last shard is under way.
         A second call forgets the first, whatever of it is under way: that is how an update whose commit failed is
@@ -197,7 +199,7 @@ class UpdateEngine:
         if group is not None:
             self._check_block(block, group)
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
-        unit = common_power_of_two(counts)
+        unit = self._exchanges.unit(counts)
         filled = tuple(count > 0 for count in counts)
         plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
         pool = self._exchanges.vectors(group)
@@ -206,15 +208,27 @@ class UpdateEngine:
             for section in vectors[0].sections:
                 section.zero_()
         computed = _Computed(step, block, (), plan, vectors, pool, group, None)
-        if group is not None:
+        # Shards of one size are added up by autograd; a member that is alone has the sum where it belongs then.
+        adding_up = self._fast and self._runner.leaves and len({count for count in counts if count}) == 1
+        left = adding_up and group is not None and group.world == 1
+        if left:
+            computed = replace(computed, left=True)
+        elif group is not None:
             computed = replace(computed, exchange=self._exchanges.between(group, counts, vectors, plan.sums))
         self._computed = computed
         outcomes: list[Outcome] = []
-        with preserved(), self._same_buffers():
+        with self._same_buffers(keep_gradients=left):
             keys = {key.shard: key for key in self._order.keys(step, block)}
-            for move in plan.moves:
-                weight = counts[move.shard] / unit
-                contribution = Contribution(vectors[move.into], weight, move.add, practice=practice)
+            for number, move in enumerate(plan.moves):
+                contribution = Contribution(
+                    vectors[move.into],
+                    counts[move.shard] / unit,
+                    move.add,
+                    practice=practice,
+                    follows=number > 0,
+                    left=adding_up and number > 0,
+                    leave=left or (adding_up and move is not plan.moves[-1]),
+                )
                 if move is plan.moves[-1] and computed.exchange is not None:
                     contribution.settled = computed.exchange.follow(move)
                 seed = derive(self._seed, "train-shard", step.update, move.shard)
@@ -234,7 +248,8 @@ class UpdateEngine:
         """
         # First, so that memory is laid out as it will be: gradients come and go beside the optimizer's state.
         self._space = space_for_state(self._optimizer)
-        self.compute(TrainStep(0, 0, 0), range(1), loader, practice=True)
+        with preserved():
+            self.compute(TrainStep(0, 0, 0), range(1), loader, practice=True)
         self._forget()
 
     def space(self) -> list[Tensor]:
@@ -277,17 +292,22 @@ class UpdateEngine:
         step = computed.step
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
         exchange = computed.exchange
-        if exchange is None:
+        if (computed.left or exchange is not None) and computed.group is not group:
+            raise ValueError("commit with another group than compute")
+        if exchange is None and not computed.left:
             exchange = self._exchanges.between(group, counts, computed.vectors, computed.plan.sums)
             exchange.start_all()
-        elif computed.group is not group:
-            raise ValueError("commit with another group than compute")
-        told = Told(group, self._train_header, self._reports.of_update(computed.outcomes, pending), counts)
+        report = self._reports.of_update(computed.outcomes, pending, alone=group.world == 1)
+        told = Told(group, self._train_header, report, counts)
         # Everybody's records are here, so everybody's vectors are final.
         summary = told.summary()
-        combined = exchange.finish()
+        combined = computed.vectors[0] if exchange is None else exchange.finish()
         others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
+        if exchange is None:
+            self._divide(combined, self._exchanges.divisor(counts))
+        else:
+            self._give(summary, combined)
         self._apply(step, summary, combined, others)
         computed.pool.give_back(computed.vectors)
         return Committed(summary.shards, summary.pending)
@@ -326,26 +346,41 @@ class UpdateEngine:
         return Committed(summary.shards, summary.pending)
 
     @contextmanager
-    def _same_buffers(self) -> Iterator[None]:
+    def _same_buffers(self, *, keep_gradients: bool = False) -> Iterator[None]:
         self._buffers.save()
         try:
             yield
+        except BaseException:
+            keep_gradients = False
+            raise
         finally:
-            self._runner.clear_gradients()
+            if not keep_gradients:
+                self._runner.clear_gradients()
             self._buffers.restore()
 
     def _check_block(self, block: range, group: Group) -> None:
         if block != blocks(self._shards, group.world)[group.rank]:
             raise ValueError(f"{block} is not the block of rank {group.rank} of {group.world}")
 
-    def _apply(self, step: TrainStep, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
-        """Everything has arrived: from here on nothing waits for anybody."""
+    def _divide(self, combined: Flat, divisor: float) -> None:
+        """Gradients that are in `.grad` already, and the sums of buffers beside them."""
+        self._runner.keep_gradients(divisor)
+        sums = combined.views[len(self._layout.parameters) :]
+        if divisor != 1 and sums:
+            torch._foreach_div_(sums, divisor)
+
+    def _give(self, summary: Summary, combined: Flat) -> None:
+        """The combined gradients become `.grad`; without a shard that has one it stays None."""
         count = len(self._layout.parameters)
         for parameter, view, present in zip(
-            self._layout.parameters, combined.views[:count], summary.present, strict=True
+            self._layout.parameters, combined.views[:count], summary.present.tolist(), strict=True
         ):
             if present:
-                parameter.grad = _like(view.detach(), parameter)
+                value = view.detach()
+                parameter.grad = value if value.dtype is parameter.dtype else _like(value, parameter)
+
+    def _apply(self, step: TrainStep, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
+        """Everything has arrived: from here on nothing waits for anybody."""
         if self._clip is not None:
             nn.utils.clip_grad_norm_(self._layout.parameters, self._clip)
         if draws_nothing(self._optimizer):
@@ -354,10 +389,11 @@ class UpdateEngine:
             with preserved():
                 set_states(derive(self._seed, "optimizer", step.update))
                 self._optimizer.step()
-        floats = [int(number) for number in np.flatnonzero(summary.changed_floats)]
-        views = combined.views[count:]
-        self._buffers.commit(floats, [_like(views[n], self._layout.floats[n].get()) for n in floats])
         first = len(self._layout.floats)
+        if first:
+            floats = np.flatnonzero(summary.changed_floats).tolist()
+            views = combined.views[len(self._layout.parameters) :]
+            self._buffers.commit(floats, [_like(views[n], self._layout.floats[n].get()) for n in floats])
         self._buffers.commit([first + number for number in others], list(others.values()))
 
 
