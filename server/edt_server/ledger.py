@@ -22,6 +22,7 @@ from edt_sdk.schemas.errors import NotFound, ServerUnreachable
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.plan import Plan
+from edt_server.briefly import briefly
 from edt_server.core import (
     Core,
     CoreEvent,
@@ -309,6 +310,7 @@ class Change:
     ) -> JobRow:
         """Put the job in `state` with `message`, and record it; the row afterwards."""
         before = self.row(job)
+        message = briefly(message)
         when = self.now if time is None else min(time, self.now)
         changes: dict[str, Any] = {"state": state, "message": message, "state_since": when}
         if state is JobState.LAUNCHING and before.started is None:
