@@ -195,7 +195,7 @@ def essence(log):
     ]
 
 
-def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, rehearse=False, **options):
+def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, rehearse=False, block=range(2), **options):
     order = order or Order(4, (2, 2), 2, 0, 1)
     engine = UpdateEngine(model, optimizer, loss, order=order, seed=0, device=CPU, **options)
     group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
@@ -203,6 +203,6 @@ def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, rehe
     if rehearse:
         engine.rehearse(loader)
     for number in range(order.total_updates):
-        engine.compute(order.step(number), range(2), loader, group)
+        engine.compute(order.step(number), block, loader, group)
         committed = engine.commit(group, pending=0)
     return committed

@@ -201,3 +201,71 @@ def test_commit_needs_compute_and_the_right_block():
     engine.compute(order.step(0), range(1), ShardLoader([(torch.ones(3), torch.ones(1))] * 4))
     with pytest.raises(ValueError, match="not the block"):
         engine.commit(group, pending=0)
+
+
+def test_in_mode_fast_gradients_add_up_where_they_are(caplog):
+    """One whose parameter the optimizer does not own is gone afterwards; a sparse one is dense, as in mode `exact`."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(5, 3, sparse=True)
+            self.stranger, self.head, self.unused = nn.Linear(3, 3), nn.Linear(3, 1), nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.head(self.stranger(self.embedding(x)))
+
+    data = [(torch.tensor(i), torch.ones(1) * i) for i in (0, 1, 1, 4, 2, 2)]
+    torch.manual_seed(0)
+    first = Model()
+    gradients = {}
+    for mode in ("exact", "fast"):
+        model = Model()
+        model.load_state_dict(first.state_dict())
+        owned = [p for name, p in model.named_parameters() if not name.startswith("stranger")]
+        order = Order(6, (2, 2, 2), 2, 0, 1)
+        one_update(model, torch.optim.SGD(owned, lr=0.1), dataset=data, order=order, block=range(3), mode=mode)
+        gradients[mode] = {name: parameter.grad for name, parameter in model.named_parameters()}
+    assert {name for name, gradient in gradients["fast"].items() if gradient is None} == {
+        "stranger.weight", "stranger.bias", "unused.weight", "unused.bias"
+    }  # fmt: skip
+    for name, gradient in gradients["exact"].items():
+        if gradient is not None:
+            torch.testing.assert_close(gradients["fast"][name], gradient)
+    assert sum("sparse" in record.message for record in caplog.records) == 2
+
+
+def clamp(parameter):
+    parameter.grad.clamp_(-0.5, 0.5)
+
+
+def test_in_mode_fast_a_hook_sees_the_gradient_of_one_shard():
+    """Clamped by itself, not on top of the others'."""
+    torch.manual_seed(0)
+    data = [(torch.randn(3), torch.randn(1) * 10) for _ in range(4)]
+    first, weights = nn.Linear(3, 1), []
+    for mode in ("exact", "fast"):
+        model = nn.Linear(3, 1)
+        model.load_state_dict(first.state_dict())
+        model.weight.register_post_accumulate_grad_hook(clamp)
+        one_update(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data, mode=mode)
+        weights.append(model.weight.detach())
+    torch.testing.assert_close(*weights)
+
+
+def test_in_mode_fast_an_update_that_is_computed_again_counts_once():
+    data = [(torch.randn(3), torch.randn(1)) for _ in range(4)]
+    order = Order(4, (2, 2), 2, 0, 1)
+    group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
+    first, found = nn.Linear(3, 1), []
+    for times in (1, 2):
+        model = nn.Linear(3, 1)
+        model.load_state_dict(first.state_dict())
+        engine = UpdateEngine(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), F.mse_loss, order=order, seed=0, device=CPU, mode="fast"
+        )
+        for _ in range(times):
+            engine.compute(order.step(0), range(2), ShardLoader(data), group)
+        engine.commit(group, pending=0)
+        found.append(model.weight.grad)
+    assert torch.equal(*found)
