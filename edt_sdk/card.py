@@ -67,7 +67,8 @@ def progress_words(view: JobView) -> str:
     p = view.progress
     if p is None:
         return ""
-    parts = [f"update {p.update} of {p.total_updates}"] if p.total_updates else [f"update {p.update}"]
+    step = "test step" if view.validates else "update"
+    parts = [f"{step} {p.update} of {p.total_updates}"] if p.total_updates else [f"{step} {p.update}"]
     if p.epochs:
         parts.append(f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}")
     if p.not_a_number:
@@ -166,6 +167,8 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
         trouble: why the view could not be renewed; the card turns grey and says so.
     """
     lines = [head_html(view, grey=bool(trouble)), facts_html(view)]
+    if view.validates:
+        lines.append(f"validates <code>{escape(view.validates)}</code>")
     if view.warm_start:
         lines.append(f"warm start from <code>{escape(view.warm_start)}</code>")
     pictures = " ".join(filter(None, [picture(view), image(curve(losses), "training loss by update")]))

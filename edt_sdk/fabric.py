@@ -283,14 +283,13 @@ class FabricModel:
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
         path = own.job.paths.payload(training)
+        wanted = validation_call.meant(own, self._training(options))
         # A driver before this one, now dead, may have asked for this training: its workers go on with what it wrote.
         if not path.exists():
-            wanted = validation_call.meant(own, self._training(options))
             payload.write(path, payload.pack(wanted, own.folders_of_code()))
         own.trainings += 1
-        own.link.send(
-            TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=options.epochs)
-        )
+        epochs = validation_call.epochs(own, options.epochs)
+        own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
 
     def _training(self, options: TrainOptions) -> Training:
         """What the workers get: all but the driver's own loggers."""

@@ -64,7 +64,7 @@ class ProgressReporter:
                 update=done,
                 total_updates=total,
                 epoch=min(cursor.updates // max(1, schedule.updates_per_epoch), schedule.epochs - 1),
-                epochs=schedule.epochs,
+                epochs=schedule.epochs if schedule.updates_per_epoch else 0,
                 loss=train.loss if train.samples else None,
                 accuracy=train.accuracy if train.samples else None,
                 test_loss=test.loss if test.samples else None,

@@ -47,6 +47,11 @@ def meant(own: Session, training: Training) -> Training:
     return replace(training, options=options, callbacks=(), lr_scheduler=None, save_to_onnx=False)
 
 
+def epochs(own: Session, wanted: int) -> int:
+    """Epochs that a call trains: those that are wanted, in a validation none."""
+    return wanted if own.job.validates is None else 0
+
+
 def tell(own: Session) -> None:
     """Print what a validation came to; of a training, nothing."""
     if own.job.validates is None:

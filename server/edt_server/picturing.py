@@ -36,6 +36,7 @@ from edt_server.drawings import Drawings, present
 from edt_server.latest_events import LatestEvents
 from edt_server.store import JobRow
 from edt_server.training_curve import CurveShelf
+from edt_server.views import validated
 
 if TYPE_CHECKING:
     from edt_server.reading import Reading
@@ -211,6 +212,8 @@ class Picturing:
 
 
 def _no_loss(row: JobRow) -> str:
+    if validated(row.spec):
+        return "It trains nothing; job.validation() has its result."
     if row.state.final:
         return "It ended before its first update: its logs say why."
     return NO_UPDATE

@@ -234,6 +234,8 @@ def _driver_started(data: Data) -> str:
 
 def _training_started(data: Data) -> str:
     shards, epochs = data.get("shards"), data.get("epochs")
+    if epochs == 0:
+        return "its test began"
     parts = [] if epochs is None else [_count(epochs, "epoch")]
     parts += [] if shards is None else [f"{_count(shards, 'shard')} an update"]
     return _training(data) + " began" + (f": {', '.join(parts)}" if parts else "")
@@ -241,6 +243,8 @@ def _training_started(data: Data) -> str:
 
 def _training_ended(data: Data) -> str:
     updates = data.get("updates")
+    if updates == 0:
+        return "its test ended"
     return _training(data) + " ended" + ("" if updates is None else f" after {_count(updates, 'update')}")
 
 

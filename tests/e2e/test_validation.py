@@ -70,6 +70,10 @@ def test_it_says_what_the_training_said_and_what_scikit_learn_says(four_slots: J
     written = json.loads(Path(validating.view.result_dir, "validation.json").read_text())
     assert written["metrics"] == result.metrics
     assert f"It validates the training digits ({trained.id})" in str(validating.story())
+    assert "finished, test step 7 of 7, test accuracy" in repr(validating)
+    assert f"validates <code>{trained.id}</code>" in validating.bundle()["text/html"]
+    assert validating.view.message == "Finished: the test data were gone over once."
+    assert validating.picture("loss").says == "digits-validation: it trains nothing; job.validation() has its result."
     assert validating.view.progress.update == validating.view.progress.total_updates == 7
 
 

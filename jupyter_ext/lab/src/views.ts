@@ -88,6 +88,8 @@ export interface IJobView {
   /** Names of the catalogue: what it reads, and what it is a training of; "" for none. */
   dataset: string;
   model: string;
+  /** Id of the job whose training it validates; missing or "" for a job that trains. */
+  validates?: string;
 }
 
 /** What may change while a job lives. */

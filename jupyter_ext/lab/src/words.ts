@@ -75,7 +75,8 @@ export function progressWords(view: IJobView): string {
   if (!p) {
     return '';
   }
-  const parts = [p.total_updates ? `update ${p.update} of ${p.total_updates}` : `update ${p.update}`];
+  const step = view.validates ? 'test step' : 'update';
+  const parts = [p.total_updates ? `${step} ${p.update} of ${p.total_updates}` : `${step} ${p.update}`];
   if (p.epochs) {
     parts.push(`epoch ${Math.min(p.epoch + 1, p.epochs)} of ${p.epochs}`);
   }

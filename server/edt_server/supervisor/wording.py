@@ -86,6 +86,8 @@ def never_trained(words: LastWords | None) -> str:
 
 
 def finished(trainings: int, updates: int) -> str:
-    """For a job that did what it was for."""
+    """For a job that did what it was for; a validation has no updates."""
+    if not updates:
+        return "Finished: the test data were gone over once."
     what = "1 training" if trainings == 1 else f"{trainings} trainings"
     return f"Finished: {what}, {updates} updates."

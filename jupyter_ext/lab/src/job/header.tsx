@@ -62,6 +62,7 @@ function facts(job: IJobView, now: number): [string, string | null][] {
     ['Data set', job.dataset || null],
     ['Model', job.model || null],
     ['Began with weights of', job.warm_start || null],
+    ['Validates', job.validates || null],
     ['Owner', job.owner],
     ['Id', job.id],
     ['Results', job.result_dir]
