@@ -19,6 +19,7 @@ from typing import Any
 
 from edt_sdk.connection import Connection, watching
 from edt_sdk.html_table import GREY
+from edt_sdk.monitor.counted import counted
 from edt_sdk.monitor.kernel import Output, Signs, display, running_cell, toolkit
 from edt_sdk.monitor.page import Wish
 from edt_sdk.monitor.patience import Silence
@@ -67,14 +68,11 @@ class Monitor(ABC):
         # In threads and over sockets of its own, and not for longer than somebody looks at a picture.
         self.connection = watching(self.connection)
         self._trouble = widgets.HTML()
-        self._box = widgets.VBox([*self._build(), self._trouble])
+        self._box = counted([*self._build(), self._trouble], self._shown)
         if self._for_good():
             self._end()
             display(self._left, raw=True)
             return self
-        # From 0 a front end counts how often it shows this.
-        self._box._view_count = 0
-        self._box.observe(self._shown, "_view_count")
         self._output = Output(self._box, self._beside())
         SIGNS.listen()
         ROUNDS.add(self)
@@ -154,7 +152,8 @@ class Monitor(ABC):
     _gone = False
 
     def _shown(self, change: Any) -> None:
-        self._gone = change["new"] == 0
+        # Below 0 where a page closes a view that was opened before another page came, see `counted`.
+        self._gone = change["new"] <= 0
         ROUNDS.wake(self)
 
     def _bear(self, error: EdtError) -> None:

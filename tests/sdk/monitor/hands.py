@@ -35,10 +35,11 @@ class Recorded:
 
 def opened(made):
     """A monitor as `show` leaves it, whose turns this test takes itself."""
+    from edt_sdk.monitor.counted import counted
     from edt_sdk.monitor.kernel import toolkit
 
     made._trouble = toolkit().HTML()
-    made._box = toolkit().VBox([*made._build(), made._trouble])
+    made._box = counted([*made._build(), made._trouble], made._shown)
     made._output = Recorded()
     return made
 
