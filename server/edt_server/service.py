@@ -23,6 +23,7 @@ from edt_sdk.schemas.registered import Registered
 from edt_server import reports, submission, suspension
 from edt_server.catalogue.catalogue import Catalogue
 from edt_server.catalogue.pinned import check_folder
+from edt_server.catalogue.places import clear_incoming
 from edt_server.clock import Clock, next_tell
 from edt_server.commits import Commits
 from edt_server.core import JobChanged
@@ -201,6 +202,7 @@ class Service(Reading):
     def _make_folders(self) -> None:
         make_private_dir(self.settings.data_dir)
         submission.clear_uploads(self.uploads)
+        clear_incoming(self.settings.data_dir)
 
     async def _look_for_slots(self) -> None:
         if self._hosts is not None:

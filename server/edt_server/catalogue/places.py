@@ -3,15 +3,22 @@
 `catalogue/<owner>/<id>/` below the data folder of the service: `data/` the files of a copied data set, `code.tar.gz`
 the code of a model, `weights/` what its trainings begin with. Two roots, not to be mixed up: `data_dir` is the
 service's own folder, `data_fs` the folder of shared data sets that jobs see as DLI_DATA_FS.
+
+A folder that is being filled has a name of its own until it is complete (`incoming`): what a server that was killed
+leaves of an upload is known by it.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edt_sdk.schemas.errors import InvalidRequest, NotFound, Unprocessable
+
+_ROOT = "catalogue"
+_INCOMING = ".incoming-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,12 @@ class Places:
     @property
     def folder(self) -> Path:
         """All its files."""
-        return self.data_dir / "catalogue" / self.owner / self.id
+        return self.data_dir / _ROOT / self.owner / self.id
+
+    @property
+    def incoming(self) -> Places:
+        """The places of the same thing until all of it is there."""
+        return replace(self, id=f"{_INCOMING}{self.id}")
 
     @property
     def data(self) -> Path:
@@ -41,6 +53,12 @@ class Places:
     def weights(self) -> Path:
         """What trainings of a model begin with, a state dict; it may be missing."""
         return self.folder / "weights" / "model_epoch_final.pth"
+
+
+def clear_incoming(data_dir: Path) -> None:
+    """Remove what a server that was killed has left of uploads. Blocks; nobody may be uploading."""
+    for folder in (data_dir / _ROOT).glob(f"*/{_INCOMING}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def below_data_fs(data_fs: str, path: str) -> Path:

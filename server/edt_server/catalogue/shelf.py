@@ -139,8 +139,10 @@ class Shelf:
         places = self.places(user, new_id(name))
 
         def prepared() -> msgspec.Struct:
-            make_private_dir(places.folder)
-            return fill(places)
+            make_private_dir(places.incoming.folder)
+            record = fill(places.incoming)
+            places.incoming.folder.rename(places.folder)
+            return record
 
         try:
             record = await asyncio.to_thread(prepared)
@@ -159,7 +161,8 @@ class Shelf:
         except (StoreError, asyncio.CancelledError):
             raise  # it may have been committed all the same: its files stay
         except BaseException:
-            await asyncio.to_thread(shutil.rmtree, places.folder, ignore_errors=True)
+            for folder in (places.incoming.folder, places.folder):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
         return row
 
