@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from tornado.httpclient import HTTPClientError
 
-LIMIT = 30.0
+LIMIT = 90.0  # for what hangs, on a machine with much else to do
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,8 @@ def call(edt, jp_fetch):
         try:
             response = await jp_fetch(
                 "edt", "api", *path.strip("/").split("/"),
-                method=method, body=body, headers=headers, params=params, allow_nonstandard_methods=True, **kwargs,
+                method=method, body=body, headers=headers, params=params, allow_nonstandard_methods=True,
+                request_timeout=LIMIT, **kwargs,
             )  # fmt: skip
         except HTTPClientError as error:
             if error.response is None:

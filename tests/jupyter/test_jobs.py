@@ -217,7 +217,7 @@ async def test_what_tornado_refuses_is_json_too(edt, call, monkeypatch):
     assert (answer.status, answer.json) == (418, {"message": "no coffee: tea", "code": "refused", "hint": ""})
 
 
-async def test_states_are_told_on_jupyters_event_bus(edt, jp_serverapp, submit, call, ended):
+async def test_states_are_told_on_jupyters_event_bus(edt, jp_serverapp, submit, until):
     heard = []
 
     async def listener(logger, schema_id, data):
@@ -225,9 +225,12 @@ async def test_states_are_told_on_jupyters_event_bus(edt, jp_serverapp, submit, 
 
     jp_serverapp.event_logger.add_listener(schema_id=SCHEMA_ID, listener=listener)
     job = (await submit(LEAVER, name="heard")).json["id"]
-    await ended(job)
-    states = [data["state"] for data in heard if data["job"] == job]
-    assert states == ["LAUNCHING", "FAILED"]
+
+    def states():
+        return [data["state"] for data in heard if data["job"] == job]
+
+    await until(lambda: "FAILED" in states(), "what the bus tells last, after the job's end is known")
+    assert states() == ["LAUNCHING", "FAILED"]
     assert {data["name"] for data in heard} == {"heard"}
 
 
