@@ -4,9 +4,14 @@ All of them live in the same N processes and take turns, a few updates at a time
 does meets all alike. V = 4 shards an update; DDP takes the same micro-batches, V / N of them under `no_sync()`, from
 torch's own DataLoader; one thread each, deterministic algorithms, gloo; glibc keeps freed memory on all sides, as it
 does in our workers (a tenth of the time of the convnet, on either side). `large` is DDP with all V / N micro-batches at
-once: for information, it is not the same computation. Each ratio has the interval in which the true median lies with
-95 % confidence: on a machine that others share, one turn differs from the next by more than the sides do. Prints a
-table and writes `.bench/throughput.json`.
+once: for information, it is not the same computation. Our sides do more of what a script does than DDP's, whose loss
+nobody reads: they read every loss, count the right answers and tell each other the samples.
+
+The rounds are spread over several sets of fresh processes, in each of which another side is made first. Where the
+memory of a model comes to lie decides about 1 to 3 % of its time for as long as it lives: two DDPs beside each other in
+one process differ by that. So a ratio is the median over the sets of each set's median, and its interval is that in
+which the median over many sets would lie, with about 95 % confidence. Prints a table and writes
+`.bench/throughput.json`.
 """
 
 from __future__ import annotations
@@ -105,7 +110,7 @@ class Ddp:
             return next(self.batches)
 
 
-def turns(rank, world, name, rounds, path, sides, results):
+def turns(rank, world, name, rounds, number, path, sides, results):
     """One process: all sides take turns; seconds of an update, per side and round."""
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
@@ -116,7 +121,7 @@ def turns(rank, world, name, rounds, path, sides, results):
     store = dist.FileStore(path + ".ours", world)
     task, per_rank = TASKS[name], SHARDS // world
     made = {}
-    for side in sides:
+    for side in [*sides][number % len(sides) :] + [*sides][: number % len(sides)]:
         if side == "ddp":
             made[side] = Ddp(task, per_rank, task.micro_batch, rank, world)
         elif side == "large":
@@ -144,31 +149,33 @@ def turns(rank, world, name, rounds, path, sides, results):
                 made[side].update()
             times[side].append((time.perf_counter() - start) / counts[side])
     if rank == 0:
-        Path(results).write_text(json.dumps(times))
+        Path(results).write_text(json.dumps({side: times[side] for side in sides}))
     dist.barrier()
     os._exit(0)  # gloo's threads of two groups need no farewell
 
 
-def measure(name, world, rounds, sides):
-    """Seconds per update of each side, `rounds` of them."""
+def measure(name, world, rounds, sides, number):
+    """Seconds per update of each side, `rounds` of them, in one set of processes."""
     with tempfile.TemporaryDirectory() as folder:
         results = f"{folder}/results.json"
-        mp.spawn(turns, (world, name, rounds, f"{folder}/store", sides, results), nprocs=world)
+        mp.spawn(turns, (world, name, rounds, number, f"{folder}/store", sides, results), nprocs=world)
         return json.loads(Path(results).read_text())
 
 
-def line(name, world, times):
-    """One row: samples per second, median over the rounds of the ratio to DDP, and the worst round of all."""
+def line(name, world, sets):
+    """One row: samples per second, the ratio to DDP of the same rounds, and the worst round of all."""
     samples = SHARDS * TASKS[name].micro_batch
     row = {"model": name, "workers": world, "samples_per_second": {}, "worst": {}, "ratio": {}, "between": {}}
-    for side, seconds in times.items():
+    for side in sets[0]:
+        seconds = [second for times in sets for second in times[side]]
         row["samples_per_second"][side] = samples / median(seconds)
         row["worst"][side] = samples / max(seconds)
         # Of the same round: whatever slows the machine for a while slows both.
-        ratios = sorted(ddp / ours for ddp, ours in zip(times["ddp"], seconds, strict=True))
-        row["ratio"][side] = median(ratios)
-        row["between"][side] = interval(ratios)
-    row["seconds"] = times
+        ratios = [[d / ours for d, ours in zip(times["ddp"], times[side], strict=True)] for times in sets]
+        each = sorted(ratios[0] if len(sets) == 1 else [median(of_set) for of_set in ratios])
+        row["ratio"][side] = median(each)
+        row["between"][side] = interval(each)
+    row["seconds"] = sets
     return row
 
 
@@ -192,24 +199,28 @@ def text(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="5 rounds")
-    parser.add_argument("--rounds", type=int, default=40, help="turns of each side (default 40)")
+    parser.add_argument("--quick", action="store_true", help="5 rounds in one set")
+    parser.add_argument("--rounds", type=int, default=48, help="turns of each side (default 48)")
+    parser.add_argument("--sets", type=int, default=8, help="of fresh processes that share the rounds (default 8)")
     parser.add_argument("--models", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=SIDES)
     options = parser.parse_args()
     os.environ.update({k: v for k, v in zygote_environment(os.environ, 1).items() if k.startswith("MALLOC_")})
-    rounds = 5 if options.quick else options.rounds
+    rounds, sets = (5, 1) if options.quick else (options.rounds, max(1, min(options.sets, options.rounds)))
     print("samples/s: median (worst round), ratio to DDP at the same number of workers [95 %]; V = 4, one thread each")
     print(f"{'model':<12}{'N':>2}  " + "  ".join(f"{side:>31}" for side in SIDES))
     rows = []
     for name in options.models:
         for world in options.workers:
-            rows.append(line(name, world, measure(name, world, rounds, options.sides)))
+            share = [rounds // sets + (number < rounds % sets) for number in range(sets)]
+            measured = [measure(name, world, count, options.sides, number) for number, count in enumerate(share)]
+            rows.append(line(name, world, measured))
             print(text(rows[-1]), flush=True)
     ROOT.mkdir(exist_ok=True)
     cores = len(os.sched_getaffinity(0))
-    report = {"torch": torch.__version__, "machine": platform.machine(), "cores": cores, "rounds": rounds, "rows": rows}
+    report = {"torch": torch.__version__, "machine": platform.machine(), "cores": cores, "rounds": rounds}
+    report |= {"sets": sets, "rows": rows}
     (ROOT / "throughput.json").write_text(json.dumps(report, indent=1) + "\n")
     missed = [
         f"{mode} {row['model']} N={row['workers']}: {row['ratio'][mode]:.3f} < {target}"
