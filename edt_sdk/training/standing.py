@@ -36,10 +36,11 @@ class Where:
         epoch: of the epoch under way.
         validation: of the validation under way.
         test: of the last complete one.
-        tally: what a validation has counted so far.
         last, last_test: what rank 0 wrote last, or should have.
         callbacks: the objects as bytes, None as they came with the payload.
         learning_rate: state of the scheduler.
+        tally: what a job that only tests has counted so far. The last field: checkpoints that were written before there
+            was one hold the others in their order.
     """
 
     position: int = 0
@@ -47,11 +48,11 @@ class Where:
     epoch: Totals = _NOTHING
     validation: Totals = _NOTHING
     test: Totals = _NOTHING
-    tally: Tally = _UNSEEN
     last: LastUpdate | None = None
     last_test: TestLine | None = None
     callbacks: bytes | None = None
     learning_rate: dict[str, Any] | None = None
+    tally: Tally = _UNSEEN
 
 
 class Standing:
@@ -98,11 +99,11 @@ class Standing:
             epoch=self.epoch,
             validation=self.validation,
             test=self.test,
-            tally=self.tally,
             last=self.last,
             last_test=self.last_test,
             callbacks=self.hooks.frozen,
             learning_rate=self.learning_rate.state(),
+            tally=self.tally,
         )
         return state.capture(self.model, self.optimizer, where)
 
@@ -111,7 +112,8 @@ class Standing:
         where: Where = state.restore(captured, self.model, self.optimizer)
         self.cursor = Cursor(self.cursor.schedule, where.position)
         self.train, self.epoch = where.train, where.epoch
-        self.validation, self.test, self.tally = where.validation, where.test, where.tally
+        self.validation, self.test = where.validation, where.test
+        self.tally = getattr(where, "tally", _UNSEEN)
         self.last, self.last_test = where.last, where.last_test
         self.hooks.adopt(where.callbacks)
         self.learning_rate.restore(where.learning_rate)

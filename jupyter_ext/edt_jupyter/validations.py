@@ -28,7 +28,7 @@ class ValidationHandler(EdtHandler):
     """`/jobs/{id}/validation`."""
 
     @authenticated
-    @authorized("read", resource="edt:jobs")
+    @authorized("read", resource="edt:artifacts")
     async def get(self, job: str) -> None:
         """What came out of the validation with this id."""
         self.reply(await self.service.validations.result(self.user, job))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,20 @@ def test_any_number_of_workers_and_a_suspension_give_the_same(four_slots: Jobs, 
         many.resume()
     found = many.wait(120).validation()
     assert (found.metrics, found.confusion) == (alone.metrics, alone.confusion)
+
+
+def test_a_death_in_the_middle_costs_nothing(four_slots: Jobs):
+    trained = four_slots.submit("digits.py", "slow", "1").wait(120)
+    validating = trained.validate(ALL, max_workers=2)
+
+    def under_way() -> list[int]:
+        progress, pids = validating.refresh().view.progress, [worker["pid"] for worker in validating.workers()]
+        return pids if progress is not None and progress.update and len(pids) == 2 else []
+
+    os.kill(wait_until(under_way, "two workers that test")[0], signal.SIGKILL)
+    result = validating.wait(120).validation()
+    assert (result["loss"], result["accuracy"]) == last_test(trained)
+    assert sum(map(sum, result.confusion)) == 397
 
 
 def test_it_outlives_its_training_and_a_clone_validates_again(four_slots: Jobs):

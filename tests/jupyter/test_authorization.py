@@ -27,6 +27,8 @@ DECLARED = {
     ("GET", "/jobs/{id}/workers"): ("read", "edt:jobs"),
     ("GET", "/jobs/{id}/what-if"): ("read", "edt:jobs"),
     ("GET", "/jobs/{id}/checkpoints"): ("read", "edt:artifacts"),
+    ("POST", "/jobs/{id}/validations"): ("write", "edt:jobs"),
+    ("GET", "/jobs/{id}/validation"): ("read", "edt:artifacts"),
     ("GET", "/jobs/{id}/result"): ("read", "edt:artifacts"),
     ("POST", "/forecasts"): ("read", "edt:jobs"),
     ("POST", "/previews"): ("read", "edt:jobs"),

@@ -76,9 +76,11 @@ DECLARED = {
     ("DELETE", f"{DLI}/models/{{name}}/trainings/{{training}}"): ("write", "edt:jobs"),
     ("PUT", f"{DLI}/models/{{name}}/trainings/{{training}}/stop"): ("write", "edt:jobs"),
     ("GET", f"{DLI}/models/{{name}}/trainings/{{training}}/weightfile"): ("read", "edt:artifacts"),
+    ("GET", f"{DLI}/models/{{name}}/validations"): ("read", "edt:jobs"),
+    ("POST", f"{DLI}/models/{{name}}/validations"): ("write", "edt:jobs"),
+    ("DELETE", f"{DLI}/models/{{name}}/validations/{{validation}}"): ("write", "edt:jobs"),
+    ("PUT", f"{DLI}/models/{{name}}/validations/{{validation}}/stop"): ("write", "edt:jobs"),
     # Those that have no work here ask before they say so.
-    ("GET", f"{DLI}/models/some/validations"): ("read", "edt:cluster"),
-    ("PUT", f"{DLI}/models/some/validations/some/stop"): ("write", "edt:cluster"),
     ("GET", f"{DLI}/hypersearch"): ("read", "edt:cluster"),
     ("POST", f"{DLI}/hypersearch"): ("write", "edt:cluster"),
     ("DELETE", f"{DLI}/edimodels/some"): ("write", "edt:cluster"),
@@ -101,6 +103,7 @@ def filled(path, job="somebodys-job"):
         .replace("{n}", "1")
         .replace("{name}", "default")
         .replace("{training}", "first")
+        .replace("{validation}", "first")
         .replace("{file}", "default%2Fmain.py")
     ).lstrip("/")
 

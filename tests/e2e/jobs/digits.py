@@ -1,10 +1,12 @@
 """Handwritten digits in two layers, or a part of them as another kind of problem.
 
 Usage: digits.py [KIND] [EPOCHS]. KIND is `classes` (default), `binary` (is it a five?), `regression`, `own-test` (an
-fn_test of its own), `two` (two trainings one after the other) or `untested` (no test data).
+fn_test of its own), `two` (two trainings one after the other), `slow` (a test sample takes 20 ms) or `untested` (no
+test data).
 """
 
 import sys
+import time
 
 import torch
 from sklearn.datasets import load_digits
@@ -17,6 +19,12 @@ KIND = sys.argv[1] if len(sys.argv) > 1 else "classes"
 EPOCHS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
 
 
+class Slow(TensorDataset):
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        return super().__getitem__(index)
+
+
 def datasets():
     digits = load_digits()
     x = torch.tensor(digits.data / 16, dtype=torch.float32)
@@ -25,7 +33,8 @@ def datasets():
         y = (y == 5).float()[:, None]
     elif KIND == "regression":
         y = y.float()[:, None]
-    return TensorDataset(x[:1400], y[:1400]), None if KIND == "untested" else TensorDataset(x[1400:], y[1400:])
+    test = (Slow if KIND == "slow" else TensorDataset)(x[1400:], y[1400:])
+    return TensorDataset(x[:1400], y[:1400]), None if KIND == "untested" else test
 
 
 def own_test(model, test_iter, fn_args):
