@@ -274,6 +274,10 @@ export class Jobs implements IDisposable {
       const before = this.known.get(id);
       const gone = error instanceof ApiError && error.status === 404 && error.code !== '';
       this.failed(error);
+      if (gone) {
+        this.members.mine.delete(id);
+        this.members.all.delete(id);
+      }
       this.known.set(id, {
         view: before?.view,
         taken: before?.taken ?? 0,

@@ -61,7 +61,7 @@ export function ComparePage(props: {
           ) : (
             <div className="jp-edt-compare-columns">
               <Choice jobs={jobs} chosen={chosen} wanted={wanted} onWanted={setWanted} onChoose={choose} />
-              <div>
+              <div className="jp-edt-compare-result">
                 {deleted.filter(id => chosen.includes(id)).map(id => (
                   <Failure
                     key={id}
@@ -163,7 +163,7 @@ function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
   }
   const live = jobs.some(job => !isFinal(job.state));
   return (
-    <div className="jp-edt-compare-result">
+    <>
       <Picture
         path="pictures/compare"
         query={{ jobs: jobs.map(job => job.id).join(',') }}
@@ -207,7 +207,7 @@ function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
         </table>
       </div>
       <p className="jp-edt-hint">Rows in bold differ.</p>
-    </div>
+    </>
   );
 }
 

@@ -88,9 +88,9 @@ export function Picture(props: {
   }, [theme, width, again]);
 
   // While the next one is on its way (another axis, another stretch of time) the one before stays.
-  const kept = useRef({ path: '', svg: '' });
+  const kept = useRef({ path: '', svg: '', taken: 0 });
   if (answer.value !== null && answer.value.svg !== '') {
-    kept.current = { path: props.path, svg: answer.value.svg };
+    kept.current = { path: props.path, svg: answer.value.svg, taken: answer.taken };
   }
   const svg = kept.current.path === props.path ? kept.current.svg : '';
   const [broken, setBroken] = useState<unknown>(null);
@@ -117,7 +117,7 @@ export function Picture(props: {
       {waiting && answer.error === null && <Loading what={props.what} />}
       {waiting && answer.error !== null && <Failure error={answer.error} again={again} />}
       {broken !== null && <Failure error={broken} again={again} />}
-      {!waiting && <Stale error={answer.error} taken={answer.taken} again={again} />}
+      {!waiting && <Stale error={answer.error} taken={kept.current.taken} again={again} />}
       <div ref={canvas} hidden={waiting} className="jp-edt-drawn-canvas" />
     </div>
   );
