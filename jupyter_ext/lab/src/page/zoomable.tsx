@@ -87,6 +87,20 @@ export function ZoomablePicture(props: {
   const offset = box.current?.getBoundingClientRect().left ?? 0;
   return (
     <>
+      <div className="jp-edt-toolbar" role="status">
+        {stretch === null ? (
+          <span className="jp-edt-hint">Drag across the picture to see that part in detail.</span>
+        ) : (
+          <>
+            <span>
+              From {named(stretch.start)} to {named(stretch.end)}.
+            </span>
+            <button type="button" className="jp-edt-button" onClick={() => onStretch(null)}>
+              Show all
+            </button>
+          </>
+        )}
+      </div>
       <div
         className="jp-edt-zoomable"
         ref={box}
@@ -106,20 +120,6 @@ export function ZoomablePicture(props: {
             className="jp-edt-zoomed"
             style={{ left: Math.min(drag.from, drag.to) - offset, width: Math.abs(drag.to - drag.from) }}
           />
-        )}
-      </div>
-      <div className="jp-edt-toolbar" role="status">
-        {stretch === null ? (
-          <span className="jp-edt-hint">Drag across the picture to see that part in detail.</span>
-        ) : (
-          <>
-            <span>
-              From {named(stretch.start)} to {named(stretch.end)}.
-            </span>
-            <button type="button" className="jp-edt-button" onClick={() => onStretch(null)}>
-              Show all
-            </button>
-          </>
         )}
       </div>
     </>
