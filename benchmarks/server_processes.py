@@ -51,7 +51,9 @@ class Spares:
 
 
 def wait_for_standbys(server: int, members: int, standbys: int) -> None:
-    """Return when a job of `members` workers has so many more, which rest; SystemExit when not within a minute.
+    """Return when a job of `members` workers has so many more, which rest; SystemExit when not within minutes.
+
+    They prepare when nobody else wants a core, which may take long on a busy machine.
 
     Args:
         server: its pid; it has no other job.
@@ -70,7 +72,7 @@ def wait_for_standbys(server: int, members: int, standbys: int) -> None:
         last = now
         return time.monotonic() - since >= QUIET
 
-    wait_for(quiet, f"{standbys} workers beside the {members} that train (EdtApp.standby_workers)", LIMIT, POLL)
+    wait_for(quiet, f"{standbys} workers beside the {members} that train (EdtApp.standby_workers)", 4 * LIMIT, POLL)
 
 
 def zygotes(server: int) -> set[int]:
