@@ -89,7 +89,7 @@ def as_html(result: Validated | Validation) -> str:
         parts.append(_confusion_html(result.confusion, shown))
     if result.per_class or result.confusion is not None:
         parts.append(note(left_out(result.classes or 0, shown)))
-    return "".join(parts)
+    return parts[0] + "<br/>".join(filter(None, parts[1:]))
 
 
 def _head(result: Validated | Validation) -> str:

@@ -102,4 +102,6 @@ def rows(view: JobView, now: float, ends: float | None) -> list[tuple[str, str]]
         found.append(("Ends about", f"{clock(ends)} {zone()}, in {lasting(ends - now)}, at this pace"))
     if view.warm_start:
         found.append(("Began with the weights of", view.warm_start))
+    if view.validates:
+        found.append(("Validates", view.validates))
     return found
