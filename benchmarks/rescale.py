@@ -16,7 +16,7 @@ to them; its script loads the newest checkpoint (in memory, at most 10 updates o
 commit at the new size ends the stall although it repeats an update. Its defaults need more than half a minute a change:
 one in each direction, 1 → 2 → 1.
 
-Takes about 13 minutes (`--quick`: two to three, without the defaults; `--only-ours`: half). Prints a table, writes
+Takes about 15 minutes (`--quick`: two to three, without the defaults; `--only-ours`: half). Prints a table, writes
 `.bench/rescale.json`; exit code 1 when a target is missed.
 """
 

@@ -57,6 +57,7 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         worker: its number within the job, from 0, never reused.
+        slot: id of its slot; -1 for one that was started before it had any, on the CPU.
         device: "cpu" or "cuda:0" (CUDA_VISIBLE_DEVICES already selects the slot's GPU).
         interface: address that stores and process groups bind to.
         pulse: file of `edt_sdk.schemas.pulse` that this worker writes its signs of life to, "" for none.

@@ -5,9 +5,16 @@ from __future__ import annotations
 import json
 
 import psutil
+import pytest
 
 from edt_sdk import Job
+from edt_server.supervisor.memory_left import memory_now
 from tests.e2e.harness import Jobs, wait_until
+
+MEMORY = memory_now()
+pytestmark = pytest.mark.skipif(
+    MEMORY is None or not MEMORY.fits(2 << 30), reason="no worker is kept ready where little memory is left"
+)
 
 
 def processes(jobs: Jobs, job: Job) -> set[int]:
