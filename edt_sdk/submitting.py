@@ -61,6 +61,7 @@ class Wishes(TypedDict, total=False):
     dataset: str
     args: Sequence[str]
     env: Mapping[str, str] | None
+    python: str | None
 
 
 class Submitting:
@@ -95,6 +96,7 @@ class Submitting:
         dataset: str = "",
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        python: str | None = None,
         progress: bool = True,
     ) -> Job:
         """Pack `source`, send it, and return the job.
@@ -130,6 +132,9 @@ class Submitting:
             dataset: a registered data set of mine, whose folder is the job's DATA_DIR; not with `data_path`.
             args: the script's own arguments.
             env: environment variables of the job; nothing is taken over from here by itself.
+            python: what it runs in, a path on the server's machine (`interpreters()` lists them); by default what runs
+                this where that is the server's machine, else the server's own. Where there is no such program it runs
+                in the server's own, and its story says so.
             progress: print what is packed; `EDT_NONINTERACTIVE` silences it too.
 
         Raises:
@@ -160,6 +165,7 @@ class Submitting:
             dataset=dataset,
             args=args,
             env=env,
+            python=python,
         )
         return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
 
@@ -214,12 +220,21 @@ class Submitting:
             ).check()
         )
 
+    def interpreters(self) -> list[dict[str, Any]]:
+        """What a job may run in: `{"python", "version", "ready", "kernels"}` of each, the server's default first.
+
+        `ready` says that it has jupyter-edt, `kernels` has `{"name", "display_name"}` of those that run in it.
+        """
+        found: list[dict[str, Any]] = self._connection.json("GET", "interpreters")["interpreters"]
+        return found
+
     def _foretold(self, spec: JobSpec) -> Outlook:
         return msgspec.convert(self._connection.json("POST", "forecasts", body=spec), Outlook)
 
     def _specified(self, source: Source, **wishes: Unpack[Wishes]) -> tuple[JobSpec, Collected]:
         """The job and its files; nothing is sent."""
         said: dict[str, Any] = {"max_workers": 1, "min_workers": 1, "slots_per_unit": 1, **wishes}
+        python = said.pop("python", None)
         main, name, command = said.pop("main", None), said.pop("name", None), said.pop("command", ())
         framework = str(said.pop("framework", Framework.EDT))
         words = (*SHELL, command) if isinstance(command, str) and command else tuple(command)
@@ -240,8 +255,9 @@ class Submitting:
             env=dict(said.pop("env", None) or {}),
             warm_start=_job_id(said.pop("warm_start", None)),
             # On another machine this path means nothing; the server then takes its configured interpreter.
-            python=sys.executable if self.server.local else None,
-            python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+            python=python or (sys.executable if self.server.local else None),
+            # Code that is chosen an interpreter for need not be for the present one.
+            python_version=None if python else f"{sys.version_info.major}.{sys.version_info.minor}",
             framework=framework,
             command=words,
             **said,

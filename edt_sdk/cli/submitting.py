@@ -47,6 +47,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="exact (default): equal bits for any number of workers; fast: the same batches, not the same bits",
     )
     submit.add_argument("--seed", type=int, default=0, help="seed of the training (default 0)")
+    submit.add_argument("--python", metavar="PATH", help="what it runs in (default: this Python, or the server's own)")
     submit.add_argument("--threads-per-slot", type=int, metavar="N", help="threads of a worker (default: the server's)")
     submit.add_argument("--warm-start", metavar="ID", help="begin with the weights of another job")
     submit.add_argument(
@@ -73,6 +74,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
         "priority": arguments.priority,
         "instance_group": arguments.instance_group,
         "mode": arguments.mode,
+        "python": arguments.python,
         "seed": arguments.seed,
         "threads_per_slot": arguments.threads_per_slot,
         "warm_start": arguments.warm_start,

@@ -22,6 +22,7 @@ from edt_jupyter.groups import (
     ResourceGroupHandler,
     ResourceGroupsHandler,
 )
+from edt_jupyter.interpreters import InterpretersHandler
 from edt_jupyter.jobs import (
     JobHandler,
     JobsHandler,
@@ -67,6 +68,7 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/jobs/{id}/result", ResultHandler),
     ("/jobs/{id}/pictures/{picture}", JobPictureHandler),
     ("/forecasts", ForecastsHandler),
+    ("/interpreters", InterpretersHandler),
     ("/previews", PreviewsHandler),
     ("/submissions", SubmissionsHandler),
     ("/datasets", DatasetsHandler),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,16 @@ class Interpreters:
                 field="python",
             )
         return chosen
+
+    async def those(self, paths: Iterable[str]) -> list[Interpreter]:
+        """The default, and those of these that are programs here and answer, each once and in their order."""
+        there = [path for path in paths if await asyncio.to_thread(_usable, path)]
+        asked = [self._ask(path) for path in dict.fromkeys([self._default, *there])]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        wrong = [each for each in answers if isinstance(each, BaseException) and not isinstance(each, Unprocessable)]
+        if wrong:
+            raise wrong[0]
+        return [each for each in answers if isinstance(each, Interpreter)]
 
     async def _ask(self, path: str) -> Interpreter:
         if path == sys.executable:

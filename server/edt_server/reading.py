@@ -24,6 +24,7 @@ from edt_server import access, forecast, results, views, what_if
 from edt_server.cluster import cluster, standing, unexplained
 from edt_server.commits import Commits
 from edt_server.device_claims import DeviceClaims
+from edt_server.interpreters import Interpreter, Interpreters
 from edt_server.latest_events import LatestEvents
 from edt_server.latest_rows import LatestRows
 from edt_server.ledger import Ledger
@@ -51,6 +52,7 @@ class Reading:
     _supervision: Supervision
     _timeline: TimelineFeed
     _paces: Paces
+    _interpreters: Interpreters
     _living: set[str]
 
     async def mine(self, user: str, job: str) -> JobRow:
@@ -177,6 +179,10 @@ class Reading:
         """What the job was made of, for another one like it. NotFound, NotAllowed."""
         row = await self.mine(user, job)
         return await asyncio.to_thread(stored, self.paths(row), row)
+
+    async def interpreters(self, paths: Iterable[str]) -> list[Interpreter]:
+        """What a job may run in: the default first, then those of these programs that are Pythons."""
+        return await self._interpreters.those(paths)
 
     async def checkpoints(self, user: str, job: str) -> list[results.Checkpoint]:
         """The checkpoints the job has written."""

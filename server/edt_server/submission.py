@@ -109,6 +109,12 @@ def _data_remarks(data_path: str, data_fs: str) -> tuple[str, ...]:
     return ()
 
 
+def _python_remarks(spec: JobSpec, interpreter: str) -> tuple[str, ...]:
+    if spec.python and spec.python != interpreter:
+        return (f"There is no {spec.python} on the server's machine: it runs in {interpreter}.",)
+    return ()
+
+
 def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
     """What the core is told of a job that is submitted."""
     return JobArrived(
@@ -158,7 +164,7 @@ def place(
     except BaseException:
         remove(paths)
         raise
-    said = remarks(spec, settings.data_fs)
+    said = (*remarks(spec, settings.data_fs), *_python_remarks(spec, interpreter))
     return Submission(paths.job_id, owner, spec, interpreter, threads, paths, said)
 
 

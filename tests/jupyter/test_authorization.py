@@ -31,6 +31,7 @@ DECLARED = {
     ("GET", "/jobs/{id}/validation"): ("read", "edt:artifacts"),
     ("GET", "/jobs/{id}/result"): ("read", "edt:artifacts"),
     ("POST", "/forecasts"): ("read", "edt:jobs"),
+    ("GET", "/interpreters"): ("read", "edt:jobs"),
     ("POST", "/previews"): ("read", "edt:jobs"),
     ("POST", "/submissions"): ("write", "edt:jobs"),
     ("GET", "/jobs/{id}/pictures/{picture}"): ("read", "edt:jobs"),

@@ -23,6 +23,7 @@ GUIDES = (
 # Method of Client or Job, REST, `edt`, magic; - where a surface has none.
 DESIGN = """
 Client.submit           POST /jobs                  submit       edt_submit
+Client.interpreters     GET /interpreters           -            -
 Client.preview          POST /previews              submit       edt_submit
 Client.forecast         POST /forecasts             submit       edt_submit
 Client.jobs             GET /jobs                   list         edt_jobs

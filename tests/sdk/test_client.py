@@ -59,6 +59,15 @@ def test_a_submission_is_a_spec_and_an_archive(accepting, client, folder, capsys
     assert "train.py" in capsys.readouterr().out
 
 
+def test_the_interpreter_may_be_chosen(accepting, client, folder):
+    client.submit(folder, python="/opt/env/bin/python")
+    spec = spec_of(accepting.requests[-1])
+    assert (spec.python, spec.python_version) == ("/opt/env/bin/python", None)
+    known = [{"python": "/opt/env/bin/python", "version": "3.11", "ready": True, "kernels": []}]
+    accepting.on("GET", "interpreters", {"interpreters": known})
+    assert client.interpreters() == known
+
+
 def spec_of(request):
     return msgspec.json.decode(parts_of(request)[0][1], type=JobSpec)
 

@@ -25,6 +25,10 @@ export interface Draft {
   seed: string;
   warm_start: string;
   framework: string;
+  /** The kernel of the notebook that was in front when the form was opened, as Jupyter names it; "" for none. */
+  kernel: string;
+  /** What it runs in, a path; "" for what that kernel runs in, else the server's own, and of a clone the job's. */
+  python: string;
 }
 
 export const EMPTY: Draft = {
@@ -44,7 +48,9 @@ export const EMPTY: Draft = {
   mode: 'exact',
   seed: '0',
   warm_start: '',
-  framework: 'edtPyTorch'
+  framework: 'edtPyTorch',
+  kernel: '',
+  python: ''
 };
 
 /** The body of `POST /previews` and `POST /submissions`. */
@@ -64,7 +70,7 @@ const WHOLE: readonly (readonly [keyof Draft, number])[] = [
   ['priority', 1],
   ['seed', 0]
 ];
-const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start'];
+const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start', 'python'];
 /** Of these "" says something that a job to clone may say otherwise. */
 const NONE: readonly (keyof Draft)[] = ['dataset', 'instance_group', 'warm_start'];
 

@@ -51,6 +51,7 @@ export const train: JupyterFrontEndPlugin<void> = {
     const { commands } = app;
     const { baseUrl } = edt.api.settings;
     const notebookPath = (): string => notebooks?.currentWidget?.context.path ?? '';
+    const kernelName = (): string => notebooks?.currentWidget?.sessionContext.session?.kernel?.name ?? '';
     const opener = new Opener<Args>(
       app,
       edt,
@@ -78,7 +79,7 @@ export const train: JupyterFrontEndPlugin<void> = {
       restorer
     );
     const open = (key: string, draft: Partial<Draft>, note = ''): unknown =>
-      opener.open({ key, note, draft: { ...EMPTY, ...draft } });
+      opener.open({ key, note, draft: { ...EMPTY, kernel: kernelName(), ...draft } });
 
     commands.addCommand(CommandIDs.train, {
       label: 'Train …',

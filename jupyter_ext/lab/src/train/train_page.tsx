@@ -21,6 +21,8 @@ import type { IPreview } from './answers';
 import { kindOf, ofJob, request } from './draft';
 import type { Draft, Wrong } from './draft';
 import { Preview } from './preview';
+import { pythons, usualPython } from './pythons';
+import type { IInterpreters } from './pythons';
 import { SourceField } from './source_field';
 
 const PAUSE = 400;
@@ -53,7 +55,9 @@ export function TrainPage(props: {
   const scriptList = useId();
   const info = usePolled('info', () => api.info(), null);
   const datasets = usePolled('datasets', () => api.request<IDatasets>('datasets'), null);
-  const { body, wrong } = request(draft);
+  const interpreters = usePolled('interpreters', () => api.request<IInterpreters>('interpreters'), null).value?.interpreters ?? [];
+  const usual = usualPython(interpreters, draft);
+  const { body, wrong } = request({ ...draft, python: draft.python || usual });
   const preview = usePreview(body === null ? '' : JSON.stringify(body));
 
   const change = (changes: Partial<Draft>): void => {
@@ -217,7 +221,7 @@ export function TrainPage(props: {
           <Field label="Priority" hint="Twice as much is twice the share of the slots." error={shown.priority}>
             {input => text('priority', input, { type: 'number', min: 0, step: 500 })}
           </Field>
-          <details className="jp-edt-more" open={shown.seed !== undefined || shown.min_workers !== undefined || undefined}>
+          <details className="jp-edt-more" open={shown.seed !== undefined || shown.python !== undefined || shown.min_workers !== undefined || undefined}>
             <summary>More</summary>
             <div className="jp-edt-fields">
               <Field label="Name" hint="What people call the job." error={shown.name}>
@@ -236,6 +240,9 @@ export function TrainPage(props: {
                     </>
                   )
                 }
+              </Field>
+              <Field label="Python" hint="What the job runs in; it needs the packages that your code imports." error={shown.python}>
+                {input => choice('python', input, pythons(interpreters, draft, usual))}
               </Field>
               <Field label="Mode" hint="Exact: the same bits on any number of workers." error={shown.mode}>
                 {input =>

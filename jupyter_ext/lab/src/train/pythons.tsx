@@ -1,0 +1,60 @@
+/** The Pythons that a job may run in, by the kernels that people know them by. */
+
+import type { ReactElement } from 'react';
+
+import { ofJob } from './draft';
+import type { Draft } from './draft';
+
+/** What `GET /interpreters` says: the server's own for jobs first. */
+export interface IInterpreters {
+  interpreters: IInterpreter[];
+}
+
+interface IInterpreter {
+  python: string;
+  version: string;
+  /** It has jupyter-edt; without it no job can run in it. */
+  ready: boolean;
+  kernels: { name: string; display_name: string }[];
+}
+
+/** What a draft that names none runs in: what its notebook's kernel does; "" for the server's own, or a job's. */
+export function usualPython(known: readonly IInterpreter[], draft: Draft): string {
+  if (draft.kernel === '' || ofJob(draft)) {
+    return '';
+  }
+  return known.find(each => each.ready && each.kernels.some(kernel => kernel.name === draft.kernel))?.python ?? '';
+}
+
+/** The choices: the usual one, then all others that can run a job, and the chosen one also where it is gone. */
+export function pythons(known: readonly IInterpreter[], draft: Draft, usual: string): ReactElement {
+  const own = known[0];
+  const first = ofJob(draft)
+    ? 'as the job'
+    : usual !== ''
+      ? `${called(known, usual)}, this notebook's kernel`
+      : `${own === undefined ? 'Python' : called(known, own.python)}, the server's`;
+  const others = known.filter(each => each.ready).map(each => each.python);
+  if (draft.python !== '' && !others.includes(draft.python)) {
+    others.push(draft.python);
+  }
+  return (
+    <>
+      <option value="">{first}</option>
+      {others
+        .filter(path => ofJob(draft) || path !== (usual || own?.python) || path === draft.python)
+        .map(path => (
+          <option key={path} value={path} title={path}>
+            {called(known, path)}
+          </option>
+        ))}
+    </>
+  );
+}
+
+/** "Python 3 (3.11)"; the path of one that no kernel runs in. */
+function called(known: readonly IInterpreter[], path: string): string {
+  const found = known.find(each => each.python === path);
+  const name = found?.kernels[0]?.display_name ?? path;
+  return found === undefined ? name : `${name} (${found.version})`;
+}

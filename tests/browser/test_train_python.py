@@ -1,0 +1,35 @@
+"""What a job of the train form runs in: the Python of the notebook's kernel, unless a person says otherwise."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.browser.screen import Screen
+
+
+def test_a_notebook_trains_in_the_python_of_its_kernel(screen: Screen, server, write_notebook):
+    asked: list[dict[str, Any]] = []
+    write_notebook(server, "mine.ipynb", "print(1)")
+    page = screen.open("lab/tree/mine.ipynb")
+    # Its kernel is there, so that it is known which it is.
+    screen.run_cell()
+    expect(page.locator(".jp-Cell").first.locator(".jp-OutputArea")).to_contain_text("1")
+    page.on(
+        "request",
+        lambda request: asked.append(json.loads(request.post_data or "{}")) if "/previews" in request.url else None,
+    )
+    screen.run("edt:submit-notebook")
+    form = page.locator("form[aria-label=Train]")
+    form.get_by_text("More", exact=True).click()
+    field = form.get_by_label("Python")
+    expect(field.locator("option:checked")).to_have_text(
+        f"Python 3 (ipykernel) ({sys.version_info.major}.{sys.version_info.minor}), this notebook's kernel"
+    )
+    expect(page.get_by_label("Preview")).to_contain_text("It would start")
+    assert Path(asked[-1]["spec"]["python"]).samefile(sys.executable)
+    screen.shot("train-python")
