@@ -117,6 +117,7 @@ def test_it_outlives_its_training_and_a_clone_validates_again(four_slots: Jobs):
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_binary_outputs_and_a_threshold(four_slots: Jobs):
     trained = four_slots.submit("digits.py", "binary", "6", max_workers=1).wait(120)
     result = trained.validate(("accuracy", "precision", "recall", "f1"), threshold=0.3).wait(120).validation()
