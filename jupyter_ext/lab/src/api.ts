@@ -111,7 +111,8 @@ export class Api {
     try {
       response = await ServerConnection.makeRequest(this.url(path, query), init, this.settings);
     } catch {
-      throw new ApiError(0, 'The Jupyter server does not answer.', 'unreachable', 'It is asked again by itself.');
+      const again = method === 'GET' ? 'It is asked again by itself.' : 'When it answers again, look whether this was done.';
+      throw new ApiError(0, 'The Jupyter server does not answer.', 'unreachable', again);
     }
     if (!response.ok && response.status !== 304) {
       throw await refusal(response);

@@ -431,7 +431,11 @@ export class Jobs implements IDisposable {
   private failed(error: unknown, question?: Question): void {
     if (!(error instanceof ApiError) || error.unreachable || error.code === LOGGED_OUT) {
       this.reached = { ok: false, seen: this.reached.seen, says: sentenceOf(error), error };
-    } else if (question !== undefined) {
+      return;
+    }
+    // A refusal is an answer.
+    this.answered();
+    if (question !== undefined) {
       this.refused.set(question, error);
     }
   }
