@@ -169,11 +169,6 @@ def _cut(line: str) -> str:
     return f"{line[:_REPR_WIDTH]} … (cut; the line has {len(line):,} characters, print() shows them)"
 
 
-def _worker(told: Mapping[str, Any]) -> str:
-    where = f"slot {told.get('slot')} of {told.get('host')}, process {told.get('pid')}"
-    return f"worker {told.get('worker')}, rank {told.get('rank')}: {where}"
-
-
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """Who held how many slots when.

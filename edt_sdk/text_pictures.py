@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
+from edt_sdk.card import done_share
 from edt_sdk.pictures.scales import number, span
 from edt_sdk.readings import Metrics, Timeline
 from edt_sdk.schemas.job import JobView
@@ -45,9 +46,7 @@ def spark_text(view: JobView, metrics: Metrics, *, width: int) -> str:
     if known := [loss for loss in losses if loss is not None]:
         shown = blocks(_few(losses, wide), min(known), max(known))
         lines.append(f"loss   {shown:<{wide + 2}} {number(known[-1])}")
-    lines.append(
-        f"done   {_in_frame(bar(updates / total if total else 0.0, wide))} {updates} of {total or '?'} updates"
-    )
+    lines.append(f"done   {_in_frame(bar(done_share(view), wide))} {updates} of {total or '?'} updates")
     lines.append(f"slots  {_in_frame(bar(view.slots / view.max_workers, wide))} {view.slots} of {view.max_workers}")
     return "\n".join(lines)
 

@@ -13,11 +13,11 @@ from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Ask
 from edt_sdk.monitor.parts import refused
+from edt_sdk.pictures.comparison import MOST_JOBS
 from edt_sdk.readings import figures
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView
 
-MOST = 5
 _LISTED = 50
 
 
@@ -38,13 +38,16 @@ class Comparing:
         self._others = widgets.SelectMultiple(
             options=(), rows=5, description="Compare", layout=widgets.Layout(width="420px", max_width="100%")
         )
-        self._said = widgets.HTML(note(f"Choose up to {self._room()} jobs (Ctrl or Shift adds one)."))
+        self._said = widgets.HTML(self._advice())
         self._picture = widgets.HTML()
         self._others.observe(lambda _: self._ask(self.draw), "value")
         self.widget: Any = widgets.VBox([self._others, self._said, self._picture])
 
     def _room(self) -> int:
-        return MOST - 1 if self._mine else MOST
+        return MOST_JOBS - 1 if self._mine else MOST_JOBS
+
+    def _advice(self) -> str:
+        return note(f"Choose up to {self._room()} jobs (Ctrl or Shift adds one).")
 
     def fill(self) -> None:
         """List the newest jobs; what was chosen stays. In the monitors' thread; may raise EdtError."""
@@ -65,10 +68,7 @@ class Comparing:
         """Fetch the picture of what is chosen. In the monitors' thread."""
         chosen = list(self._others.value)
         if not chosen:
-            self._picture.value, self._said.value = (
-                "",
-                note(f"Choose up to {self._room()} jobs (Ctrl or Shift adds one)."),
-            )
+            self._picture.value, self._said.value = "", self._advice()
             return
         if len(chosen) > self._room():
             self._said.value = note(f"{len(chosen)} are chosen; at most {self._room()} fit into one picture.")

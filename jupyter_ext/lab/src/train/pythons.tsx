@@ -29,20 +29,16 @@ export function usualPython(known: readonly IInterpreter[], draft: Draft): strin
 /** The choices: the usual one, then all others that can run a job, and the chosen one also where it is gone. */
 export function pythons(known: readonly IInterpreter[], draft: Draft, usual: string): ReactElement {
   const own = known[0];
-  const first = ofJob(draft)
-    ? 'as the job'
-    : usual !== ''
-      ? `${called(known, usual)}, this notebook's kernel`
-      : `${own === undefined ? 'Python' : called(known, own.python)}, the server's`;
+  const first = usual || own?.python;
   const others = known.filter(each => each.ready).map(each => each.python);
   if (draft.python !== '' && !others.includes(draft.python)) {
     others.push(draft.python);
   }
   return (
     <>
-      <option value="">{first}</option>
+      <option value="">{ofJob(draft) ? 'as the job' : first === undefined ? 'Python' : called(known, first)}</option>
       {others
-        .filter(path => ofJob(draft) || path !== (usual || own?.python) || path === draft.python)
+        .filter(path => ofJob(draft) || path !== first || path === draft.python)
         .map(path => (
           <option key={path} value={path} title={path}>
             {called(known, path)}
@@ -50,6 +46,15 @@ export function pythons(known: readonly IInterpreter[], draft: Draft, usual: str
         ))}
     </>
   );
+}
+
+/** What is said below the choice: whose Python is taken where none is chosen. */
+export function whose(draft: Draft, usual: string): string {
+  const needs = 'it needs the packages that your code imports';
+  if (draft.python !== '' || ofJob(draft)) {
+    return `What the job runs in; ${needs}.`;
+  }
+  return usual === '' ? `The server's own; ${needs}.` : `That of this notebook's kernel; ${needs}.`;
 }
 
 /** "Python 3 (3.11)"; the path of one that no kernel runs in. */

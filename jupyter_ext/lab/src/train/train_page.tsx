@@ -21,7 +21,7 @@ import type { IPreview } from './answers';
 import { kindOf, ofJob, request } from './draft';
 import type { Draft, Wrong } from './draft';
 import { Preview } from './preview';
-import { pythons, usualPython } from './pythons';
+import { pythons, usualPython, whose } from './pythons';
 import type { IInterpreters } from './pythons';
 import { SourceField } from './source_field';
 
@@ -241,7 +241,7 @@ export function TrainPage(props: {
                   )
                 }
               </Field>
-              <Field label="Python" hint="What the job runs in; it needs the packages that your code imports." error={shown.python}>
+              <Field label="Python" hint={whose(draft, usual)} error={shown.python}>
                 {input => choice('python', input, pythons(interpreters, draft, usual))}
               </Field>
               <Field label="Mode" hint="Exact: the same bits on any number of workers." error={shown.mode}>
