@@ -165,8 +165,8 @@ class JobReadings:
             x: what the loss is drawn over: "samples", "updates" or "time".
             smooth: how much the loss is smoothed, 0 to 1; the points stay visible.
             log: the loss on a logarithmic scale.
-            since: the allocation only since then, as for `timeline`.
-            until: the allocation only until then.
+            since: only since then, as for `timeline`: the allocation, and the loss over time.
+            until: the same until then.
             theme: "auto" (legible on white and on black), "light" or "dark".
             width: pixels, 720 by default.
 

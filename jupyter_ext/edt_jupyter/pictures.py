@@ -84,7 +84,8 @@ class JobPictureHandler(PictureHandler):
             start, end = self.real("start"), self.real("end")
             self.show(await pictures.allocation(user, job, self.look(), start=start, end=end))
         elif picture == "loss":
-            self.show(await pictures.loss(user, job, self.look(), **self.curve(), stretch=self._stretch()))
+            start, end = self._stretch()
+            self.show(await pictures.loss(user, job, self.look(), **self.curve(), start=start, end=end))
         elif picture == "efficiency":
             self.show(await pictures.efficiency(user, job, self.look()))
         elif picture == "spark":
@@ -93,16 +94,14 @@ class JobPictureHandler(PictureHandler):
             await self.service.mine(user, job)
             raise no_picture(picture, JOB_PICTURES)
 
-    def _stretch(self) -> tuple[float, float] | None:
-        """From where to where on the x axis, None for all of it."""
+    def _stretch(self) -> tuple[float | None, float | None]:
+        """From where to where on the x axis, None for as far as it goes."""
         start, end = self.real("start"), self.real("end")
-        if start is None and end is None:
-            return None
-        if start is None or end is None or start >= end:
+        if start is not None and end is not None and start >= end:
             raise InvalidRequest(
-                "A stretch of the loss begins at start and ends at a later end.",
-                hint="Give both, in what the x axis shows.",
-                field="start" if start is None else "end",
+                f"A stretch of the loss ends behind its start, {start:g}, not at {end:g}.",
+                hint="Both are in what the x axis shows.",
+                field="end",
             )
         return start, end
 

@@ -84,9 +84,10 @@ class Picturing:
         axis: str,
         smooth: float,
         log: bool,
-        stretch: tuple[float, float] | None = None,
+        start: float | None = None,
+        end: float | None = None,
     ) -> str:
-        """The loss over samples, updates or time; of a stretch of that axis in detail."""
+        """The loss over samples, updates or time; in detail from `start` to `end` of that axis."""
         row = await self._reading.mine(user, job)
         paths = self._reading.paths(row)
 
@@ -98,9 +99,12 @@ class Picturing:
             losses = picture_data.losses_of(
                 curve, row.spec.name, axis=axis, marks=marks, checkpoints=saved, empty=_no_loss(row)
             )
-            if stretch is not None:
-                points = detail(whole, paths.metrics(whole.training), *stretch, picture_data.PLACES[axis])
-                losses = picture_data.stretch_of(losses, points, *stretch)
+            if whole.train and not (start is None and end is None):
+                place = picture_data.PLACES[axis]
+                low = place(whole.train[0]) if start is None else start
+                high = place(whole.train[-1]) if end is None else end
+                points = detail(whole, paths.metrics(whole.training), low, high, place)
+                losses = picture_data.stretch_of(losses, points, low, high)
             return self._drawings.drawn(draw_losses, losses, look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
