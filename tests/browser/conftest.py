@@ -25,6 +25,7 @@ from edt_sdk.testing import LocalServer
 from tests.browser.screen import PATIENCE, Screen
 
 BASE = "/u/ann%40example/"
+ZONE = "Europe/Berlin"  # of the browser, and of kernels
 # Tests run commands by their names, and see when everything is in its place.
 EXPOSED = {f"{app}.expose_app_in_browser": True for app in ("LabApp", "JupyterNotebookApp")}
 QUIET = (
@@ -114,7 +115,7 @@ def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., Lo
             root or tmp_path_factory.mktemp("lab"),
             slots=4,
             traits=given,
-            environ={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+            environ={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TZ": ZONE},
             app="lab",
         )
         settings = server.root / "config" / "labconfig" / "default_setting_overrides.json"
@@ -142,7 +143,7 @@ def server(start_server) -> Iterator[LocalServer]:
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A fresh profile that cannot reach anything but this machine; a request to elsewhere fails the test."""
     made = browser.new_context(
-        viewport={"width": 1400, "height": 860}, locale="en-GB", timezone_id="Europe/Berlin", accept_downloads=True
+        viewport={"width": 1400, "height": 860}, locale="en-GB", timezone_id=ZONE, accept_downloads=True
     )
     made.set_default_timeout(PATIENCE)
     outside: list[str] = []

@@ -78,7 +78,7 @@ def home(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def server(start_server, home: Path) -> Iterator[LocalServer]:
     """One day on one machine; in a folder with a short name, because pages show it."""
-    folder = Path(tempfile.mkdtemp(prefix="lab-"))
+    folder = Path(tempfile.mkdtemp(prefix="lab-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
     running = start_server(folder, **{"ServerApp.root_dir": home, "EdtApp.warm_workers": 1})
     yield running
     running.stop()
@@ -91,6 +91,19 @@ def page(page: Page) -> Page:
     return page
 
 
+def few_colours(seen: Image.Image) -> Image.Image:
+    """In 256 colours, enough for a page and a third of the bytes: grounds stay as they are, and so do small marks."""
+    chosen: list[tuple[int, ...]] = []
+    for _, colour in sorted(seen.getcolors(1 << 24), reverse=True):
+        if all(max(abs(a - b) for a, b in zip(colour, one, strict=True)) > 6 for one in chosen):
+            chosen.append(colour)
+        if len(chosen) == 256:
+            break
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for colour in chosen for part in colour])
+    return seen.quantize(palette=palette, dither=Image.Dither.NONE)
+
+
 @pytest.fixture
 def shoot(page: Page) -> Callable[..., None]:
     """Keep the window, or a part of it, or the left of that, under a name."""
@@ -101,9 +114,9 @@ def shoot(page: Page) -> Callable[..., None]:
         page.evaluate(STILL)
         page.mouse.move(SIZE[0] - 5, SIZE[1] // 2)
         taken = (part or page).screenshot()
-        with Image.open(io.BytesIO(taken)) as image:  # 256 colours are enough for a page, and a third of the bytes
+        with Image.open(io.BytesIO(taken)) as image:
             seen = image.convert("RGB").crop((0, 0, min(width, image.width), image.height))
-            seen.quantize(256, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
+            few_colours(seen).save(folder / f"{name}.png", optimize=True)
 
     return shoot
 
@@ -250,14 +263,16 @@ def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, ru
     shoot("job-allocation")
     page.get_by_role("tab", name="Logs", exact=True).click()
     expect(page.locator(".jp-edt-log")).to_contain_text("worker 0")
+    page.set_viewport_size({"width": SIZE[0], "height": 1120})
     shoot("job-logs")
-    for name, part in (
-        ("Checkpoints", page.get_by_role("row", name="epoch").first),
-        ("Story", page.get_by_label("What happened, the newest first").get_by_text("worker").first),
-        ("Workers", page.get_by_role("row", name="worker 0")),
+    for name, part, height in (
+        ("Checkpoints", page.get_by_role("row", name="epoch").first, 760),
+        ("Story", page.get_by_label("What happened, the newest first").get_by_text("worker").first, 970),
+        ("Workers", page.get_by_role("row", name="worker 0"), 600),
     ):
         page.get_by_role("tab", name=name, exact=True).click()
         expect(part).to_be_visible()
+        page.set_viewport_size({"width": SIZE[0], "height": height})
         shoot(f"job-{name.lower()}")
     page.get_by_role("tab", name="Metrics", exact=True).click()
     page.get_by_role("button", name="Stop", exact=True).click()
@@ -278,6 +293,7 @@ def test_04_a_failed_one(screen: Screen, server, shoot, broken):
     expect(page.locator(".jp-edt-job-header")).to_contain_text("failed")
     page.get_by_role("tab", name="Logs", exact=True).click()
     expect(page.locator(".jp-edt-log")).to_contain_text("FileNotFoundError")
+    page.set_viewport_size({"width": SIZE[0], "height": 1140})
     shoot("job-failed")
 
 
@@ -288,7 +304,7 @@ def test_05_compare(screen: Screen, server, shoot, finished):
     expect(page.locator("[data-picture='pictures/compare'] svg")).to_have_attribute(
         "aria-label", re.compile("digits-slow")
     )
-    page.set_viewport_size({"width": SIZE[0], "height": 850})
+    page.set_viewport_size({"width": SIZE[0], "height": 940})
     shoot("compare")
 
 
@@ -327,20 +343,18 @@ def test_07_the_monitor(screen: Screen, server, home, shoot, running):
     expect(shown).to_contain_text("at this pace")
     expect(shown.locator("img:visible").first).to_be_visible()
     shoot("monitor-overview")
-    shown.get_by_role("tab", name="Metrics").click()
-    expect(shown.locator("img[alt*='training loss']:visible").first).to_be_visible()
-    page.wait_for_timeout(1500)
-    shoot("monitor-metrics")
-    shown.get_by_role("tab", name="Allocation").click()
-    expect(shown.locator("img[alt*='slots']:visible").first).to_be_visible()
-    expect(shown).to_contain_text("Generation")
-    shoot("monitor-allocation")
-    shown.get_by_role("tab", name="Logs").click()
-    expect(shown.locator("pre")).to_contain_text("worker 0")
-    shoot("monitor-logs")
-    shown.get_by_role("tab", name="Checkpoints").click()
-    expect(shown).to_contain_text("exact, to resume from")
-    shoot("monitor-checkpoints")
+    page.set_viewport_size({"width": SIZE[0], "height": 1500})
+    cell = page.locator(".jp-CodeCell").first
+    for name, part in (
+        ("Metrics", shown.locator("img[alt*='training loss']:visible").first),
+        ("Allocation", shown.get_by_text("Generation").first),
+        ("Logs", shown.locator("pre").get_by_text("worker 0").last),
+        ("Checkpoints", shown.get_by_text("exact, to resume from").first),
+    ):
+        shown.get_by_role("tab", name=name).click()
+        expect(part).to_be_visible()
+        page.wait_for_timeout(1500)  # until its other parts have come
+        shoot(f"monitor-{name.lower()}", cell)
 
 
 def test_08_notebook_7(screen: Screen, server, home, shoot, running):
@@ -373,7 +387,7 @@ def test_09_the_machine(screen: Screen, server, shoot, running, train):
     shoot("why-pending")
     shoot("status-bar", page.locator("#jp-bottom-panel"), 360)
     wide(page)
-    page.set_viewport_size({"width": SIZE[0], "height": 1150})
+    page.set_viewport_size({"width": SIZE[0], "height": 1480})
     screen.run("edt:open-cluster")
     expect(page.locator("[data-picture='pictures/slots'] svg")).to_be_visible()
     expect(page.locator("[data-picture='pictures/shares'] svg")).to_be_visible()
