@@ -17,7 +17,7 @@ from typing import IO, TypeVar
 import msgspec
 
 from edt_sdk.card import being_suspended, short_line
-from edt_sdk.connection import Connection
+from edt_sdk.connection import PATIENCE, UNNOTICED, Connection, Pause, over
 from edt_sdk.packing import PROGRESS_AFTER, QUIET_VARIABLE
 from edt_sdk.readings import clock
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
@@ -47,7 +47,7 @@ def watch(
     after = ""
     while True:
         # A view of one's own first: an event stream tells changes, and the job may have ended long ago.
-        view = fetch(connection, job_id)
+        view = _patiently(connection, job_id, stop, deadline, away)
         yield view
         if view.state.final:
             return
@@ -71,6 +71,30 @@ def away_words(lost: ServerUnreachable, since: float) -> str:
         f"Not renewed since {clock(since)} UTC. {lost.message} The job does not need it in order to go on; "
         "it is asked again for two minutes."
     )
+
+
+def _patiently(
+    connection: Connection,
+    job_id: str,
+    stop: threading.Event | None,
+    deadline: float | None,
+    away: Callable[[ServerUnreachable | None], None],
+) -> JobView:
+    """`fetch` that bears a server which is away as the stream of events does; who waits may begin just then."""
+    pause = Pause(PATIENCE)
+    while True:
+        try:
+            view = fetch(connection, job_id)
+        except ServerUnreachable as lost:
+            if over(stop, deadline):
+                raise
+            if pause.lasting > UNNOTICED:
+                away(lost)
+            pause.failure(lost, stop, deadline)
+        else:
+            if pause.lasting > UNNOTICED:
+                away(None)
+            return view
 
 
 def sight_lost(error: EdtError, job_id: str) -> EdtError:
