@@ -17,8 +17,8 @@ from tests import aftermath
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-# Seconds that processes have to come to their end after the last test.
-_PATIENCE = 20.0
+# Seconds that processes have to come to their end after the last test: a supervisor without a server tries for 60.
+_PATIENCE = 90.0
 
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -32,20 +34,27 @@ class Executed:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """Eight slots of one thread each, and a copy of the notebooks to run in."""
-    root = tmp_path_factory.mktemp("notebooks")
-    shutil.copytree(SHIPPED, root / "files", ignore=shutil.ignore_patterns("models", ".*", "__pycache__"))
-    traits = {"ServerApp.root_dir": root / "files", "EdtApp.threads_per_slot": 1}
-    with LocalServer(root, slots=8, traits=traits, environ={"CUDA_VISIBLE_DEVICES": ""}) as running:
-        yield running
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], LocalServer]]:
+    """A server with so many slots of one thread each, and a copy of the notebooks to run in; one of each number."""
+    with ExitStack() as stack:
+
+        @cache
+        def with_slots(slots: int) -> LocalServer:
+            root = tmp_path_factory.mktemp("notebooks")
+            shutil.copytree(SHIPPED, root / "files", ignore=shutil.ignore_patterns("models", ".*", "__pycache__"))
+            traits = {"ServerApp.root_dir": root / "files", "EdtApp.threads_per_slot": 1}
+            hidden = {"CUDA_VISIBLE_DEVICES": ""}
+            return stack.enter_context(LocalServer(root, slots=slots, traits=traits, environ=hidden))
+
+        yield with_slots
 
 
 @pytest.fixture
-def execute(server: LocalServer):
+def execute(start: Callable[[int], LocalServer]):
     """Run one of them; it raises what a cell raises."""
 
-    def run(name: str) -> Executed:
+    def run(name: str, slots: int = 4) -> Executed:
+        server = start(slots)
         path = server.root / "files" / name
         run_notebook(server, path, limit=LIMIT)
         return Executed(path)
@@ -75,16 +84,20 @@ def test_bring_your_own_model(execute):
     assert int(many) > 1, "a comparison of one worker with one says nothing"
 
 
-def test_share_by_priority(execute):
-    notebook = execute("03_share_by_priority.ipynb")
+@pytest.mark.parametrize(
+    ("slots", "half", "less", "more"),
+    [(4, 2, 1, 3), pytest.param(8, 4, 3, 5, marks=pytest.mark.long)],  # in the time that eight start, all cores train
+)
+def test_share_by_priority(execute, slots, half, less, more):
+    notebook = execute("03_share_by_priority.ipynb", slots)
     told = re.findall(r"→ (.*)", notebook.text)
     assert told == [
-        "digits-a trains on 8",
-        "digits-a trains on 4, digits-b trains on 4",
-        "digits-a trains on 3, digits-b trains on 5",
-        "digits-b trains on 8",
+        f"digits-a trains on {slots}",
+        f"digits-a trains on {half}, digits-b trains on {half}",
+        f"digits-a trains on {less}, digits-b trains on {more}",
+        f"digits-b trains on {slots}",
     ]
-    assert "digits-a from 8 to 4" in notebook.text, "the forecast"
+    assert f"digits-a from {slots} to {half}" in notebook.text, "the forecast"
     assert len(percentages(notebook.text, "digits-[ab]: test accuracy")) == 2
     assert any("image" in output.get("data", {}).get("text/html", "") for output in notebook.outputs)
 
@@ -94,7 +107,7 @@ def test_debug_a_failing_job(execute):
     assert "main.py" in text, "the file of the user's own code"
     assert "out of bounds" in text
     assert percentages(text, "test accuracy")[0] > 60
-    assert "It would never start. It needs 9 slots at once" in text
+    assert "It would never start. It needs 5 slots at once" in text
 
 
 def test_train_from_a_cell(execute):

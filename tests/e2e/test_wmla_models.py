@@ -239,6 +239,7 @@ def test_a_folder_of_release_4(submit: Any, data: Path, tmp_path: Path) -> None:
     assert accuracy(exported, data, flat=True) == pytest.approx(tested[-1][0]["accuracy"])
 
 
+@pytest.mark.long
 def test_a_model_that_cannot_be_exported_is_trained_all_the_same(jobs: Jobs) -> None:
     job = jobs.submit("unexportable.py", max_workers=2)
     job.wait(100)
@@ -350,7 +351,9 @@ CELLS = (
 )
 
 
-@pytest.mark.parametrize(("module", "workers"), [("pyedt.fabric_model", 1), ("fabric_model", 2)])
+@pytest.mark.parametrize(
+    ("module", "workers"), [("pyedt.fabric_model", 1), pytest.param("fabric_model", 2, marks=pytest.mark.long)]
+)
 def test_the_notebooks_of_release_4(
     module: str, workers: int, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
