@@ -6,11 +6,13 @@ two, at most about 2·log2 V): that is all it has to send. Rank 0 always holds s
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 
 from edt_sdk.training.tree import Node
 
 
+@lru_cache(maxsize=256)  # asked for several times an update
 def blocks(shards: int, world: int) -> tuple[range, ...]:
     """The shards of each rank: contiguous, sizes differ by at most one, larger ones first; 1 ≤ world ≤ shards."""
     if not 1 <= world <= shards:
@@ -20,6 +22,7 @@ def blocks(shards: int, world: int) -> tuple[range, ...]:
     return tuple(range(start, stop) for start, stop in pairwise(starts))
 
 
+@lru_cache(maxsize=1024)
 def subtrees(block: range, shards: int) -> tuple[Node, ...]:
     """The largest nodes of the tree over [0, shards) inside the block, left to right; together they are the block."""
     found: list[Node] = []
