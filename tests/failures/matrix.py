@@ -130,6 +130,7 @@ _SAME_EACH_TIME = (
     (re.compile(r"(?<![-\d])\d{1,2}(?: [A-Z][a-z]{2}(?: \d{4})?,?)? \d\d:\d\d(?::\d\d)?"), "10:42:07"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "10:42:07"),
     (re.compile(r"/[\w./-]*/(?=[\w-]+\.py\b)"), ""),
+    (re.compile(r"\b\d+ (?:s|min)\b"), "12 s"),
     (re.compile(r"\s+"), " "),
 )
 
