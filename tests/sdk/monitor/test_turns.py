@@ -135,7 +135,7 @@ def test_all_jobs_are_listed_found_and_counted(overview, training, make_view):
     training.on("GET", "jobs", {"jobs": views, "next": "…"})
     overview.turn()
     assert training.requests[-1].query == {"limit": "200"}
-    assert "200 hold slots, 0 wait, of the newest 200 jobs." in overview._head.value
+    assert "200 hold slots, 0 wait, of the newest 200 jobs; client.jobs() lists older ones." in overview._head.value
     assert "150 more" in overview._table.value
     overview._search.value = "job 17"
     overview.turn()
