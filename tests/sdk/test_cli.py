@@ -324,7 +324,8 @@ def test_every_verb_of_the_design_is_there():
     assert set(verbs) == {
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
-        "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model", "validate",
+        "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
+        "validate", "validation",
     }  # fmt: skip
 
 
