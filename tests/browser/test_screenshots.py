@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
@@ -99,9 +100,14 @@ def few_colours(seen: Image.Image) -> Image.Image:
             chosen.append(colour)
         if len(chosen) == 256:
             break
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([part for colour in chosen for part in colour])
-    return seen.quantize(palette=palette, dither=Image.Dither.NONE)
+    pixels, palette = np.asarray(seen).reshape(-1, 3), np.array(chosen, dtype=np.int32)
+    # Not Pillow's own way: it takes colours together first, so that white becomes the next best.
+    found, which = np.unique(pixels @ np.array([1 << 16, 1 << 8, 1]), return_inverse=True)
+    colours = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
+    nearest = np.array([np.abs(palette - colour).sum(axis=1).argmin() for colour in colours], dtype=np.uint8)
+    few = Image.fromarray(nearest[which].reshape(seen.height, seen.width), mode="P")
+    few.putpalette([part for colour in chosen for part in colour])
+    return few
 
 
 @pytest.fixture
