@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,7 +45,7 @@ time.sleep(600)
 def told(path: Path) -> list[psutil.Process]:
     """The processes that the program has named, once it has."""
     while not path.exists():
-        os.sched_yield()
+        time.sleep(0.02)
     return [psutil.Process(int(pid)) for pid in path.read_text().split()]
 
 
