@@ -81,8 +81,9 @@ def test_when_its_starter_is_gone_nothing_is_left(tmp_path, how):
 
 
 def test_what_outlives_it_is_kept_and_the_keeper_ends_with_the_last(tmp_path, begin):
-    kept = begin(0)
+    kept = begin(600)
     program, child = told(tmp_path / "pids")
+    kept.send_signal(signal.SIGTERM)
     assert kept.ended(60)
     with suppress(psutil.NoSuchProcess):
         program.wait(60)
