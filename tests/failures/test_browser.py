@@ -307,6 +307,8 @@ def test_ten_thousand_jobs(desk: Desk, told):
     rows.first.focus()
     desk.page.keyboard.press("End")
     expect(rows.last).to_have_attribute("aria-posinset", "3000")
+    desk.page.keyboard.press("Home")
+    expect(rows.first).to_have_attribute("aria-posinset", "1")
     desk.show["compare"]()
     told("compare", "many", desk.page.locator(".jp-edt-compare fieldset > .jp-edt-hint").last.inner_text())
 
