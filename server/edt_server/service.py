@@ -271,7 +271,14 @@ class Service(Reading):
         training: Registered | None = None,
         weights: Path | None = None,
     ) -> JobView:
-        """Make a job of a package (a file, left where it is); `training` and `weights` when it is one of a model.
+        """Make a job of a package (a file, left where it is).
+
+        Args:
+            user: who it belongs to.
+            spec: what is asked for.
+            package: the archive.
+            training: what it uses of the catalogue as a training of a model, or what it validates.
+            weights: what it begins with, also in place of those of the job that `spec.warm_start` names.
 
         Raises:
             InvalidRequest, Unprocessable: the specification cannot be used here.
