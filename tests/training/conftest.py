@@ -15,8 +15,16 @@ import pytest
 import torch
 
 from edt_sdk.training.group import open_store
+from tests.training import forked
 
 DEADLINE = 90
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_zygote():
+    """The zygote that all tests of this process share ends with them."""
+    yield
+    forked.end()
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ That a forked one finds what a started one finds is tested in test_zygote.py.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import functools
@@ -91,9 +90,15 @@ def _adopting() -> Iterator[None]:
 @functools.cache
 def _zygote() -> ZygoteProcess:
     zygote = ZygoteProcess(sys.executable, zygote_environment({**os.environ, "PYTHONWARNINGS": "default"}, 1))
-    atexit.register(zygote.end)
     assert isinstance(_answer(zygote), Ready)
     return zygote
+
+
+def end() -> None:
+    """End the zygote, if anything was forked; the next fork starts another."""
+    if _zygote.cache_info().currsize:
+        _zygote().end()
+        _zygote.cache_clear()
 
 
 def _answer(zygote: ZygoteProcess) -> object:
