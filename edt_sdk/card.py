@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from edt_sdk.html_table import GREY, left_out, note
+from edt_sdk.number_words import figures, stamp
 from edt_sdk.pictures import curve, image, progress_bar
-from edt_sdk.readings import figures, stamp
 from edt_sdk.schemas.job import JobState, JobView
 
 # The type of a bundle's part from which a front end that knows it shows the job as it is now, without any kernel.

@@ -11,9 +11,10 @@ from typing import Any, Literal, overload
 import msgspec
 
 from edt_sdk.connection import Connection, Params
+from edt_sdk.log_text import LogLine, LogText
 from edt_sdk.moments import moment
 from edt_sdk.picture import Picture, fetch_picture
-from edt_sdk.readings import Checkpoints, LogLine, LogText, Metrics, Story, Timeline, Workers
+from edt_sdk.readings import Checkpoints, Metrics, Story, Timeline, Workers
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobView

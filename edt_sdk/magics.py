@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from edt_sdk.client import Client
     from edt_sdk.job import Job
     from edt_sdk.job_list import JobList
+    from edt_sdk.log_text import LogText
     from edt_sdk.monitor import Monitor
     from edt_sdk.picture import Picture
-    from edt_sdk.readings import LogText, Metrics, Story, Timeline
+    from edt_sdk.readings import Metrics, Story, Timeline
     from edt_sdk.validation import Validation
 
 

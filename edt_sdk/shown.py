@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from edt_sdk.html_table import left_out, note, table
+from edt_sdk.number_words import figures, lost_words, size, stamp
 from edt_sdk.pictures import Allocation, Band, Look, Loss, Losses, draw_allocation, draw_losses, image
-from edt_sdk.readings import figures, lost_words, size, stamp
 from edt_sdk.schemas.events import Event
 
 MOST = 100

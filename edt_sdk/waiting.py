@@ -18,8 +18,8 @@ import msgspec
 
 from edt_sdk.card import being_suspended, short_line
 from edt_sdk.connection import PATIENCE, UNNOTICED, Connection, Pause, over
+from edt_sdk.number_words import clock
 from edt_sdk.packing import PROGRESS_AFTER, QUIET_VARIABLE
-from edt_sdk.readings import clock
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
 from edt_sdk.schemas.job import JobView
 from edt_sdk.surroundings import in_notebook

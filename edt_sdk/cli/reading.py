@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
-from edt_sdk.readings import clock, zone
+from edt_sdk.number_words import clock, zone
 from edt_sdk.schemas.parts import PARTS, STREAMS
 
 

@@ -24,7 +24,7 @@ from edt_sdk.monitor.kernel import Output, Signs, display, running_cell, toolkit
 from edt_sdk.monitor.page import Wish
 from edt_sdk.monitor.patience import Silence
 from edt_sdk.monitor.rounds import ROUNDS
-from edt_sdk.readings import clock, zone
+from edt_sdk.number_words import clock, zone
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound, ServerUnreachable
 from edt_sdk.surroundings import in_notebook
 

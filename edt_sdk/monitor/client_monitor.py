@@ -19,7 +19,7 @@ from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.snapshot import snapshot
 from edt_sdk.monitor.terminal import jobs_lines
 from edt_sdk.monitor.watched import Listing
-from edt_sdk.readings import stamp
+from edt_sdk.number_words import stamp
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView
 

@@ -13,8 +13,8 @@ from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Ask
 from edt_sdk.monitor.parts import refused
+from edt_sdk.number_words import figures
 from edt_sdk.pictures.comparison import MOST_JOBS
-from edt_sdk.readings import figures
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edt_sdk.monitor.parts import lasting
-from edt_sdk.readings import clock
+from edt_sdk.number_words import clock
 from edt_sdk.schemas.what_if import WhatIf
 
 # Others named in a sentence; more are counted.

@@ -10,7 +10,7 @@ from edt_sdk.connection import watching
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk
 from edt_sdk.monitor.parts import done, refused
-from edt_sdk.readings import size
+from edt_sdk.number_words import size
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.parts import PARTS
 

@@ -18,7 +18,7 @@ from edt_sdk.monitor.page import Desk, Page
 from edt_sdk.monitor.snapshot import snapshot
 from edt_sdk.monitor.terminal import job_line
 from edt_sdk.monitor.watched import Watched
-from edt_sdk.readings import stamp
+from edt_sdk.number_words import stamp
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState
 

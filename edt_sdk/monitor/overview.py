@@ -16,7 +16,7 @@ from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.page import Desk, Page
 from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.settings import Settings
-from edt_sdk.readings import clock, figures, zone
+from edt_sdk.number_words import clock, figures, zone
 from edt_sdk.schemas.job import JobView
 
 _SPARK_EVERY = 2.0

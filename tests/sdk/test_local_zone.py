@@ -6,7 +6,7 @@ import time
 import pytest
 
 from edt_sdk.local_zone import local_zone
-from edt_sdk.readings import clock, stamp
+from edt_sdk.number_words import clock, stamp
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ import re
 import pytest
 
 from edt_sdk.html_table import facts, left_out, table
-from edt_sdk.readings import Checkpoints, LogLine, LogText, Metrics, Story, Timeline, Workers, size
+from edt_sdk.log_text import LogLine, LogText
+from edt_sdk.number_words import size
+from edt_sdk.readings import Checkpoints, Metrics, Story, Timeline, Workers
 from edt_sdk.schemas.events import Event
 
 HARMLESS = {"div", "span", "b", "br", "code", "img", "table", "tr", "th", "td", "p", "pre", "details", "summary"}

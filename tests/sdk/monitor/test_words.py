@@ -2,13 +2,13 @@
 
 import pytest
 
+from edt_sdk.log_text import LogLine
 from edt_sdk.monitor.consequence import consequence
 from edt_sdk.monitor.log_lines import LONGEST, LogLines, log_html, log_words, plain
 from edt_sdk.monitor.overview import rows
 from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.patience import LONGEST_PAUSE, PATIENCE, Silence
-from edt_sdk.readings import LogLine
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
 from edt_sdk.schemas.what_if import WhatIf, WhatIfShare
 
