@@ -1,8 +1,7 @@
-"""The service: joins core, store, supervisors and files, and has one method for each verb.
+"""The service: joins core, store, supervisors and files; its verbs are in `reading.py` and `changing.py`.
 
 Lives in the Jupyter Server's event loop and never blocks it: the ledger is changed and read in one writer thread
-(`commits.py`), files in others. Every verb names its user; those that only read are in `reading.py`. Stopping the
-service leaves every job as it is.
+(`commits.py`), files in others. Every verb names its user. Stopping the service leaves every job as it is.
 """
 
 from __future__ import annotations
@@ -15,18 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
-from edt_sdk.schemas.errors import Conflict
-from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView
-from edt_sdk.schemas.registered import Registered
-from edt_server import reports, submission, suspension
+from edt_sdk.schemas.job import JobProgress, JobState
+from edt_server import submission
 from edt_server.catalogue.catalogue import Catalogue
-from edt_server.catalogue.pinned import check_folder
 from edt_server.catalogue.places import clear_incoming
+from edt_server.changing import Changing
 from edt_server.clock import Clock, next_tell
 from edt_server.commits import Commits
-from edt_server.core import JobChanged
 from edt_server.device_claims import DeviceClaims
 from edt_server.device_watch import watch_devices
 from edt_server.doubts import Doubts
@@ -35,22 +29,20 @@ from edt_server.hub import Hub
 from edt_server.interpreters import Interpreters
 from edt_server.latest_events import LatestEvents
 from edt_server.latest_rows import LatestRows
-from edt_server.ledger import Change, Ledger, Outcome
+from edt_server.ledger import Ledger, Outcome
 from edt_server.measuring import Measuring
 from edt_server.paces import Paces
 from edt_server.pauses import spare_what_is_here
 from edt_server.picturing import Picturing
 from edt_server.private_files import make_private_dir
 from edt_server.processes import identify, is_alive
-from edt_server.reading import Reading, ended_already
-from edt_server.recovery import STOP_REQUESTED, stop_requests
+from edt_server.recovery import stop_requests
 from edt_server.retention import Limits, Retention
-from edt_server.rigid import check_change, sized
 from edt_server.runtime import ServerLock
 from edt_server.settings import Settings
 from edt_server.sharing import Sharing
 from edt_server.slots import find_host, threads_per_slot
-from edt_server.store import JobRow, Store, StoreError
+from edt_server.store import JobRow, Store
 from edt_server.supervision import Supervision
 from edt_server.timeline_feed import TimelineFeed
 from edt_server.validations import Validations
@@ -60,10 +52,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 StateListener = Callable[[JobRow, JobState | None], None]
 
-_PATIENCE_WITH_THE_DEAD = 10.0
 
-
-class Service(Reading):
+class Service(Changing):
     """One scheduler over one data folder.
 
     Args:
@@ -232,11 +222,7 @@ class Service(Reading):
                 self._living.add(row.id)
         await asyncio.to_thread(submission.clear_sockets, self.settings.runtime_dir, adopted)
 
-    # --- changing the ledger ------------------------------------------------------------------------------------------
-
-    async def change(self, work: Callable[[Change], T]) -> T:
-        """Run `work` in a transaction, and do what follows from it once it is committed; see `commits.py`."""
-        return await self._commits.change(work)
+    # --- what follows from a change -----------------------------------------------------------------------------------
 
     def _act(self, outcome: Outcome) -> None:
         for row, before in outcome.states:
@@ -259,170 +245,6 @@ class Service(Reading):
 
     async def _next_wake(self) -> float | None:
         return await self._commits.read(next_tell, self._ledger, time.time())
-
-    # --- verbs that change --------------------------------------------------------------------------------------------
-
-    async def submit(
-        self,
-        user: str,
-        spec: JobSpec,
-        package: Path,
-        *,
-        training: Registered | None = None,
-        weights: Path | None = None,
-    ) -> JobView:
-        """Make a job of a package (a file, left where it is).
-
-        Args:
-            user: who it belongs to.
-            spec: what is asked for.
-            package: the archive.
-            training: what it uses of the catalogue as a training of a model, or what it validates.
-            weights: what it begins with, also in place of those of the job that `spec.warm_start` names.
-
-        Raises:
-            InvalidRequest, Unprocessable: the specification cannot be used here.
-            NotFound, NotAllowed: the job whose weights it begins with is not there, or somebody else's.
-            PackageError: the package cannot. Nothing is left behind.
-        """
-        spec = sized(spec.check())
-        spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
-        await self._commits.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
-        interpreter = await self._interpreters.choose(spec)
-        threads = spec.threads_per_slot or self.threads_per_slot
-        spec = await self.catalogue.registered(user, spec, training)
-        if spec.warm_start and weights is None:
-            former = await self.mine(user, spec.warm_start)
-            weights = await asyncio.to_thread(submission.weights_of, self.paths(former))
-        accepted = await asyncio.to_thread(
-            submission.place, self.settings, user, spec, package, interpreter.path, threads, weights
-        )
-        try:
-            await self.change(accepted.enter)
-        except (StoreError, asyncio.CancelledError):
-            # It may have been committed all the same: its files stay until that is known.
-            self._doubts.about(accepted.paths, self._ledger.store)
-            raise
-        except BaseException:
-            await asyncio.to_thread(submission.remove, accepted.paths)
-            raise
-        return await self.job(user, accepted.job)
-
-    async def update(self, user: str, job: str, patch: JobPatch) -> JobView:
-        """Change a living job's priority, maximum of workers or queue.
-
-        Raises:
-            Conflict: it has ended.
-            Unprocessable: no such queue, or a value out of bounds.
-        """
-        patch.check()
-
-        def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
-            if row.state.final:
-                raise ended_already(row, "changed")
-            check_change(row.spec, patch)
-            wanted = {
-                "priority": patch.priority,
-                "max_workers": patch.max_workers,
-                "instance_group": patch.instance_group,
-            }
-            if patch.instance_group is not None:
-                change.core.fits(patch.instance_group, row.spec.min_workers, row.spec.slots_per_unit)
-            changes = {key: value for key, value in wanted.items() if value is not None}
-            before = {key: getattr(row, key) for key in changes}
-            event = JobChanged(job, patch.priority, patch.max_workers, patch.instance_group)
-            change.apply(event, before=before, by=user)
-            return change.tx.update_job(job, **changes) if changes else row
-
-        return await self._view(await self.change(work))
-
-    async def stop_job(self, user: str, job: str) -> JobView:
-        """End a job as KILLED: at once when nothing of it runs, else as soon as its processes have ended.
-
-        Raises:
-            Conflict: it has ended.
-        """
-        why = f"Stopped by {user}."
-
-        def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
-            if row.state.final:
-                raise ended_already(row, "stopped")
-            if not row.supervised:
-                reports.end(change, job, JobState.KILLED, why)
-                submission.clear_traces(self.settings.runtime_dir, job)
-            else:
-                change.append(STOP_REQUESTED, job, {"why": why})
-            return change.row(job)
-
-        row = await self.change(work)
-        if not row.state.final:
-            self._supervision.end(job, why)
-        return await self._view(row)
-
-    async def stop_all(self, user: str) -> list[str]:
-        """Stop all jobs of the user that have not ended; their ids."""
-        stopped: list[str] = []
-        for row in await self._commits.read(lambda: self._ledger.store.jobs(owner=user)):
-            if not row.state.final:
-                try:
-                    await self.stop_job(user, row.id)
-                except Conflict:
-                    continue  # it ended by itself meanwhile
-                stopped.append(row.id)
-        return stopped
-
-    async def suspend(self, user: str, job: str) -> JobView:
-        """Take all slots from a job until it is resumed. It is SUSPENDED when its workers have left; not final.
-
-        Raises:
-            Conflict: it has ended.
-        """
-
-        def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
-            if row.state.final:
-                raise ended_already(row, "suspended")
-            return suspension.suspend(change, job, user)
-
-        return await self._view(await self.change(work))
-
-    async def resume(self, user: str, job: str, checkpoint: str = "", instance_group: str | None = None) -> JobView:
-        """Let a job go on that is suspended, or that was stopped or failed after it began to train.
-
-        Args:
-            user: who asks.
-            job: its id.
-            checkpoint: what to go on from, such as "epoch-3"; "" for the newest there is.
-            instance_group: the queue it goes on in; None for the one it was in.
-
-        Raises:
-            Conflict: it is over for good, or a checkpoint was named while workers still run.
-            Unprocessable: its queue or its data set was removed meanwhile, or there is no queue of that name.
-            InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
-        """
-        row = await self.mine(user, job)
-        paths = self.paths(row)
-        await asyncio.to_thread(check_folder, self.settings.data_dir, row.owner, job, row.spec)
-        if row.state.final and not await self._supervision.gone(job, _PATIENCE_WITH_THE_DEAD):
-            raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
-
-        def work(change: Change) -> JobRow:
-            self._mine(user, job, change.row(job))
-            return suspension.resume(change, paths, job, user, checkpoint, instance_group)
-
-        return await self._view(await self.change(work))
-
-    async def delete(self, user: str, job: str) -> None:
-        """Remove an ended job with all its files. Conflict when it has not ended."""
-        row = await self.mine(user, job)
-        if not row.state.final:
-            raise Conflict(f"Job {job} is {row.state.value}.", hint="Stop it first, then delete it.", job=job)
-        await self._supervision.gone(job, _PATIENCE_WITH_THE_DEAD)
-        await asyncio.to_thread(submission.remove, self.paths(row))
-        await asyncio.to_thread(submission.clear_traces, self.settings.runtime_dir, job)
-        await self.change(lambda change: change.tx.delete_job(job))
 
     def _heard(self, job: str, progress: JobProgress) -> None:
         now = time.time()
