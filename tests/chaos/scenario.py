@@ -17,10 +17,13 @@ from tests.e2e.harness import Jobs
 ZOO = Path(__file__).parent / "jobs"
 # Nothing that happens takes longer than this to be recovered from, or it never will be.
 PATIENCE = 120.0
+SLOTS = 4
+# A queue without jobs, for which slots are kept back.
+_OTHERS = "others"
 Say = Callable[[str], None]
 
 
-def submit(jobs: Jobs, training: Training, epochs: int, workers: int = 4) -> Job:
+def submit(jobs: Jobs, training: Training, epochs: int, workers: int = SLOTS) -> Job:
     """Start it, on at most so many workers."""
     arguments = {
         "model": training.model,
@@ -52,6 +55,7 @@ class Disturbed:
 
         Events that come after the job's end are left out.
         """
+        self._keep_back(0)
         job = submit(self._jobs, training, epochs)
         folder = self._jobs.private(job)
         for event in plan:
@@ -70,9 +74,10 @@ class Disturbed:
         running = of_job(folder)
         match event.kind:
             case Kind.RESIZE:
-                size = 1 + int(event.dice * 4)
-                what = f"{what} to {size}"
-                self._verb(lambda: self._jobs.client.job(job.id).update(max_workers=size))
+                size, rest = divmod(event.dice * SLOTS, 1)
+                by_plan = rest < 0.5
+                what = f"{what} to {size + 1:.0f}, by " + ("the plan" if by_plan else "its maximum")
+                self._verb(lambda: self._resize(job, 1 + int(size), by_plan))
             case Kind.SUSPEND:
                 self._verb(lambda: self._jobs.client.job(job.id).suspend())
             case Kind.RESUME:
@@ -107,6 +112,17 @@ class Disturbed:
                     hit(victim, signal.SIGKILL)
         self.done += 1
         self._say(f"    {self._committed:5} updates: {what}")
+
+    def _resize(self, job: Job, size: int, by_plan: bool) -> None:
+        """By the plan the job goes on asking for all slots, so that workers are kept ready for those it lacks."""
+        self._jobs.client.job(job.id).update(max_workers=SLOTS if by_plan else size)
+        self._keep_back(SLOTS - size if by_plan else 0)
+
+    def _keep_back(self, slots: int) -> None:
+        client = self._jobs.client
+        if _OTHERS not in {group.name for group in client.instance_groups()}:
+            client.create_instance_group(_OTHERS, lend=0)
+        client.update_instance_group(_OTHERS, own=slots)
 
     def _verb(self, call: Callable[[], object]) -> None:
         try:
