@@ -19,7 +19,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.job import JobProgress, JobSpec
 from edt_server.store import Store, StoreError, schema
 from edt_server.store.engine import make_engine
 from edt_server.store.models import Base
@@ -229,10 +229,12 @@ def test_without_room_for_a_backup_nothing_is_migrated(tmp_path):
 
 
 def _as_read_today(path):
-    """What was stored; a specification of then has the fields that came later, with their defaults."""
+    """What was stored; a specification or a progress of then has the fields that came later, with their defaults."""
     expected = json.loads(path.read_text())
     for fields in expected["jobs"].values():
         fields["spec"] = _plain(msgspec.convert(fields["spec"], JobSpec))
+        if fields["progress"] is not None:
+            fields["progress"] = _plain(msgspec.convert(fields["progress"], JobProgress))
     return expected
 
 
