@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,7 +52,7 @@ def _nothing_is_left_running(pytestconfig: pytest.Config) -> Iterator[None]:
     yield
     folder = pytestconfig.stash[_own_folder]
     deadline = time.monotonic() + _PATIENCE
-    while (left := aftermath.started_with(folder)) and time.monotonic() < deadline:
+    while (left := _left_running(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
@@ -59,12 +60,18 @@ def _nothing_is_left_running(pytestconfig: pytest.Config) -> Iterator[None]:
     assert not left, f"left running by the tests of this process: {left}"
 
 
+def _left_running(folder: str) -> dict[int, str]:
+    # multiprocessing's helper, which a test of shared memory may have begun, ends with the process it belongs to.
+    helper = resource_tracker._resource_tracker._pid
+    return {pid: command for pid, command in aftermath.started_with(folder).items() if pid != helper}
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """How many processes `-n auto` means: one a core that may be used, since each starts processes of its own."""
+    """How many processes `-n auto` means: few, since each starts others, but more than two cores, since tests wait."""
     from edt_server.slots import usable_cores
 
-    return min(4, max(2, usable_cores()))
+    return min(4, usable_cores() + 1)
 
 
 _SLOW_TRAINER = """\

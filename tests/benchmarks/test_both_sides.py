@@ -60,6 +60,7 @@ def test_torchruns_changes_are_measured_and_nothing_of_it_stays(tmp_path):
     assert list(tmp_path.glob("job/*.pt")) == []
 
 
+@pytest.mark.long
 def test_our_recoveries_are_measured_and_the_end_is_right(on, monkeypatch):
     monkeypatch.setattr(failure, "RESERVE", 100)
     reference = failure.undisturbed(on, updates=260)

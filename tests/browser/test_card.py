@@ -174,6 +174,7 @@ def test_many_cards_ask_once_and_hidden_ones_not_at_all(screen, server, submit, 
     assert asked.count("job") == hidden
 
 
+@pytest.mark.long
 def test_without_the_server_it_is_grey_and_says_since_when(
     page, start_server, write_notebook, tmp_path, lasting_trainer
 ):

@@ -10,9 +10,11 @@ from tests.browser.screen import Screen
 
 
 @pytest.fixture
-def training(submit, page):
-    """A training that has finished."""
-    job = submit("digits", max_workers=1)
+def training(submit, page, slow_trainer):
+    """A training of a hundred updates that has finished."""
+    long, short = "train(100, 2, 2, checkpoint_freq=1", "train(50, 2, 2, checkpoint_freq=0"
+    assert long in slow_trainer
+    job = submit("digits", max_workers=1, script=slow_trainer.replace(long, short))
     until(page, lambda: (job.refresh().view.progress or None) and job.view.progress.update > 30, "thirty updates")
     submit.finish()
     job.wait(progress=False)

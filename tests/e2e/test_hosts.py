@@ -98,6 +98,7 @@ def test_an_agent_that_was_stopped_is_lost(two_hosts: Jobs) -> None:
     job.stop()
 
 
+@pytest.mark.long
 def test_when_every_host_is_lost_the_job_goes_on_when_there_is_one_again(two_hosts: Jobs) -> None:
     job = two_hosts.submit("forever.py", name="without any host", max_workers=3)
     wait_for_hosts(job, "a", "b")

@@ -90,6 +90,7 @@ def test_any_number_of_workers_and_a_suspension_give_the_same(four_slots: Jobs, 
     assert (found.metrics, found.confusion) == (alone.metrics, alone.confusion)
 
 
+@pytest.mark.long
 def test_a_death_in_the_middle_costs_nothing(four_slots: Jobs):
     trained = four_slots.submit("digits.py", "slow", "1").wait(120)
     validating = trained.validate(ALL, max_workers=2)
@@ -116,7 +117,6 @@ def test_it_outlives_its_training_and_a_clone_validates_again(four_slots: Jobs):
     assert again.wait(120).validation().metrics == first.validation().metrics
 
 
-@pytest.mark.long
 @pytest.mark.long
 def test_binary_outputs_and_a_threshold(four_slots: Jobs):
     trained = four_slots.submit("digits.py", "binary", "6", max_workers=1).wait(120)
@@ -149,6 +149,7 @@ def test_of_two_trainings_in_a_script_the_last_one_is_validated(four_slots: Jobs
     assert "train() call 1 of the script is passed over; call 2 is validated" in str(validating.logs())
 
 
+@pytest.mark.long
 def test_a_loss_is_all_there_is_of_a_regression(four_slots: Jobs):
     trained = four_slots.submit("digits.py", "regression", max_workers=1).wait(120)
     refused = trained.validate("loss,accuracy")
