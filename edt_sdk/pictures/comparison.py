@@ -29,7 +29,9 @@ class Compared:
     def says(self) -> str:
         """The job in words."""
         known = [point.loss for point in self.train if point.known]
-        return f"{self.name} {known[-1]:.4g}" if known else f"{self.name} none yet"
+        if known:
+            return f"{self.name} {known[-1]:.4g}"
+        return f"{self.name} not a number" if self.train else f"{self.name} none yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
     points = [point for _, train, test in curves for point in (*train, *test)]
     if len(points) < 2:
         return notice(look, f"{comparison.says()} The curves begin with the second update.")
+    if not any(point.known for point in points):
+        return notice(look, f"{comparison.says()} There is nothing to draw: try a smaller learning rate.")
     ink, dyes = look.ink, colours(job.job for job in jobs)
     rows, high = legend(look, LEFT, 4, list(_legend(jobs, dyes, bool(smooth), look)))
     top = high + 18

@@ -173,6 +173,10 @@ def comparison() -> Comparison:
     return Comparison(tuple(jobs))
 
 
+def no_numbers() -> Comparison:
+    return Comparison(tuple(Compared(name, name, (Loss(64.0, math.nan), Loss(128.0, math.inf))) for name in "ab"))
+
+
 def spark() -> Spark:
     return Spark("digits-a", "RUNNING", 0.62, 3, 4, tuple(point.loss for point in losses().train))
 
@@ -202,5 +206,6 @@ PICTURES = {
     "shares": lambda look: draw_shares(shares(), look),
     "shares-none": lambda look: draw_shares(Shares(()), look),
     "compare": lambda look: draw_comparison(comparison(), look),
+    "compare-no-numbers": lambda look: draw_comparison(no_numbers(), look),
     "spark": lambda look: draw_spark(spark(), look),
 }
