@@ -12,7 +12,6 @@ the members are; never writes a file.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import moves
 from edt_sdk.training.blocks import blocks
 from edt_sdk.training.buffers import Buffers
@@ -36,6 +34,7 @@ from edt_sdk.training.layout import Flat, Layout
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.moves import Plan
 from edt_sdk.training.not_a_number import LossGuard
+from edt_sdk.training.optimizer_step import check_step, draws_nothing
 from edt_sdk.training.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.others import Others
 from edt_sdk.training.remarks import remarks
@@ -137,7 +136,7 @@ class UpdateEngine:
         self._clip = clip_grad_norm
         names = metric_names(metrics)
         self._shards = order.number_of_shards
-        _check_step(optimizer)
+        check_step(optimizer)
         if isinstance(loss_function, nn.Module):
             loss_function.to(self._device)
         if not model.training:
@@ -414,22 +413,3 @@ def _like(view: Tensor, tensor: Tensor | None) -> Tensor:
         raise ValueError("a buffer is gone")
     value = torch.view_as_complex(view) if tensor.is_complex() else view
     return value.to(tensor.dtype)
-
-
-def draws_nothing(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a step of it certainly needs no random numbers: one of torch's own, without hooks of the user's.
-
-    Random states are left alone around such a step; keeping and setting them takes longer than a small model's step.
-    """
-    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-    return type(optimizer).__module__.startswith("torch.optim.") and not hooks
-
-
-def _check_step(optimizer: torch.optim.Optimizer) -> None:
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise Unprocessable(
-            f"{type(optimizer).__name__} evaluates the model within its step, which cannot be shared among workers.",
-            hint="Use an optimizer whose step() needs no closure, such as SGD or AdamW.",
-            field="optimizer",
-        )

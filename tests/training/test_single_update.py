@@ -11,8 +11,9 @@ from torch.utils.checkpoint import checkpoint
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.group import Group
 from edt_sdk.training.loader import ShardLoader
+from edt_sdk.training.optimizer_step import draws_nothing
 from edt_sdk.training.order import Order
-from edt_sdk.training.update import UpdateEngine, draws_nothing
+from edt_sdk.training.update import UpdateEngine
 from tests.training.numeric_job import CPU, one_update
 
 
