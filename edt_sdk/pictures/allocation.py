@@ -24,7 +24,7 @@ OTHERS = ""  # the id of the band of all that have none of their own
 _PALE = "0.22"
 _LEFT = 44
 _NOTE, _NOTE_ROWS = 15.0, 2
-_SHORTEST = 10.0  # seconds that a picture is wide at least
+_SHORTEST = 10.0  # seconds
 MOST_CELLS, MOST_BANDS = 1200, 24  # columns × bands
 _MOST_SLOTS = 1e9
 
@@ -59,6 +59,7 @@ class Allocation:
         clock: whether times are times of day.
         note: what else is to be said below, such as how much was left out.
         empty: the sentence for a picture without any column.
+        shortest: seconds that the picture is wide at least; a stretch that somebody chose may be shorter.
     """
 
     edges: tuple[float, ...]
@@ -69,6 +70,7 @@ class Allocation:
     clock: bool = True
     note: str = ""
     empty: str = "Nothing has held a slot yet: the picture begins with the first job that starts."
+    shortest: float = _SHORTEST
 
     @property
     def columns(self) -> int:
@@ -111,7 +113,7 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     top = rows + 20 + (_NOTE * _NOTE_ROWS if said else 0)
     tall = look.height(0.32, 150, 340)
     end = held.edges[-1]
-    frame = Frame(_LEFT, top, look.width - 8, top + tall, min(held.edges[0], end - _SHORTEST), end, 0, most)
+    frame = Frame(_LEFT, top, look.width - 8, top + tall, min(held.edges[0], end - held.shortest), end, 0, most)
     parts = scales.y_axis(frame, look, _slot_ticks(most))
     parts += _areas(held, dyes, frame, look)
     parts += _capacity(held, frame, look)

@@ -38,6 +38,7 @@ from edt_server.training_curve import Curve, TrainPoint
 
 MOST_BANDS = 10
 _SHORTEST = 0.5  # seconds; less is no measurement of a speed
+_WIDE, _STRETCH = 10.0, 1.0  # seconds that the slots over time, and a stretch of them, are wide at least
 _LOST = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
 FAILURES = _LOST
 MARKED = _LOST | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS
@@ -86,6 +87,7 @@ def allocation_of(
         marks=tuple(mark for mark in marks if first <= mark.at <= last),
         mine=mine,
         note=note,
+        shortest=_WIDE if start is None else _STRETCH,
     )
 
 
