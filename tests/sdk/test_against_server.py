@@ -211,6 +211,7 @@ def test_an_administrator_shares_the_slots_at_a_shell_and_in_python(server, clie
 
 
 def test_a_forecast_and_a_preview_submit_nothing(client, tmp_path):
+    until(lambda: repr(client.cluster()).startswith("default: 2 slots, 2 free"), "what other tests have stopped to end")
     (tmp_path / "train.py").write_text("")
     told = client.forecast(max_workers=2)
     assert (told.code, told.slots) == ("now", 2)
