@@ -16,28 +16,22 @@ from edt_sdk.schemas.job import JobState
 from edt_server.supervisor import wording
 from edt_server.supervisor.agents import Agent, AgentPhase
 from edt_server.supervisor.events import (
-    Acknowledged,
-    Allocated,
-    End,
+    DRIVER,
     Event,
     Exited,
     Gathered,
     Hung,
-    Instruction,
     Kill,
     LinkLost,
     LookAgain,
     LookedAgain,
     NotStarted,
-    Refuse,
     Said,
     Started,
-    Stop,
 )
-from edt_server.supervisor.rounds import FAILED_PATIENCE, Rounds
+from edt_server.supervisor.patience import EXIT_PATIENCE, FAILED_PATIENCE
+from edt_server.supervisor.rounds import Rounds
 
-# A process that ends closes its link a moment before: in that time its own exit code is still to come.
-EXIT_PATIENCE = 1.0
 # Agents that end by themselves in a row: then it is their Python, and not their bad luck.
 OWN_LIMIT = 3
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
@@ -46,19 +40,14 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGF
 class ElasticAgents(Rounds):
     """One torchrun job; see `Rounds` for its arguments and what may be asked of it."""
 
-    def apply(self, event: Event) -> list[Instruction]:
-        """What to do about the event, in order."""
-        self._out = []
+    def _hear(self, event: Event) -> None:
         match event:
-            case Allocated():
-                if not self._slots.allocate(event.version, event.slots):
-                    self._note(f"allocation {event.version} is older than the newest one: ignored")
-            case Acknowledged(number=number):
-                self._slots.acknowledge(number)
             case Started(process=process, pid=pid):
                 self._started(self._agents[process], pid)
             case NotStarted(process=process, why=why) if process in self._agents:
                 self._not_started(self._agents.pop(process), why)
+            case NotStarted(process=process, why=why) if process == DRIVER:  # the job's folders could not be made
+                self._begin_end(JobState.ERROR, why)
             case Said(process=process, message=message) if process in self._agents:
                 self._said(self._agents[process], message)
             case LinkLost(process=process, why=why) if process in self._agents:
@@ -73,16 +62,8 @@ class ElasticAgents(Rounds):
                 self._round.gathered += 1
             case LookedAgain(generation=number) if number == self._round.number and self._round.looking:
                 self._judge_crash()
-            case Stop(why=why):
-                self._begin_end(JobState.KILLED, why)
-            case Refuse(why=why):
-                self._begin_end(JobState.KILLED, why)
-                if self._ending is not None:
-                    self._ending.reported = False
             case _:
                 pass
-        self._settle()
-        return self._out
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -91,7 +72,7 @@ class ElasticAgents(Rounds):
         for worker, slot in zip(agent.workers, agent.slots, strict=True):
             self._send(control.WorkerStarted(worker=worker, slot=slot.id, pid=pid))
         if agent.phase is AgentPhase.ENDING:
-            self._out.append(End(agent.number, 0.0))  # said before there was anybody to end
+            self._end(agent.number, 0.0)  # said before there was anybody to end
 
     def _not_started(self, agent: Agent, why: str) -> None:
         if agent.phase is not AgentPhase.ENDING and self._ending is None:
@@ -125,7 +106,7 @@ class ElasticAgents(Rounds):
             case link.Failed():
                 agent.failed = message
                 if agent.phase is not AgentPhase.ENDING:
-                    self._out.append(End(agent.number, FAILED_PATIENCE))
+                    self._end(agent.number, FAILED_PATIENCE)
             case _:
                 self._note(f"agent {agent.number} ({agent.phase.value}) sent a {type(message).__name__}: ignored")
 
@@ -153,7 +134,7 @@ class ElasticAgents(Rounds):
     def _link_lost(self, agent: Agent, why: str) -> None:
         agent.lost = why
         if agent.phase is AgentPhase.ENDING:
-            self._out.append(End(agent.number, self._patience))
+            self._end(agent.number, self._patience)
         elif agent.failed is None:
             self._out.append(Kill(agent.number, EXIT_PATIENCE))
 

@@ -14,9 +14,8 @@ from edt_sdk.schemas import link
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor.events import DRIVER, End, Instruction, Tell
 from edt_server.supervisor.generation import Training
+from edt_server.supervisor.patience import FAILED_PATIENCE
 from edt_server.supervisor.roster import Driver, Phase, Worker
-
-FAILED_PATIENCE = 5.0
 
 
 @dataclass(slots=True)

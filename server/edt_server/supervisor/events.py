@@ -1,4 +1,4 @@
-"""What the membership machine hears and what it answers: plain values, no I/O.
+"""What a job's state machine hears and what it answers: plain values, no I/O.
 
 Events are what happened to the job, instructions what the supervisor has to do about it, in order. A process is named
 by its worker number, the driver by `DRIVER`.

@@ -1,66 +1,147 @@
-"""Which state machine a job's framework needs, and what the supervisor asks of any of them."""
+"""What the supervisor asks of a job's state machine, and the half of it that is the same for every framework. Pure.
+
+Whatever a job is, its machine keeps the slots that the server has given, numbers its reports, gives an empty slot back
+once it is revoked, and comes to one end, the first that somebody decided on. So what the server says is heard here.
+What processes say, and what follows from it, is the machine of the job's framework's (`by_framework`).
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Collection
 
-from edt_sdk.schemas.control import Launch
-from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.torchrun import TorchrunOptions
-from edt_server.supervisor.elastic_agents import ElasticAgents
-from edt_server.supervisor.events import Event, Instruction
+from edt_sdk.schemas import control
+from edt_sdk.schemas.job import JobState
+from edt_server.supervisor.ending import Ending
+from edt_server.supervisor.events import (
+    Acknowledged,
+    Allocated,
+    End,
+    Event,
+    Finish,
+    Instruction,
+    Note,
+    Refuse,
+    Send,
+    Stop,
+)
 from edt_server.supervisor.history import History
-from edt_server.supervisor.membership import Membership
-from edt_server.supervisor.plain import Plain
+from edt_server.supervisor.slot_ledger import SlotLedger
 
 
-class Machine(Protocol):
-    """Events in, instructions out; pure. One machine is one attempt of one job."""
+class Machine(ABC):
+    """Events in, instructions out. One machine is one attempt of one job.
+
+    Args:
+        past: what earlier attempts have done.
+    """
+
+    def __init__(self, past: History) -> None:
+        self._reports = past.reports
+        self._slots = SlotLedger()
+        # Slots that it would have if all were free.
+        self._asked = 0
+        # By slot: the process that was in it last, and its exit code.
+        self._exits: dict[int, tuple[int, int]] = {}
+        self._ending: Ending | None = None
+        self._over = False
+        self._out: list[Instruction] = []
 
     def apply(self, event: Event) -> list[Instruction]:
         """What to do about the event, in order."""
-        ...
+        self._out = []
+        match event:
+            case Allocated():
+                if self._slots.allocate(event.version, event.slots):
+                    self._asked = event.asked
+                else:
+                    self._note(f"allocation {event.version} is older than the newest one: ignored")
+            case Acknowledged(number=number):
+                self._slots.acknowledge(number)
+            case Stop(why=why):
+                self._begin_end(JobState.KILLED, why)
+            case Refuse(why=why):
+                self._begin_end(JobState.KILLED, why)
+                if self._ending is not None:
+                    self._ending.reported = False
+            case _:
+                self._hear(event)
+        if not self._over:
+            self._settle()
+        return self._out
+
+    # --- what each framework has of its own ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def _hear(self, event: Event) -> None:
+        """Take in what happened to a process, or a moment that has passed."""
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Do what follows from the state as it is now."""
 
     @property
-    def holding(self) -> tuple[int, ...]:
-        """Slots for the hello, see `SlotLedger.holding`."""
-        ...
+    @abstractmethod
+    def training(self) -> bool:
+        """True while more processes may be needed at any time."""
 
     @property
     def taking_part(self) -> frozenset[int]:
-        """Workers that the watchdog looks after: they should move."""
-        ...
-
-    @property
-    def training(self) -> bool:
-        """True while more workers may be needed at any time."""
-        ...
+        """Workers that the watchdog looks after: they should move. Nobody where that cannot be told from outside."""
+        return frozenset()
 
     @property
     def processes(self) -> dict[int, int]:
-        """Pids of the workers whose processes run, by worker."""
-        ...
+        """Pids of the workers whose processes run, by worker; none where they give no signs of life."""
+        return {}
 
     @property
     def committed(self) -> int:
         """Updates of the running training that are known to be committed; 0 where there are none."""
-        ...
+        return 0
 
+    # --- what all have in common --------------------------------------------------------------------------------------
 
-def machine_of(orders: Launch, history: History) -> Machine:
-    """The machine for the job's framework."""
-    if Framework(orders.spec.framework) in (Framework.PYTORCH, Framework.DIST):
-        return Plain(orders.spec, history)
-    if Framework(orders.spec.framework) is Framework.TORCHRUN:
-        options = orders.spec.torchrun or TorchrunOptions()
-        return ElasticAgents(
-            main=orders.spec.main or " ".join(orders.spec.command),
-            interpreter=orders.interpreter,
-            unit=orders.spec.slots_per_unit,
-            max_restarts=options.max_restarts,
-            shutdown_timeout=options.shutdown_timeout,
-            history=history,
-        )
-    # A host's agent starts what it is told to; only here is a process's rank among others ours to change.
-    standbys = 0 if orders.hosts_dir else orders.standbys
-    return Membership(interpreter=orders.interpreter, history=history, standbys=standbys)
+    @property
+    def holding(self) -> tuple[int, ...]:
+        """Slots for the hello, see `SlotLedger.holding`."""
+        return self._slots.holding
+
+    @property
+    def over(self) -> bool:
+        """True when the job has ended and none of its processes is left."""
+        return self._over
+
+    def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
+        """Come to this end, unless there is one already; `silent`: see `Ending.blame`."""
+        if self._ending is None:
+            self._ending = Ending(state)
+            self._ending.blame(message, silent=silent)
+
+    def _finish(self, ending: Ending) -> None:
+        """Nothing of the job is left: its last report."""
+        self._over = True
+        if ending.reported:
+            self._send(control.JobEnded(state=ending.state, message=ending.message))
+        self._out.append(Finish(over=ending.reported))
+
+    def _release_revoked(self, occupied: Collection[int]) -> None:
+        """Give back the slots that are the job's no more, except those that a process is still in."""
+        for slot in self._slots.revoked:
+            if slot not in occupied:
+                self._release(slot)
+
+    def _release(self, slot: int) -> None:
+        worker, code = self._exits.pop(slot, (None, None))
+        self._send(control.SlotReleased(slot=slot, worker=worker, exit_code=code))
+        self._slots.release(slot, self._reports)
+
+    def _send(self, report: control.Report) -> None:
+        self._reports += 1
+        self._out.append(Send(self._reports, report))
+
+    def _end(self, process: int, patience: float) -> None:
+        self._out.append(End(process, patience))
+
+    def _note(self, text: str) -> None:
+        self._out.append(Note(text))

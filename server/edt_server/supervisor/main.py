@@ -1,4 +1,4 @@
-"""One job's supervisor: joins the pure machine (`membership`) with processes, link, server and files.
+"""One job's supervisor: joins the pure `machine` with processes, link, server and files.
 
 Events of all four are put through the machine one at a time, on one event loop; what it answers is done at once and in
 order. No rule about the job is written here. However this process ends by itself, none of the job's is left behind.
@@ -24,6 +24,7 @@ from edt_server.presence import FILE as PRESENCE
 from edt_server.presence import announce
 from edt_server.processes import identify
 from edt_server.supervisor.abroad import Abroad
+from edt_server.supervisor.by_framework import machine_of
 from edt_server.supervisor.children import Children
 from edt_server.supervisor.elastic_agents import ElasticAgents
 from edt_server.supervisor.environment import Surroundings, make_folders
@@ -64,7 +65,6 @@ from edt_server.supervisor.history import history_of
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.leftovers import end_leftovers
 from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.machine import machine_of
 from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.orphans import reap_orphans
 from edt_server.supervisor.plain import Plain

@@ -11,37 +11,30 @@ from edt_sdk.schemas.job import JobState
 from edt_server.supervisor import wording
 from edt_server.supervisor.attempts import Kind
 from edt_server.supervisor.casualties import Fatal, could_not_start, judge, judge_driver, name_of, not_started
-from edt_server.supervisor.ending import FAILED_PATIENCE
 from edt_server.supervisor.events import (
     DRIVER,
-    Acknowledged,
-    Allocated,
     Event,
     Exited,
     Gathered,
     Hung,
-    Instruction,
     Kill,
     LinkLost,
     LookAgain,
     LookedAgain,
     NotStarted,
     Publish,
-    Refuse,
     Said,
     Scarce,
     Started,
-    Stop,
     Tell,
 )
 from edt_server.supervisor.generation import Training
+from edt_server.supervisor.patience import EXIT_PATIENCE, FAILED_PATIENCE
 from edt_server.supervisor.requests import Answer, answer
 from edt_server.supervisor.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker, progress_of
 from edt_server.supervisor.settling import Settling
 from edt_server.supervisor.verdict import Past, end_kind, worker_cause
 
-# A process that ends closes its link a moment before: in that time its own exit code is still to come.
-EXIT_PATIENCE = 1.0
 LINK_LOST_PATIENCE = 5.0
 LEFT_PATIENCE = 10.0
 TRAINED_PATIENCE = 30.0
@@ -50,19 +43,10 @@ TRAINED_PATIENCE = 30.0
 class Membership(Settling):
     """One job; see `Settling` for its arguments."""
 
-    def apply(self, event: Event) -> list[Instruction]:
-        """What to do about the event, in order."""
-        self._out = []
+    def _hear(self, event: Event) -> None:
         match event:
             case Started() | NotStarted() | Said() | LinkLost() | Exited() if event.process in self._standbys.workers:
                 self._out += self._standbys.hear(event.process, event, self._training)
-            case Allocated():
-                if self._slots.allocate(event.version, event.slots):
-                    self._asked = event.asked
-                else:
-                    self._note(f"allocation {event.version} is older than the newest one: ignored")
-            case Acknowledged(number=number):
-                self._slots.acknowledge(number)
             case Started(process=process, pid=pid):
                 self._started(process, pid)
             case NotStarted(process=process, why=why):
@@ -91,14 +75,6 @@ class Membership(Settling):
                 self._nobody_died(generation)
             case Scarce():
                 self._out += self._standbys.scarce()
-            case Stop(why=why):
-                self._begin_end(JobState.KILLED, why)
-            case Refuse():
-                self._begin_end(JobState.KILLED, event.why)
-                if self._ending is not None:
-                    self._ending.reported = False
-        self._settle()
-        return self._out
 
     # --- what happened ------------------------------------------------------------------------------------------------
 

@@ -10,32 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edt_sdk.schemas import control
-from edt_sdk.schemas.control import SlotReleased
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.task import Task
 from edt_server.supervisor import wording
 from edt_server.supervisor.ending import Ending
-from edt_server.supervisor.events import (
-    Acknowledged,
-    Allocated,
-    End,
-    Event,
-    Exited,
-    Finish,
-    Hung,
-    Instruction,
-    Note,
-    NotStarted,
-    Refuse,
-    Send,
-    Started,
-    StartTask,
-    Stop,
-)
+from edt_server.supervisor.events import Event, Exited, Hung, NotStarted, Started, StartTask
 from edt_server.supervisor.history import History
+from edt_server.supervisor.machine import Machine
 from edt_server.supervisor.placement import places
-from edt_server.supervisor.slot_ledger import SlotLedger
 
 # When one process fails, those that wait for it fail a moment later: whose fault it was shows when all have spoken.
 BLAME_PATIENCE = 1.0
@@ -73,7 +56,7 @@ class Run:
     stopped: bool = False
 
 
-class Plain:
+class Plain(Machine):
     """One job.
 
     Args:
@@ -83,60 +66,23 @@ class Plain:
 
     def __init__(self, spec: JobSpec, history: History | None = None) -> None:
         past = History() if history is None else history
+        super().__init__(past)
         self._framework = Framework(spec.framework)
         self._size, self._unit = spec.max_workers, spec.slots_per_unit
         self._what = "The command" if spec.command else "The main script"
-        self._reports = past.reports
         self._workers = past.workers
         self._runs = past.runs
-        self._slots = SlotLedger()
         self._run: Run | None = None
         self._first_slot: dict[int, int] = {}
-        self._exits: dict[int, tuple[int, int]] = {}
         self._losses = 0
-        self._ending: Ending | None = None
-        self._over = False
-        self._out: list[Instruction] = []
-
-    @property
-    def holding(self) -> tuple[int, ...]:
-        """Slots for the hello, see `SlotLedger.holding`."""
-        return self._slots.holding
-
-    @property
-    def over(self) -> bool:
-        """True when the job has ended and none of its processes is left."""
-        return self._over
-
-    @property
-    def taking_part(self) -> frozenset[int]:
-        """Nobody: what a program does is its own affair."""
-        return frozenset()
 
     @property
     def training(self) -> bool:
         """True while processes are still to be started."""
         return self._ending is None and self._run is None
 
-    @property
-    def processes(self) -> dict[int, int]:
-        """None that the watchdog could look after: they give no signs of life."""
-        return {}
-
-    @property
-    def committed(self) -> int:
-        """No updates are known of."""
-        return 0
-
-    def apply(self, event: Event) -> list[Instruction]:
-        """What to do about the event, in order."""
-        self._out = []
+    def _hear(self, event: Event) -> None:
         match event:
-            case Allocated():
-                if not self._slots.allocate(event.version, event.slots):
-                    self._note(f"allocation {event.version} is older than the newest one: ignored")
-            case Acknowledged(number=number):
-                self._slots.acknowledge(number)
             case Started(process=worker, pid=pid):
                 self._started(worker, pid)
             case NotStarted(process=worker, why=why):
@@ -145,16 +91,8 @@ class Plain:
                 self._exited(event)
             case Hung(process=worker, why=why) if self._run is not None and worker in self._run.processes:
                 self._run.processes[worker].lost = why
-            case Stop(why=why):
-                self._begin_end(JobState.KILLED, why)
-            case Refuse(why=why):
-                self._begin_end(JobState.KILLED, why)
-                if self._ending is not None:
-                    self._ending.reported = False
             case _:
                 self._note(f"{type(event).__name__}: nobody has a link here")
-        self._settle()
-        return self._out
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -167,7 +105,7 @@ class Plain:
         run.started[worker] = pid
         self._send(control.WorkerStarted(worker=worker, slot=process.task.slots[0].id, pid=pid))
         if run.stopped or self._ending is not None:
-            self._out.append(End(worker, 0.0))  # said before there was anybody to end
+            self._end(worker, 0.0)  # said before there was anybody to end
         elif len(run.started) == process.task.world:
             run.told = True
             ranked = sorted(run.started)
@@ -222,8 +160,6 @@ class Plain:
     # --- what follows -------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        if self._over:
-            return
         run = self._run
         if self._ending is None and run is not None:
             if not run.processes and not run.stopped:
@@ -233,14 +169,12 @@ class Plain:
         if run is not None and run.stopped and not run.processes:
             run = self._run = None
         if self._ending is None:
-            self._release_revoked()
+            living = () if run is None else run.processes.values()
+            self._release_revoked({slot.id for each in living for slot in each.task.slots})
             if run is None and len(self._slots.granted) >= self._size:
                 self._begin_run()
         elif run is None or not run.processes:
-            self._over = True
-            if self._ending.reported:
-                self._send(control.JobEnded(state=self._ending.state, message=self._ending.message))
-            self._out.append(Finish(over=self._ending.reported))
+            self._finish(self._ending)
 
     def _begin_run(self) -> None:
         self._runs += 1
@@ -264,24 +198,12 @@ class Plain:
 
     def _end_all(self, run: Run, patience: float) -> None:
         for worker in run.processes:
-            self._out.append(End(worker, patience))
+            self._end(worker, patience)
 
-    def _release_revoked(self) -> None:
-        run = self._run
-        living = () if run is None else run.processes.values()
-        occupied = {slot.id for each in living for slot in each.task.slots}
-        for slot in self._slots.revoked:
-            if slot not in occupied:
-                worker, code = self._exits.pop(slot, (None, None))
-                self._send(SlotReleased(slot=slot, worker=worker, exit_code=code))
-                self._slots.release(slot, self._reports)
-
-    def _begin_end(self, state: JobState, message: str) -> None:
-        if self._ending is None:
-            self._ending = Ending(state)
-            self._ending.blame(message)
-            if self._run is not None:
-                self._end_all(self._run, 0.0)
+    def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
+        if self._ending is None and self._run is not None:
+            self._end_all(self._run, 0.0)
+        super()._begin_end(state, message, silent=silent)
 
     # --- small change -------------------------------------------------------------------------------------------------
 
@@ -291,10 +213,3 @@ class Plain:
     def _finished(self, run: Run) -> str:
         where = "" if len(run.started) == 1 else " on all ranks"
         return f"Finished: {self._what.lower()} ended with exit code 0{where}."
-
-    def _send(self, report: control.Report) -> None:
-        self._reports += 1
-        self._out.append(Send(self._reports, report))
-
-    def _note(self, text: str) -> None:
-        self._out.append(Note(text))

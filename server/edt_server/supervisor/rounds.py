@@ -8,41 +8,24 @@ rounds of a script ever run at once. Agents start and import while the others st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from edt_sdk.schemas import control, link
 from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.job import JobState
 from edt_server.supervisor.agents import Agent, AgentPhase, Round
-from edt_server.supervisor.events import (
-    End,
-    Finish,
-    Gather,
-    Instruction,
-    Note,
-    Send,
-    StartWorker,
-    Tell,
-)
+from edt_server.supervisor.ending import Ending
+from edt_server.supervisor.events import Gather, StartWorker, Tell
 from edt_server.supervisor.history import History
-from edt_server.supervisor.slot_ledger import SlotLedger
+from edt_server.supervisor.machine import Machine
+from edt_server.supervisor.patience import FAILED_PATIENCE
 
-FAILED_PATIENCE = 5.0
 # Beyond the time that a script has for its checkpoint.
 LEFT_PATIENCE = 15.0
 # Moments that those who are ready wait for those who are on their way; an agent takes one, on a busy machine some.
 MOST_GATHERS = 10
 
 
-@dataclass(slots=True)
-class _End:
-    state: JobState
-    message: str
-    reported: bool = True
-    told: bool = False
-
-
-class Rounds:
+class Rounds(Machine):
     """One torchrun job's state, and what follows from it.
 
     Args:
@@ -65,38 +48,19 @@ class Rounds:
         history: History | None = None,
     ) -> None:
         past = History() if history is None else history
+        super().__init__(past)
         self._main = main
         self._interpreter = interpreter
         self._unit = unit
         self._max_restarts = max_restarts
         self._patience = shutdown_timeout + LEFT_PATIENCE
-        self._reports = past.reports
         self._next = past.workers
-        self._slots = SlotLedger()
         self._agents: dict[int, Agent] = {}
         self._round = Round(past.generations)
         self._restarts = 0
         self._own_ends = 0
         self._ever = past.generations > 0
-        self._exits: dict[int, tuple[int, int]] = {}
-        self._ending: _End | None = None
-        self._over = False
-        self._out: list[Instruction] = []
-
-    @property
-    def holding(self) -> tuple[int, ...]:
-        """Slots for the hello, see `SlotLedger.holding`."""
-        return self._slots.holding
-
-    @property
-    def over(self) -> bool:
-        """True when the job has ended and none of its processes is left."""
-        return self._over
-
-    @property
-    def taking_part(self) -> frozenset[int]:
-        """Nobody: how far a script is, and whether it should move, nobody but itself can tell."""
-        return frozenset()
+        self._told_of_the_end = False
 
     @property
     def training(self) -> bool:
@@ -107,11 +71,6 @@ class Rounds:
     def processes(self) -> dict[int, int]:
         """Pids of the agents whose processes run, by number."""
         return {agent.number: agent.pid for agent in self._agents.values() if agent.pid is not None}
-
-    @property
-    def committed(self) -> int:
-        """0: there are no updates."""
-        return 0
 
     @property
     def restarts(self) -> int:
@@ -126,15 +85,13 @@ class Rounds:
     # --- what follows -------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        if self._over:
-            return
         if self._ending is None and self._round.finished:
             self._begin_end(JobState.FINISHED, f"Finished: every process of {self._main} ended with exit code 0.")
         if self._ending is None:
             self._end_revoked()
             self._fill_slots()
             self._change_round()
-            self._release_revoked()
+            self._release_revoked(self._occupied)
         if self._ending is not None:
             self._wind_up(self._ending)
 
@@ -144,7 +101,7 @@ class Rounds:
             outside = agent.phase in (AgentPhase.STARTING, AgentPhase.READY)
             if outside and not self._may_stay(agent):
                 agent.phase = AgentPhase.ENDING
-                self._out.append(End(agent.number, 0.0))
+                self._end(agent.number, 0.0)
 
     def _fill_slots(self) -> None:
         """An agent for every whole unit of granted slots of one host."""
@@ -156,7 +113,7 @@ class Rounds:
             self._out.append(StartWorker(agent.number, slots[0], slots[1:]))
 
     def _free_units(self) -> Iterator[tuple[Slot, ...]]:
-        occupied = {slot.id for agent in self._agents.values() for slot in agent.slots}
+        occupied = self._occupied
         free: dict[str, list[Slot]] = {}
         for slot in self._slots.granted:
             if slot.id not in occupied:
@@ -232,35 +189,28 @@ class Rounds:
                 agent.phase = AgentPhase.MEMBER
             else:
                 agent.phase = AgentPhase.ENDING
-                self._out.append(End(number, self._patience))
+                self._end(number, self._patience)
 
-    def _release_revoked(self) -> None:
-        occupied = {slot.id for agent in self._agents.values() for slot in agent.slots}
-        for slot in self._slots.revoked:
-            if slot not in occupied:
-                worker, code = self._exits.pop(slot, (None, None))
-                self._send(control.SlotReleased(slot=slot, worker=worker, exit_code=code))
-                self._slots.release(slot, self._reports)
-
-    def _wind_up(self, ending: _End) -> None:
-        if not ending.told:
-            ending.told = True
+    def _wind_up(self, ending: Ending) -> None:
+        if not self._told_of_the_end:
+            self._told_of_the_end = True
             for agent in self._agents.values():
                 agent.phase = AgentPhase.ENDING
                 if ending.state is JobState.FINISHED and agent.hello is not None:
                     # Nothing of theirs runs any more: they end when they hear that nothing follows.
                     number = self._round.number + 1
                     self._out.append(Tell(agent.number, link.Round(number=number, members=(), restarts=0)))
-                    self._out.append(End(agent.number, FAILED_PATIENCE))
+                    self._end(agent.number, FAILED_PATIENCE)
                 else:
-                    self._out.append(End(agent.number, 0.0))
+                    self._end(agent.number, 0.0)
         if not self._agents:
-            self._over = True
-            if ending.reported:
-                self._send(control.JobEnded(state=ending.state, message=ending.message))
-            self._out.append(Finish(over=ending.reported))
+            self._finish(ending)
 
     # --- small change -------------------------------------------------------------------------------------------------
+
+    @property
+    def _occupied(self) -> set[int]:
+        return {slot.id for agent in self._agents.values() for slot in agent.slots}
 
     def _members(self) -> list[Agent]:
         return [self._agents[number] for number in self._round.present]
@@ -272,10 +222,6 @@ class Rounds:
         listed = ", ".join(str(slot.id) for slot in agent.slots)
         return f"Agent {agent.number} (slot{'s' if len(agent.slots) > 1 else ''} {listed})"
 
-    def _begin_end(self, state: JobState, message: str) -> None:
-        if self._ending is None:
-            self._ending = _End(state, message)
-
     def _report_agent(self, agent: Agent, code: int, why: str, *, member: bool) -> None:
         self._report_loss(agent.number, agent.slots[0], agent.pid, code, why, member=member)
 
@@ -285,10 +231,3 @@ class Rounds:
                 worker=worker, slot=slot.id, pid=pid, exit_code=code, member=member, update=None, why=why
             )
         )
-
-    def _send(self, report: control.Report) -> None:
-        self._reports += 1
-        self._out.append(Send(self._reports, report))
-
-    def _note(self, text: str) -> None:
-        self._out.append(Note(text))

@@ -8,20 +8,13 @@ is gone, the end of a training when its workers are gone.
 from __future__ import annotations
 
 from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import Slot, SlotReleased
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.control import Slot
 from edt_server.supervisor.attempts import Attempts
 from edt_server.supervisor.crew import Crew
-from edt_server.supervisor.ending import Ending
 from edt_server.supervisor.events import (
     DRIVER,
     AssignStandby,
-    End,
-    Finish,
     Gather,
-    Instruction,
-    Note,
-    Send,
     StartDriver,
     StartStandby,
     StartWorker,
@@ -29,12 +22,12 @@ from edt_server.supervisor.events import (
 )
 from edt_server.supervisor.generation import Training
 from edt_server.supervisor.history import History
+from edt_server.supervisor.machine import Machine
 from edt_server.supervisor.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker
-from edt_server.supervisor.slot_ledger import SlotLedger
 from edt_server.supervisor.standbys import Standbys
 
 
-class Settling:
+class Settling(Machine):
     """One job's state, and what follows from it.
 
     Args:
@@ -45,32 +38,16 @@ class Settling:
 
     def __init__(self, *, interpreter: str, history: History | None = None, standbys: int = 0) -> None:
         past = History() if history is None else history
+        super().__init__(past)
         self._interpreter = interpreter
-        self._reports = past.reports
-        self._slots = SlotLedger()
         self._crew = Crew(past.workers)
         self._workers = self._crew.workers
         self._standbys = Standbys(standbys)
-        self._asked = 0
-        self._exits: dict[int, tuple[int, int]] = {}
         self._driver = Driver()
         self._driver_ran = past.driver_ran
         self._training = past.running
         self._done = list(past.trainings)
         self._attempts = Attempts(past.committed, ever=any(past.trainings))
-        self._ending: Ending | None = None
-        self._over = False
-        self._out: list[Instruction] = []
-
-    @property
-    def holding(self) -> tuple[int, ...]:
-        """Slots for the hello, see `SlotLedger.holding`."""
-        return self._slots.holding
-
-    @property
-    def over(self) -> bool:
-        """True when the job has ended and none of its processes is left."""
-        return self._over
 
     @property
     def taking_part(self) -> frozenset[int]:
@@ -102,8 +79,6 @@ class Settling:
     # --- what follows -------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        if self._over:
-            return
         if self._ending is None:
             self._end_training()
             self._end_revoked()
@@ -115,10 +90,7 @@ class Settling:
             processes = (*self._workers.values(), *self._standbys.workers.values())
             self._out += self._ending.wind_up(processes, self._driver, self._training)
             if not processes and not self._driver.runs:
-                self._over = True
-                if self._ending.reported:
-                    self._send(control.JobEnded(state=self._ending.state, message=self._ending.message))
-                self._out.append(Finish(over=self._ending.reported))
+                self._finish(self._ending)
 
     def _end_revoked(self) -> None:
         for worker in self._workers.values():
@@ -133,10 +105,7 @@ class Settling:
         if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
             self._driver.phase = DriverPhase.STARTED
             self._out.append(StartDriver())
-        occupied = self._crew.slots
-        for slot in self._slots.revoked:
-            if slot not in occupied:
-                self._release(slot)
+        self._release_revoked(self._crew.slots)
         for slot_granted in self._empty_slots():
             self._out.append(StartWorker(self._crew.hire(slot_granted).number, slot_granted))
 
@@ -222,26 +191,6 @@ class Settling:
 
     # --- small change -------------------------------------------------------------------------------------------------
 
-    def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
-        if self._ending is None:
-            self._ending = Ending(state)
-            self._ending.blame(message, silent=silent)
-
     def _begin(self, worker: Worker, training: Training) -> None:
         worker.phase = Phase.PREPARING
         self._out.append(Tell(worker.number, training.begin()))
-
-    def _release(self, slot: int) -> None:
-        worker, code = self._exits.pop(slot, (None, None))
-        self._send(SlotReleased(slot=slot, worker=worker, exit_code=code))
-        self._slots.release(slot, self._reports)
-
-    def _send(self, report: control.Report) -> None:
-        self._reports += 1
-        self._out.append(Send(self._reports, report))
-
-    def _end(self, process: int, patience: float) -> None:
-        self._out.append(End(process, patience))
-
-    def _note(self, text: str) -> None:
-        self._out.append(Note(text))

@@ -24,6 +24,7 @@ from edt_server.supervisor.events import (
     Tell,
 )
 from edt_server.supervisor.generation import Training
+from edt_server.supervisor.patience import EXIT_PATIENCE, FAILED_PATIENCE
 from edt_server.supervisor.roster import Phase, Worker
 
 NOWHERE = Slot(id=-1, host="")
@@ -32,8 +33,6 @@ NOWHERE = Slot(id=-1, host="")
 # One that ends before it is needed is made again, but where something kills them all it would only take the cores.
 _MOST_LOST = 3
 _CPU = "cpu"
-_FAILED_PATIENCE = 5.0
-_LOST_PATIENCE = 1.0
 _NEARNESS = (Phase.READY, Phase.PREPARING, Phase.IDLE, Phase.STARTING)
 
 
@@ -122,7 +121,7 @@ class Standbys:
                 return self._said(worker, message, training)
             case LinkLost(why=why):
                 worker.lost = why
-                return [Kill(process, _LOST_PATIENCE)]
+                return [Kill(process, EXIT_PATIENCE)]
             case Exited(code=code):
                 del self.workers[process]
                 if worker.phase is Phase.ENDING:
@@ -144,7 +143,7 @@ class Standbys:
                 worker.failed = message
                 self._lost = _MOST_LOST
                 note = Note(f"standby {worker.number} failed: {message.message}")
-                return [note, End(worker.number, _FAILED_PATIENCE)]
+                return [note, End(worker.number, FAILED_PATIENCE)]
             case _:
                 pass
         return []

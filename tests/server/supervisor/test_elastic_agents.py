@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from edt_sdk.schemas import control, link
 from edt_sdk.schemas.job import JobState
-from edt_server.supervisor.events import Exited, Hung, Refuse, Said, Stop, Tell
+from edt_server.supervisor.events import DRIVER, Exited, Hung, Refuse, Said, Stop, Tell
 from edt_server.supervisor.history import History
 from tests.server.supervisor.agents_world import NotStarted, World, slots
 
@@ -239,6 +239,14 @@ def test_an_interpreter_that_cannot_run_agents_is_an_error():
     assert world.end is not None
     assert world.end[0] is JobState.ERROR
     assert "could not start" in world.end[1]
+
+
+def test_folders_that_cannot_be_made_end_the_job_at_once():
+    world = World()
+    world.tell(NotStarted(DRIVER, "The job's folders could not be prepared: the disk is full"))
+    assert world.reports == [
+        control.JobEnded(state=JobState.ERROR, message="The job's folders could not be prepared: the disk is full")
+    ]
 
 
 def test_processes_that_cannot_be_made_end_the_job_after_some_tries():
