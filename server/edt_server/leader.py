@@ -1,9 +1,10 @@
 """Which of the servers over one store leads: a lease in the store, with a fencing number that only grows.
 
 The leader holds on to its lease from a thread of its own; the others look whether it still does. A leader whose process
-is seen to be dead from here is followed at once, any other when its lease has not moved for as long as it is valid by
-the follower's own clock, so that clocks need not agree. Every transaction of a leader checks the number first: one that
-was stopped and is let go again writes nothing more. Nothing here knows what leading means (`Member` is told that).
+is seen to be dead or stopped from here is followed at once, any other when its lease has not moved for as long as it is
+valid by the follower's own clock, so that clocks need not agree. Every transaction of a leader checks the number first:
+one that was stopped and is let go again writes nothing more, and asks whether it still leads before it answers anybody
+(decision 034). Nothing here knows what leading means (`Member` is told that).
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_server.processes import is_alive
+from edt_server.standstill import BEAT, Pulse, Watch
 from edt_server.store import Lease, Store, StoreError, StoreUnavailable, Writer
 
 log = logging.getLogger(__name__)
 
 LEASE = "leader"
+STOPPED = "is stopped"
 # Clocks of two hosts may differ by so much; what is longer expired was left behind by somebody who is no more.
 SKEW = 30.0
 # How long somebody who asks waits for a leader, and a server that could not begin to lead until it tries again.
@@ -39,7 +42,8 @@ class Pace:
     look: float
 
 
-# On one host a death is seen at once; the rest is for a leader that hangs, and every renewal costs a write to the disk.
+# On one host a death or a stop is seen at once; the rest is for a leader that hangs in any other way, and every renewal
+# costs a write to the disk.
 ONE_HOST = Pace(renew=2.0, valid=6.0, look=0.2)
 MANY_HOSTS = Pace(renew=0.4, valid=1.5, look=0.2)
 
@@ -49,7 +53,7 @@ class LeaseLost(ServerUnreachable):
 
 
 class Leadership:
-    """One process's share in a lease. Blocks; used by one thread, but `confirmed`, which any may read.
+    """One process's share in a lease. Blocks; used by one thread, but `confirmed`, which any may read, and `beat`.
 
     Args:
         store: whose leader is to be found.
@@ -67,27 +71,61 @@ class Leadership:
         self._renewed = float("-inf")
         self._seen: Lease | None = None
         self._seen_at = 0.0
+        self._watch = Watch()
+        self._pulse = Pulse()
 
     @property
     def confirmed(self) -> bool:
         """True while nobody else can have begun to lead, as far as this process can know without asking."""
-        return time.monotonic() < self._renewed + self._pace.valid
+        now, renewed = time.monotonic(), self._renewed
+        return now < renewed + self._pace.valid and self._pulse.unbroken_since(renewed, now)
 
     def claim(self) -> Lease | None:
-        """Take the lease when nobody who lives has it. None: it is ours; else the lease as somebody else has it."""
+        """Take the lease when nobody who lives has it. None: it is ours; else the lease as somebody else has it.
+
+        Raises:
+            StoreError: the store cannot be read or written to; a leader that was stopped in the middle of a transaction
+                keeps everybody else's waiting, and is named then.
+        """
         found = self._store.lease(LEASE)
-        if found is not None and found.holder is not None and not self._over(found):
+        why = "" if found is None else self._why_over(found)
+        if found is not None and not why:
             return found
+        try:
+            return self._take(found, why)
+        except StoreUnavailable as trouble:
+            if found is None or found.holder is None or why != STOPPED:
+                raise
+            pid = found.holder.pid
+            raise StoreUnavailable(
+                f"The server that leads {STOPPED} (process {pid}), and the job store cannot be written to meanwhile: "
+                f"{trouble.message}",
+                hint=f"It may hold the store's lock: let it go on (kill -CONT {pid}) or end it (kill -9 {pid}).",
+            ) from trouble
+
+    def _take(self, found: Lease | None, why: str) -> Lease | None:
         begun = time.monotonic()
         expires = time.time() + self._pace.valid
         with self._store.write() as tx:
-            # Time 0: whether it is over was judged above, and that judgement is of this very fencing number.
+            now = tx.lease(LEASE)
+            if now is not None and now.holder is not None and now != found:
+                return now  # it was judged as it was before: somebody has taken it since, or its holder has come back
             dead = None if found is None else found.fencing
             mine = tx.take_lease(LEASE, self._me, now=0.0, expires=expires, url=self._url, dead=dead)
             if mine is None:
                 return tx.lease(LEASE)
-        self._fencing, self._renewed, self._seen = mine.fencing, begun, None
+        if found is not None and found.holder is not None:
+            log.warning("this server leads from now on: the one at %s %s", found.url or "an unknown address", why)
+        self._fencing, self._renewed, self._seen, self._pulse = mine.fencing, begun, None, Pulse()
         return None
+
+    def begin_beats(self) -> None:
+        """From now on `beat` is called every `BEAT` seconds, or this process stands still."""
+        self._pulse.begin(self._renewed)
+
+    def beat(self) -> bool:
+        """This process lives; True when it may have been stopped meanwhile: only a renewal confirms it again."""
+        return self._pulse.beat(time.monotonic())
 
     def renew(self) -> bool:
         """Hold on to it; False when it is lost. StoreUnavailable when that cannot be said now."""
@@ -115,15 +153,20 @@ class Leadership:
 
         return self._store.guarded(check)
 
-    def _over(self, lease: Lease) -> bool:
-        """Whether its holder leads no more."""
+    def _why_over(self, lease: Lease) -> str:
+        """Why its holder leads no more, the predicate of a sentence; "" while it does."""
         now = time.monotonic()
         if self._seen != lease:
             self._seen, self._seen_at = lease, now
-        assert lease.holder is not None
-        return (
-            not is_alive(lease.holder) or now >= self._seen_at + self._pace.valid or time.time() > lease.expires + SKEW
-        )
+        if lease.holder is None:
+            return "has given it back"
+        if not is_alive(lease.holder):
+            return "has ended"
+        if self._watch.stands_still(lease.holder, now):
+            return STOPPED
+        if now >= self._seen_at + self._pace.valid or time.time() > lease.expires + SKEW:
+            return "has not said for too long that it leads"
+        return ""
 
 
 class Member:
@@ -268,33 +311,54 @@ class Member:
             loop.call_soon_threadsafe(self._tell)
 
 
-class _Keeper(threading.Thread):
-    """Renews a lease whatever the event loop does.
+class _Keeper:
+    """Renews a lease whatever the event loop does: in time, and as soon as this process may have been stopped.
 
     Args:
         leadership: whose.
         every: seconds.
-        tell: called with the loop it was made on, from this thread, when the lease is lost or has come back in time.
+        tell: called with the loop it was made on, from a thread, when the lease is lost or has come back in time.
     """
 
     def __init__(self, leadership: Leadership, every: float, tell: Callable[[asyncio.AbstractEventLoop], None]) -> None:
-        super().__init__(name="edt lease", daemon=True)
         self._leadership = leadership
         self._every = every
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._over = threading.Event()
+        self._due = threading.Event()
+        # Two, since a renewal may take long, on a slow disk, and the beats must not wait for it.
+        self._threads = [
+            threading.Thread(target=self._renew, name="edt lease", daemon=True),
+            threading.Thread(target=self._beat, name="edt beats", daemon=True),
+        ]
         self.lost = False
         self.trouble: StoreError | None = None  # why it could not be renewed the last time
+
+    def start(self) -> None:
+        """Begin, until the end or the lease is lost."""
+        self._leadership.begin_beats()
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
         """Renew no more; returns when it does not."""
         self._over.set()
-        self.join()
+        self._due.set()
+        for thread in self._threads:
+            thread.join()
 
-    def run(self) -> None:
-        """Until told to end, or the lease is lost."""
-        while not self._over.wait(self._every):
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT):
+            if self._leadership.beat():
+                self._due.set()
+
+    def _renew(self) -> None:
+        while True:
+            self._due.wait(self._every)
+            self._due.clear()
+            if self._over.is_set():
+                return
             late = not self._leadership.confirmed
             try:
                 self.lost = not self._leadership.renew()

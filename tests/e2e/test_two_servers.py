@@ -171,6 +171,7 @@ def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(either: Pair) -
     job = submit(either.leader.client())
     os.kill(either.leader.pid, signal.SIGSTOP)
     wait_until(lambda: leads(either.follower), "the take-over", limit=60)
+    assert f"the one at {either.leader.url} is stopped" in either.follower.log.read_text()
     taken = either.follower.client().job(job.id)
     taken.update(priority=123)
     os.kill(either.leader.pid, signal.SIGCONT)

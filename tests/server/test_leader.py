@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +19,7 @@ from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_server.leader import Leadership, LeaseLost, Member, Pace
 from edt_server.processes import identify
 from edt_server.shared_secret import shared_secret
-from edt_server.store import Store, sqlite_url
+from edt_server.store import Store, Writer, sqlite_url
 from tests.server.store.conftest import cluster
 
 __all__ = ["cluster"]  # a fixture
@@ -44,6 +47,12 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.communicate()
 
 
+def claim_until_led(leadership: Leadership) -> None:
+    deadline = time.monotonic() + 30
+    while leadership.claim() is not None:
+        assert time.monotonic() < deadline
+
+
 def one(store, process, url="http://here/", pace=SLOW) -> Leadership:
     return Leadership(store, identify(process.pid), url, pace)
 
@@ -69,6 +78,55 @@ def test_who_is_seen_to_be_dead_is_followed_at_once(store, processes) -> None:
     processes[0].wait()
     assert second.claim() is None
     assert not first.renew()
+
+
+def test_who_is_seen_to_be_stopped_is_followed_long_before_the_lease_is_over(store, processes) -> None:
+    first, second = (one(store, process) for process in processes)
+    first.claim()
+    assert second.claim() is not None
+    os.kill(processes[0].pid, signal.SIGSTOP)
+    claim_until_led(second)
+    assert not first.renew()
+    with pytest.raises(LeaseLost), first.guarded().write():
+        pass
+
+
+def test_who_goes_on_before_it_is_followed_keeps_the_lease(store, processes) -> None:
+    """It renews as soon as it goes on: whoever has just seen it stopped finds that it is not."""
+    first, second = (one(store, process) for process in processes)
+    first.claim()
+    os.kill(processes[0].pid, signal.SIGSTOP)
+    write = store.write
+
+    @contextlib.contextmanager
+    def late() -> Iterator[Writer]:
+        """Between its last look and its transaction the other one is let go on."""
+        store.write = write
+        os.kill(processes[0].pid, signal.SIGCONT)
+        assert first.renew()
+        with write() as tx:
+            yield tx
+
+    store.write = late
+    deadline = time.monotonic() + 30
+    while store.write is not write:
+        assert second.claim() is not None
+        assert time.monotonic() < deadline
+    assert first.renew()
+
+
+def test_one_that_was_stopped_is_not_sure_before_it_has_renewed(store, processes) -> None:
+    first = one(store, processes[0])
+    first.claim()
+    first.begin_beats()
+    deadline = time.monotonic() + 30
+    while first.confirmed:  # no beats: for all that it knows it stands still
+        assert time.monotonic() < deadline
+    assert first.beat()
+    assert not first.confirmed
+    while not first.confirmed:  # once, unless this very test stands still
+        assert first.renew()
+        first.beat()
 
 
 def test_who_does_not_renew_is_followed_when_the_lease_is_over(store, processes) -> None:
