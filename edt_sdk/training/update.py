@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,17 +28,17 @@ from edt_sdk.training.exchange import Exchange
 from edt_sdk.training.exchanges import Exchanges
 from edt_sdk.training.gradients import Contribution
 from edt_sdk.training.group import Group
-from edt_sdk.training.header import Header, ShardStats, Summary
+from edt_sdk.training.header import Header, ShardStats
 from edt_sdk.training.layout import Flat, Layout
 from edt_sdk.training.loader import Batch
 from edt_sdk.training.moves import Plan
 from edt_sdk.training.not_a_number import LossGuard
-from edt_sdk.training.optimizer_step import check_step, draws_nothing
+from edt_sdk.training.optimizer_step import OptimizerStep, check_step
 from edt_sdk.training.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.others import Others
 from edt_sdk.training.remarks import remarks
 from edt_sdk.training.reports import Reports
-from edt_sdk.training.seeds import derive, preserved, set_states
+from edt_sdk.training.seeds import derive, preserved
 from edt_sdk.training.shard import Outcome, ShardRunner
 from edt_sdk.training.shared_exchange import SharedExchange
 from edt_sdk.training.space import space_for_state
@@ -133,7 +132,6 @@ class UpdateEngine:
         self._order = order
         self._test_order = test_order
         self._seed = seed
-        self._clip = clip_grad_norm
         names = metric_names(metrics)
         self._shards = order.number_of_shards
         check_step(optimizer)
@@ -149,6 +147,7 @@ class UpdateEngine:
             for line in remarks(model, self._layout, order):
                 log.info(line)
         self._buffers = Buffers(self._layout)
+        self._step = OptimizerStep(optimizer, self._layout, self._buffers, seed=seed, clip_grad_norm=clip_grad_norm)
         self._runner = ShardRunner(
             model,
             optimizer,
@@ -303,11 +302,13 @@ class UpdateEngine:
         combined = computed.vectors[0] if exchange is None else exchange.finish()
         others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
+        # Everything has arrived: from here on nothing waits for anybody.
         if exchange is None:
-            self._divide(combined, self._exchanges.divisor(counts))
+            self._runner.keep_gradients(self._exchanges.divisor(counts))
+            self._step.divide_buffers(combined, self._exchanges.divisor(counts))
         else:
-            self._give(summary, combined)
-        self._apply(step, summary, combined, others)
+            self._step.take_gradients(summary, combined)
+        self._step.apply(step.update, summary, combined, others)
         computed.pool.give_back(computed.vectors)
         return Committed(summary.shards, summary.pending)
 
@@ -361,40 +362,6 @@ class UpdateEngine:
         if block != blocks(self._shards, group.world)[group.rank]:
             raise ValueError(f"{block} is not the block of rank {group.rank} of {group.world}")
 
-    def _divide(self, combined: Flat, divisor: float) -> None:
-        """Gradients that are in `.grad` already, and the sums of buffers beside them."""
-        self._runner.keep_gradients(divisor)
-        sums = combined.views[len(self._layout.parameters) :]
-        if divisor != 1 and sums:
-            torch._foreach_div_(sums, divisor)
-
-    def _give(self, summary: Summary, combined: Flat) -> None:
-        """The combined gradients become `.grad`; without a shard that has one it stays None."""
-        count = len(self._layout.parameters)
-        for parameter, view, present in zip(
-            self._layout.parameters, combined.views[:count], summary.present.tolist(), strict=True
-        ):
-            if present:
-                value = view.detach()
-                parameter.grad = value if value.dtype is parameter.dtype else _like(value, parameter)
-
-    def _apply(self, step: TrainStep, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
-        """Everything has arrived: from here on nothing waits for anybody."""
-        if self._clip is not None:
-            nn.utils.clip_grad_norm_(self._layout.parameters, self._clip)
-        if draws_nothing(self._optimizer):
-            self._optimizer.step()
-        else:
-            with preserved():
-                set_states(derive(self._seed, "optimizer", step.update))
-                self._optimizer.step()
-        first = len(self._layout.floats)
-        if first:
-            floats = np.flatnonzero(summary.changed_floats).tolist()
-            views = combined.views[len(self._layout.parameters) :]
-            self._buffers.commit(floats, [_like(views[n], self._layout.floats[n].get()) for n in floats])
-        self._buffers.commit([first + number for number in others], list(others.values()))
-
 
 @contextmanager
 def _evaluation_mode(model: nn.Module) -> Iterator[None]:
@@ -405,11 +372,3 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-
-
-def _like(view: Tensor, tensor: Tensor | None) -> Tensor:
-    """A part of the flat vector as the kind of number its parameter or buffer has."""
-    if tensor is None:
-        raise ValueError("a buffer is gone")
-    value = torch.view_as_complex(view) if tensor.is_complex() else view
-    return value.to(tensor.dtype)
