@@ -45,6 +45,7 @@ class LocalServer:
         app: the Jupyter subcommand, "server" or "lab"; the first comes without JupyterLab and Notebook.
         leashed: when this process has ended, in whatever way, the server, its kernels and its jobs are killed. False
             lets them go on.
+        python: the interpreter that runs it, of an environment with jupyter-edt (default: the one that runs this).
 
     Attributes:
         url: base URL, with a trailing slash.
@@ -62,11 +63,13 @@ class LocalServer:
         environ: Mapping[str, str] | None = None,
         app: str = "server",
         leashed: bool = True,
+        python: str | Path | None = None,
     ) -> None:
         self.root = Path(root).resolve()
         self.slots = slots
         self.app = app
         self.leashed = leashed
+        self.python = str(python or sys.executable)
         self.traits = dict(traits or {})
         self.environ = dict(environ or {})
         self.token = secrets.token_hex(16)
@@ -163,7 +166,7 @@ class LocalServer:
             options.setdefault("ServerApp.jpserver_extensions", dict.fromkeys(_FRONT_ENDS, False))
         root_option = ["--allow-root"] if os.geteuid() == 0 else []
         flags = [f"--{name}={value}" for name, value in options.items()]
-        return [sys.executable, "-m", "jupyter", self.app, *root_option, *flags]
+        return [self.python, "-m", "jupyter", self.app, *root_option, *flags]
 
     def _environment(self) -> dict[str, str]:
         own = {

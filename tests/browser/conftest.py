@@ -1,7 +1,8 @@
 """A person in front of JupyterLab: a real server under a prefix, Debian's Chromium, nothing that leaves the machine.
 
 The front end is built first if its sources are newer. Without a browser or without what builds it the tests are
-skipped, with the reason. Into the folder that `EDT_SCREENSHOTS` names goes what `screen.shot(name)` sees.
+skipped, with the reason. Into the folder that `EDT_SCREENSHOTS` names goes what `screen.shot(name)` sees. The server
+runs in the environment of the Python that `EDT_LAB_PYTHON` names (`make labs`), with the front end installed there.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ QUIET = (
 expect.set_options(timeout=PATIENCE)
 # JupyterLab's own question whether it may ask for news lies over what is looked at.
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+ELSEWHERE = os.environ.get("EDT_LAB_PYTHON")
 # Fifteen quick updates of the 200, and then so slow ones that a test has ended before they have.
 QUICK_READS = 60
 SLOW_READ = """\
@@ -53,6 +55,8 @@ SLOW_READ = """\
 def front_end(tmp_path_factory) -> Path:
     """A folder with the front end as it is now; what is built while the tests run does not reach them."""
     folder = tmp_path_factory.mktemp("labextensions")
+    if ELSEWHERE:
+        return folder
     try:
         hatch_build.copy(folder / hatch_build.NAME)
     except hatch_build.CannotBuild as missing:
@@ -117,6 +121,7 @@ def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., Lo
             traits=given,
             environ={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TZ": ZONE},
             app="lab",
+            python=ELSEWHERE,
         )
         settings = server.root / "config" / "labconfig" / "default_setting_overrides.json"
         settings.parent.mkdir(parents=True, exist_ok=True)

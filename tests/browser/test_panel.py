@@ -203,5 +203,8 @@ def test_notebook_7_has_the_panel_too(screen, server, submit, write_notebook):
     write_notebook(server, "seven.ipynb", "1 + 1")
     page = screen.open("notebooks/seven.ipynb")
     screen.command("Show Jobs")
-    expect(page.locator(".jp-edt-row").first).to_contain_text("digits")
+    row = page.locator(".jp-edt-row").first
+    expect(row).to_contain_text("digits")
     screen.shot("panel-notebook-7")
+    screen.run("edt:open-panel")  # Notebook's own command would fold it away
+    expect(row).to_be_visible()

@@ -1,6 +1,7 @@
-"""When the front end is built, and what is said where it cannot be."""
+"""When the front end is built, for which JupyterLab, and what is said where it cannot be."""
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -51,3 +52,11 @@ def test_without_the_registry_it_says_so_and_lab_can_go_on(copied, tmp_path):
     assert "The front end (JupyterLab panel, cards) is not built." in done.stderr
     assert "is that reachable from here?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_may_have_any_version_of_what_it_brings_that_we_are_made_for():
+    """The builder would ask for those of the JupyterLab it builds with, and the console warn about all others."""
+    package = json.loads((hatch_build.SOURCES / "package.json").read_text())
+    asked = {name: shared["requiredVersion"] for name, shared in package["jupyterlab"]["sharedPackages"].items()}
+    types_only = {"@jupyterlab/rendermime-interfaces"}
+    assert asked == {name: version for name, version in package["dependencies"].items() if name not in types_only}

@@ -76,10 +76,15 @@ export const panel: JupyterFrontEndPlugin<void> = {
       icon: edtIcon,
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => {
-        const { id } = made();
-        // Notebook 7 has a side that is folded away, and its own word for unfolding it.
-        (app.shell as { expandLeft?: (id: string) => void }).expandLeft?.(id);
-        app.shell.activateById(id);
+        const shown = made();
+        // Either may mean "the other way" in Notebook 7, whose side is folded away: what is there is not asked for again.
+        if (!shown.isVisible) {
+          app.shell.activateById(shown.id);
+        }
+        if (!shown.isVisible) {
+          (app.shell as { expandLeft?: (id: string) => void }).expandLeft?.(shown.id);
+        }
+        shown.activate();
       }
     });
     palette?.addItem({ command: CommandIDs.openPanel, category: CATEGORY });
