@@ -1,17 +1,14 @@
-"""One HTTP session with one server: token, time-outs, errors, streams.
+"""One HTTP session with one server: token, time-outs, errors.
 
 Everything that leaves this machine for a server passes here. A refusal of the server becomes the error class it stands
 for (`schemas/errors.py`), a network problem becomes ServerUnreachable. Only GETs are ever repeated by themselves: they
-are the only requests that are safe to send twice.
+are the only requests that are safe to send twice. Streams that are resumed are `following`'s.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import IO, Any
@@ -20,19 +17,13 @@ from urllib.parse import urlsplit
 import msgspec
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ReadTimeoutError
 from urllib3.util.retry import Retry
 
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable, from_json
-from edt_sdk.sse import EventParser, ServerEvent
 
 API = "edt/api"
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 60.0
-# A job outlives its server's restart; so does whoever waits for it.
-PATIENCE = 120.0
-# Proxies drop connections, and they are there again at once: nobody has to be told.
-UNNOTICED = 2.0
 _START_ONE = "Is it running? Start one with: jupyter edt"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -57,37 +48,6 @@ class TokenAuth(requests.auth.AuthBase):
         return request
 
 
-@dataclass(slots=True)
-class Pause:
-    """Waiting between attempts: 0.1 s, doubled up to 2 s, given up after `patience` seconds without success."""
-
-    patience: float
-    _delay: float = 0.1
-    _since: float | None = None
-
-    @property
-    def lasting(self) -> float:
-        """Seconds since the first failure after the last success; 0 without one."""
-        return 0.0 if self._since is None else time.monotonic() - self._since
-
-    def success(self) -> None:
-        """The connection works: start over."""
-        self._delay, self._since = 0.1, None
-
-    def failure(self, error: ServerUnreachable, stop: threading.Event | None, deadline: float | None) -> None:
-        """Wait a little, or raise `error` when patience is at its end."""
-        now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        if now - self._since > self.patience:
-            raise error
-        delay = self._delay if deadline is None else max(0.0, min(self._delay, deadline - now))
-        if stop is None:
-            time.sleep(delay)
-        else:
-            stop.wait(delay)
-        self._delay = min(2.0, self._delay * 2)
-
-
 class Connection:
     """A session with the server at `url`.
 
@@ -100,16 +60,15 @@ class Connection:
 
     def __init__(self, url: str, token: str = "", *, retries: int = 3, timeout: float = READ_TIMEOUT) -> None:
         self.url = url.rstrip("/") + "/"
-        self.base_path = urlsplit(self.url).path
         self.timeout = timeout
         self._token = token
         self._session = _session(url, token, retries)
-        self._streams = _session(url, token, 0)  # `follow` counts and paces its own attempts
+        self._once = _session(url, token, 0)
 
     def close(self) -> None:
         """Close all sockets."""
         self._session.close()
-        self._streams.close()
+        self._once.close()
 
     def holds(self, text: str) -> bool:
         """True when `text` contains this session's token."""
@@ -207,11 +166,14 @@ class Connection:
         data: Any = None,
         headers: dict[str, str] | None = None,
         timeout: float | None = None,
-        session: requests.Session | None = None,
+        once: bool = False,
     ) -> requests.Response:
-        """An open answer with a status below 300; whoever calls closes it."""
+        """An open answer with a status below 300; whoever calls closes it.
+
+        `once`: also a GET is sent only once, for those who count and pace their own attempts.
+        """
         try:
-            response = (session or self._session).request(
+            response = (self._once if once else self._session).request(
                 method,
                 f"{self.url}{API}/{path.lstrip('/')}",
                 params={key: value for key, value in (params or {}).items() if value is not None},
@@ -227,80 +189,6 @@ class Connection:
             with response:
                 raise self._refusal(response)
         return response
-
-    # --- streams ------------------------------------------------------------------------------------------------------
-
-    def follow(
-        self,
-        path: str,
-        *,
-        params: Params | None = None,
-        after: str = "",
-        stop: threading.Event | None = None,
-        deadline: float | None = None,
-        patience: float = PATIENCE,
-        away: Callable[[ServerUnreachable | None], None] = lambda lost: None,
-    ) -> Iterator[ServerEvent | None]:
-        """Events of a stream, resumed after the last one whenever the connection drops; None at signs of life.
-
-        Ends after the event `end`, when `stop` is set or when `time.monotonic()` passes `deadline`.
-
-        Args:
-            path: the resource; `follow=1` and `after` are added.
-            params: further query parameters.
-            after: the id to resume after, "" for the beginning.
-            stop: set by another thread to end the stream, within about 5 s.
-            deadline: in `time.monotonic()` seconds.
-            patience: seconds without a connection after which ServerUnreachable is raised.
-            away: told why there is no connection, once that lasts longer than `UNNOTICED`, and None with the first
-                sign of life again.
-        """
-        pause = Pause(patience)
-        gone = False
-        while not over(stop, deadline):
-            idle = 5.0 if stop is not None or deadline is not None else self.timeout
-            if deadline is not None:
-                idle = max(0.05, min(idle, deadline - time.monotonic()))
-            try:
-                for event in self._stream(path, params, after, idle):
-                    pause.success()
-                    if gone:
-                        gone = False
-                        away(None)
-                    after = event.id if event is not None else after
-                    yield event
-                    if event is not None and event.kind == "end":
-                        return
-                    if over(stop, deadline) or (deadline is not None and deadline - time.monotonic() < idle):
-                        break  # connect again with a shorter time-out, so that the deadline is kept
-                else:
-                    # The server closed the stream without saying that it is over.
-                    pause.failure(ServerUnreachable(f"The server at {self.url} ends the stream."), stop, deadline)
-            except ServerUnreachable as lost:
-                if pause.lasting > UNNOTICED:
-                    gone = True
-                    away(lost)
-                pause.failure(lost, stop, deadline)
-
-    def _stream(self, path: str, params: Params | None, after: str, idle: float) -> Iterator[ServerEvent | None]:
-        """One connection of `follow`; ends silently when it is idle for longer than `idle` seconds."""
-        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
-        if after:
-            headers["Last-Event-ID"] = after
-        query: Params = {**(params or {}), "follow": 1, "after": after or None}
-        parser = EventParser(after)
-        with self.open("GET", path, params=query, headers=headers, timeout=idle, session=self._streams) as response:
-            # Pieces as they come where the transfer is chunked (tornado's is); else only single bytes do not block.
-            size = None if getattr(response.raw, "chunked", False) else 1
-            try:
-                for chunk in response.iter_content(size):
-                    yield None
-                    yield from parser.feed(chunk)
-            except requests.RequestException as broken:
-                if any(isinstance(reason, ReadTimeoutError) for reason in broken.args):
-                    yield None  # nothing to tell for a while is not a failure
-                    return
-                raise self.unreachable(broken, "dropped the connection") from broken
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
@@ -371,11 +259,6 @@ def _session(url: str, token: str, retries: int) -> requests.Session:
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(max_retries=policy))
     return session
-
-
-def over(stop: threading.Event | None, deadline: float | None) -> bool:
-    """True when a wait has been ended from outside or has lasted long enough."""
-    return (stop is not None and stop.is_set()) or (deadline is not None and time.monotonic() >= deadline)
 
 
 def watching(connection: Connection, *, timeout: float = 10.0) -> Connection:

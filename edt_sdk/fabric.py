@@ -22,12 +22,12 @@ from edt_sdk import live_cell
 from edt_sdk.fabric_checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
 from edt_sdk.hardware_spec import most_workers
 from edt_sdk.job import Job
-from edt_sdk.monitor import in_notebook
 from edt_sdk.packing import QUIET_VARIABLE
 from edt_sdk.schemas.context import worker_context
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.surroundings import in_notebook
 from edt_sdk.training import call, checkpoint, model_zip, onnx_export, payload, session, validation_call
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes

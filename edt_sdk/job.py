@@ -87,6 +87,10 @@ class Job(JobReadings, JobValidation):
         """The same job over another connection, for another thread."""
         return Job(connection, self._view, self._taken)
 
+    def _another(self, view: JobView) -> Job:
+        """A job of the same server."""
+        return Job(self._connection, view)
+
     @property
     def status(self) -> JobState:
         """Its state now (asks the server)."""
@@ -288,8 +292,7 @@ class Job(JobReadings, JobValidation):
             "main": main,
             "spec": {field: value for field, value in said.items() if value is not None},
         }
-        view = msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView)
-        return Job(self._connection, view)
+        return self._another(msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView))
 
     def delete(self) -> None:
         """Remove it with its logs and results."""

@@ -11,7 +11,9 @@ from typing import Any, Literal, overload
 import msgspec
 
 from edt_sdk.connection import Connection, Params
-from edt_sdk.log_text import LogLine, LogText
+from edt_sdk.following import follow
+from edt_sdk.log_line import LogLine
+from edt_sdk.log_text import LogText
 from edt_sdk.moments import moment
 from edt_sdk.picture import Picture, fetch_picture
 from edt_sdk.readings import Checkpoints, Metrics, Story, Timeline, Workers
@@ -111,7 +113,7 @@ class JobReadings:
             cursor = page["next"]
 
     def _follow_logs(self, params: Params) -> Iterator[LogLine]:
-        for event in self._connection.follow(f"jobs/{self.id}/logs", params=params):
+        for event in follow(self._connection, f"jobs/{self.id}/logs", params=params):
             if event is not None and event.kind == "line":
                 yield msgspec.json.decode(event.data, type=LogLine)
 

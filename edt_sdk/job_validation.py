@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
     from edt_sdk.job import Job
 
 
-class JobValidation:
+class JobValidation(ABC):
     """A training is validated by a job of its own, which has the result."""
 
     _connection: Connection
     _view: JobView
+
+    @abstractmethod
+    def _another(self, view: JobView) -> Job:
+        """A job of the same server."""
 
     def validate(
         self,
@@ -63,10 +68,8 @@ class JobValidation:
             instance_group=instance_group,
             priority=priority,
         ).check()
-        from edt_sdk.job import Job
-
         answer = self._connection.json("POST", f"jobs/{self._view.id}/validations", body=msgspec.to_builtins(new))
-        return Job(self._connection, msgspec.convert(answer, JobView))
+        return self._another(msgspec.convert(answer, JobView))
 
     def validation(self) -> Validation:
         """What it came to, if it is a validation (see `Job.validate`); a value that shows itself as a table.

@@ -21,6 +21,7 @@ import msgspec
 from edt_sdk import live_figure
 from edt_sdk.card import state_html, why_words
 from edt_sdk.curves import Curves
+from edt_sdk.following import follow
 from edt_sdk.html_table import GREY
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
 from edt_sdk.schemas.job import JobState, JobView
@@ -159,7 +160,7 @@ class _Cell:
         def points() -> None:
             # Without metrics there is no figure; if the server is gone, the views say so.
             with suppress(EdtError):
-                for event in connection.follow(f"jobs/{job.id}/metrics", stop=stop):
+                for event in follow(connection, f"jobs/{job.id}/metrics", stop=stop):
                     if event is not None and event.kind == "metric":
                         news.put(msgspec.json.decode(event.data, type=dict[str, Any]))
 

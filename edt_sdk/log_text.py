@@ -1,35 +1,14 @@
-"""A job's log as a notebook has it: lines with their origins, and one string of them that shows its end."""
+"""A job's log as a notebook has it: one string of its lines that shows its end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from edt_sdk.html_table import left_out
+from edt_sdk.log_line import LogLine
 
 _REPR_LINES = 1000
 _REPR_WIDTH = 2000
-
-
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a job's log; str() of it is what a terminal shows.
-
-    Attributes:
-        time: seconds since the epoch.
-        stream: "stdout" or "stderr" of the driver, "elog", or "worker".
-        worker: the worker's number, None for the driver.
-        err: True when it was written to stderr.
-    """
-
-    time: float
-    stream: str
-    worker: int | None = None
-    err: bool = False
-    text: str
-
-    def __str__(self) -> str:
-        return self.text if self.worker is None else f"worker {self.worker} | {self.text}"
 
 
 class LogText(str):

@@ -2,7 +2,7 @@
 
 A pure, incremental parser of the event stream format of the HTML standard (section 9.2.6, "Interpreting an event
 stream"). It knows nothing of HTTP, so that it can be fed any split of the same bytes with the same outcome. Connecting
-and resuming are `connection.py`'s.
+and resuming are `following.py`'s.
 """
 
 from __future__ import annotations

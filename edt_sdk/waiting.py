@@ -17,7 +17,8 @@ from typing import IO, TypeVar
 import msgspec
 
 from edt_sdk.card import being_suspended, short_line
-from edt_sdk.connection import PATIENCE, UNNOTICED, Connection, Pause, over
+from edt_sdk.connection import Connection
+from edt_sdk.following import PATIENCE, UNNOTICED, Pause, follow, over
 from edt_sdk.number_words import clock
 from edt_sdk.packing import PROGRESS_AFTER, QUIET_VARIABLE
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
@@ -52,7 +53,7 @@ def watch(
         if view.state.final:
             return
         path = f"jobs/{job_id}/events"
-        for event in connection.follow(path, after=after, stop=stop, deadline=deadline, away=away):
+        for event in follow(connection, path, after=after, stop=stop, deadline=deadline, away=away):
             after = event.id if event is not None else after
             if event is None or event.kind == "event":
                 yield None
@@ -61,7 +62,7 @@ def watch(
                 yield view
                 if view.state.final:
                     return
-        if (stop is not None and stop.is_set()) or (deadline is not None and time.monotonic() >= deadline):
+        if over(stop, deadline):
             return
 
 

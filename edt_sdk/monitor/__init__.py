@@ -8,6 +8,5 @@ sentence of a consequence) has files of its own.
 from edt_sdk.monitor.base import Monitor
 from edt_sdk.monitor.client_monitor import ClientMonitor
 from edt_sdk.monitor.job_monitor import JobMonitor
-from edt_sdk.surroundings import in_notebook
 
-__all__ = ["ClientMonitor", "JobMonitor", "Monitor", "in_notebook"]
+__all__ = ["ClientMonitor", "JobMonitor", "Monitor"]

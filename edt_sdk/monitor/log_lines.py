@@ -14,7 +14,7 @@ from html import escape
 import msgspec
 
 from edt_sdk.html_table import GREY, note
-from edt_sdk.log_text import LogLine
+from edt_sdk.log_line import LogLine
 from edt_sdk.monitor.parts import BAD
 from edt_sdk.number_words import clock, zone
 

@@ -161,11 +161,6 @@ def _date_name(there: datetime) -> str:
     return f"{there.day} {there:%b}"
 
 
-def clock_name(at: float, zone: tzinfo) -> str:
-    """A time of day, with its date when that is needed to tell when it was: 14:02:10."""
-    return f"{datetime.fromtimestamp(at, zone):%H:%M:%S}"
-
-
 def clock_title(at: float, zone: tzinfo, room: float) -> str:
     """Whose time of day an axis shows: "time, Europe/Berlin", shorter where there is less room (pixels)."""
     short = datetime.fromtimestamp(at, zone).tzname() or ""

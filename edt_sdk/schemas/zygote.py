@@ -76,10 +76,6 @@ def from_wire(environ: Mapping[str, str]) -> dict[bytes, bytes]:
     return {name.encode("latin-1"): value.encode("latin-1") for name, value in environ.items()}
 
 
-def _text(value: str) -> str:
-    return os.fsencode(value).decode("latin-1")
-
-
 def encode(message: Fork | Answer) -> bytes:
     """JSON bytes of one message."""
     return _encoder.encode(message)

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from edt_sdk.html_table import facts, left_out, table
-from edt_sdk.log_text import LogLine, LogText
+from edt_sdk.log_line import LogLine
+from edt_sdk.log_text import LogText
 from edt_sdk.number_words import size
 from edt_sdk.readings import Checkpoints, Metrics, Story, Timeline, Workers
 from edt_sdk.schemas.events import Event

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.connection import Connection
+from edt_sdk.following import follow
 from edt_sdk.schemas.errors import NotFound, ServerUnreachable
 from edt_sdk.sse import EventParser, ServerEvent
 
@@ -35,7 +36,7 @@ def test_a_dropped_stream_is_resumed_after_its_last_event(peer, stream, events):
     ]
     peer.on("GET", "jobs/x/logs", lambda _: answers.pop(0))
     connection = Connection(peer.url, peer.token)
-    seen = [e.data for e in connection.follow("jobs/x/logs", params={"stream": "all"}) if e and e.kind == "line"]
+    seen = [e.data for e in follow(connection, "jobs/x/logs", params={"stream": "all"}) if e and e.kind == "line"]
     connection.close()
     assert seen == ['"a"', '"b"', '"c"', '"d"']
     assert [r.query.get("after") for r in peer.requests] == [None, "2", "3"]
@@ -46,7 +47,7 @@ def test_a_dropped_stream_is_resumed_after_its_last_event(peer, stream, events):
 def test_a_refusal_is_not_retried(peer):
     connection = Connection(peer.url, peer.token)
     with pytest.raises(NotFound):
-        list(connection.follow("jobs/none/events"))
+        list(follow(connection, "jobs/none/events"))
     connection.close()
     assert len(peer.requests) == 1
 
@@ -55,6 +56,6 @@ def test_patience_ends(peer):
     peer.on("GET", "jobs/x/events", lambda _: (503, {"message": "starting"}))
     connection = Connection(peer.url, peer.token)
     with pytest.raises(ServerUnreachable):
-        list(connection.follow("jobs/x/events", patience=0.2))
+        list(follow(connection, "jobs/x/events", patience=0.2))
     connection.close()
     assert len(peer.requests) >= 2

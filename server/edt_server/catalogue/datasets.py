@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.catalogue import Dataset, DatasetDetails, DatasetType, NewDataset
+from edt_sdk.schemas.catalogue import Dataset, DatasetDetails, NewDataset
 from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.registered import Registered
@@ -20,7 +20,6 @@ from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
 
 _FILES_SHOWN = 200
-TYPES = tuple(each.value for each in DatasetType)
 
 
 class Datasets:

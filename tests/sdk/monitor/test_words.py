@@ -2,7 +2,7 @@
 
 import pytest
 
-from edt_sdk.log_text import LogLine
+from edt_sdk.log_line import LogLine
 from edt_sdk.monitor.consequence import consequence
 from edt_sdk.monitor.log_lines import LONGEST, LogLines, log_html, log_words, plain
 from edt_sdk.monitor.overview import rows
