@@ -39,6 +39,12 @@ _UNUSED = {
     "signals-to-handle": "processes are ended by SIGTERM, and later by SIGKILL",
 }
 _SHORT = {"redirects": ("-r",), "tee": ("-t",)}
+# What is torchrun's wherever it stands: no script has options of these names that it is not to leave to torchrun.
+_UNMISTAKABLE = frozenset(
+    {"nnodes", "nproc-per-node", "max-restarts", "monitor-interval", "standalone",
+     "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"}
+)  # fmt: skip
+_FLAGS = ("no-python", "run-path", "use-env", "virtual-local-rank", "standalone", "with-etcd")
 _LAUNCH = "edt-launch"
 
 
@@ -50,7 +56,7 @@ class TorchrunCommand:
         script: the script, module (`options.module`) or program (`options.no_python`); "" when none was named.
         args: its own arguments.
         nodes: least and most nodes, None when `--nnodes` was not given.
-        per_node: processes of each node, None when `--nproc-per-node` was not given.
+        per_node: processes of each node, None when `--nproc-per-node` was not given, or names a machine's devices.
         options: the rest.
     """
 
@@ -118,6 +124,34 @@ def parse(words: Sequence[str] | str) -> TorchrunCommand:
     return TorchrunCommand("".join(rest[:1]), tuple(rest[1:]), nodes, per_node, options)
 
 
+def sorted_out(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Options that are unmistakably torchrun's, and the other words, of a line in which a script's options stand too.
+
+    For lines without a script between the two. What both may have (`--role`, `--log-dir`, `-m`, …) is the script's.
+    """
+    options: list[str] = []
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        option, equals, _ = word.partition("=")
+        name = option[2:].replace("_", "-")
+        if not option.startswith("--") or name not in _UNMISTAKABLE:
+            others.append(word)
+            continue
+        options.append(word)
+        if not equals and name not in _FLAGS:
+            options += rest[:1]  # without one `parse` says so
+            del rest[:1]
+    return options, others
+
+
+def names_torchrun(words: Sequence[str]) -> bool:
+    """Whether the command line begins with a launcher that `parse` knows, under any of its names."""
+    line = list(words)
+    return _options_of(line) != line
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise _refuse(f"torchrun's options: {message}.")
@@ -137,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     add("monitor-interval", type=float, default=TorchrunOptions().monitor_interval)
     add("shutdown-timeout", type=int, default=TorchrunOptions().shutdown_timeout)
     add("role", default=TorchrunOptions().role)
-    for flag in ("no-python", "run-path", "use-env", "virtual-local-rank", "standalone", "with-etcd"):
+    for flag in _FLAGS:
         add(flag, action="store_true")
     add("module", "-m", action="store_true")
     for name in (*_MEETING, *_LOGS, *_UNUSED):
@@ -170,13 +204,13 @@ def _nodes(text: str) -> tuple[int, int]:
     return least, most
 
 
-def _per_node(text: str, said: list[str]) -> int:
+def _per_node(text: str, said: list[str]) -> int | None:
     if text in _MACHINE:
         said.append(
-            f"--nproc-per-node={text} counts the devices of a machine; here a node is as many slots as are said, "
-            "and none were: one"
+            f"--nproc-per-node={text} counts the devices of a machine; here a node is as many slots as the submission "
+            "says (slots_per_unit), and one where it says nothing"
         )
-        return 1
+        return None
     if not text.isdecimal() or int(text) < 1:
         raise _refuse(
             f"--nproc-per-node={text} is no number of processes.", hint="Say --nproc-per-node=8 for units of eight."

@@ -52,6 +52,21 @@ CASES = {
         400,
         "99",
     ),
+    "a number of nodes that torchrun would not take": (
+        lambda s: post(s, ARGS.replace("PyTorch", "torchrun") + " --nnodes=4:1"),
+        400,
+        "--nnodes=4:1 is no number of nodes",
+    ),
+    "an option that torchrun does not have": (
+        lambda s: post(s, "--exec-start torchrun --user-cmd -- torchrun --unheard-of train.py"),
+        400,
+        "--unheard-of",
+    ),
+    "more nodes than it can ever have": (
+        lambda s: post(s, ARGS.replace("PyTorch", "torchrun") + " --nnodes=99"),
+        400,
+        "99",
+    ),
     "a script that is not in the package": (lambda s: post(s, ARGS.replace("train.py", "other.py")), 400, "other.py"),
     "a broken tar": (lambda s: post(s, body=broken()), 400, "not a readable tar"),
     "no tar at all": (lambda s: post(s, body=b"this is no archive"), 400, "not a readable tar"),

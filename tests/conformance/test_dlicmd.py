@@ -155,6 +155,33 @@ def test_a_command_without_any_file(dlicmd: Dlicmd):
         assert log.split() == ["a", "b", "0"]
 
 
+RANKS = b"""
+import os, sys
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], *sys.argv[1:])
+"""
+ELASTIC = {
+    "among the others": "--model-main ranks.py --nnodes=2 --rdzv_id=7 --model-dir m --epochs 2",
+    "as torchrun has it": "--model-dir m -- --nnodes=2 --rdzv_id=7 ranks.py --epochs 2",
+    "as a module": "--model-dir m -- --nnodes=1 --nproc_per_node=2 --rdzv_id=7 -m ranks --epochs 2",
+    "as a command": "--model-dir m --user-cmd -- python -m torchelastic.distributed.launch --nnodes=2 --rdzv_id=7 "
+    "ranks.py --epochs 2",
+}
+
+
+@pytest.mark.parametrize("way", ELASTIC)
+def test_a_torchelastic_command_line_in_the_args(dlicmd: Dlicmd, way: str):
+    files = {"file": ("m.modelDir.tar", modeldir("m", {"ranks.py": RANKS}))}
+    answer = dlicmd.command("POST", "/execs", params={"args": f"--exec-start torchrun {ELASTIC[way]}"}, files=files)
+    assert answer.ok, answer.text
+    exec_id = answer.json()["id"]
+    assert dlicmd.server.wait(exec_id, "FINISHED")["framework"] == "torchrun"
+    log = dlicmd.command("GET", f"/execs/{exec_id}/log?logType=outlog", "text/plain").text
+    assert sorted(log.splitlines()) == [f"rank {rank} of 2 --epochs 2" for rank in (0, 1)]
+    # What has another meaning here is said.
+    story = dlicmd.command("GET", f"/scheduler/applications/{exec_id}/driver/logs/launcherlog", "text/plain").text
+    assert "--rdzv-id=7: not needed" in story
+
+
 def test_jobs_that_run_in_their_place_of_the_plan_until_all_are_stopped(dlicmd: Dlicmd):
     script = (MODELS / "single" / "pytorch_mnist.py").read_bytes()
     args = "--exec-start PyTorch --model-main pytorch_mnist.py --ig wmla-sig --sleep 600"

@@ -10,7 +10,7 @@ import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.torchrun.options import parse
+from edt_sdk.torchrun.options import names_torchrun, parse, sorted_out
 
 
 def spec(words: str, **given: int) -> JobSpec:
@@ -84,9 +84,10 @@ def test_the_commands_own_name_may_stand_in_front(words: str, handed_on: bool):
     assert (command.script, command.nodes, command.options.local_rank_argument) == ("t.py", (2, 2), handed_on)
 
 
-def test_a_number_of_devices_is_one_slot_and_said():
+def test_a_number_of_devices_is_what_the_submission_says_and_said():
     command = parse("--nproc-per-node=gpu train.py")
-    assert command.per_node == 1
+    assert command.fields()["slots_per_unit"] == 1
+    assert command.fields(slots_per_unit=4, max_workers=8)["slots_per_unit"] == 4
     assert "gpu" in command.options.said[0]
 
 
@@ -138,3 +139,17 @@ def test_every_option_of_the_installed_torchrun_is_known():
             stem = name.lstrip("-").replace("_", "-").split("-")[0]
             words = [name, values.get(stem, "3")] if value == "=" else [name]
             assert parse([*words, "train.py"]).script == "train.py", shlex.join(words)
+
+
+def test_a_launcher_is_known_under_its_names():
+    for line in ("torchrun a.py", "/opt/bin/torchrun --nnodes=2 a.py", "python3 -u -m torch.distributed.run a.py"):
+        assert names_torchrun(line.split())
+    for line in ("train.py --nnodes=2", "python train.py", "bash torchrun.sh"):
+        assert not names_torchrun(line.split())
+
+
+def test_options_are_sorted_out_of_a_line_with_the_script_s():
+    words = "--lr 1 --nnodes=1:2 --rdzv_backend c10d --standalone --role x --max-restarts".split()
+    options, others = sorted_out(words)
+    assert options == ["--nnodes=1:2", "--rdzv_backend", "c10d", "--standalone", "--max-restarts"]
+    assert others == ["--lr", "1", "--role", "x"]

@@ -14,6 +14,7 @@ from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.parts import Parts, form_data
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_server.settings import Settings
+from edt_server.submission import main_file
 from edt_server.wmla import frameworks
 from edt_server.wmla.archive import pack
 from edt_server.wmla.execs import choice, chosen, exec_object
@@ -60,12 +61,12 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
         settings, service = self.service.settings, self.service
         sig_name = self.get_query_argument("sigName", fields.get("sigName", ""))
         make_spec = partial(job_spec, arguments, sig_name=sig_name, form=form, slots=service.capacity)
-        make_spec()  # what is wrong with the options is said before anything about the files
+        spec = make_spec()  # what is wrong with the options is said before anything about the files
         packed = await asyncio.to_thread(
             pack,
             parts,
             self.sink.folder,
-            main="" if arguments.command else arguments.main,
+            main=main_file(spec),
             model_dir=arguments.model_dir,
             max_files=settings.max_package_files,
             max_bytes=settings.max_package_bytes,

@@ -51,6 +51,7 @@ class Arguments:
         debug_level: `--debug-level`.
         prebuilt: `--pbmodel-name`.
         script: the script's own arguments.
+        behind: how many of them, the last ones, stood behind `--`.
         remarks: what was asked for and has no meaning here, a sentence each.
     """
 
@@ -74,6 +75,7 @@ class Arguments:
     debug_level: str = ""
     prebuilt: str = ""
     script: tuple[str, ...] = ()
+    behind: int = 0
     remarks: tuple[str, ...] = ()
 
 
@@ -90,10 +92,15 @@ def parse(text: str) -> Arguments:
     script = list(_platform_options_taken(words, found, ends_at_dashes=behind is not None))
     if found.user_command:
         found.known["command"] = _command(behind, script)
-        script = []
-    else:
-        script += rest
-    return Arguments(text=text, script=tuple(script), env=found.env, remarks=tuple(found.remarks), **found.known)
+        script, rest = [], []
+    return Arguments(
+        text=text,
+        script=(*script, *rest),
+        behind=len(rest),
+        env=found.env,
+        remarks=tuple(found.remarks),
+        **found.known,
+    )
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import SHELL, Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec
 from edt_sdk.schemas.wmla import WmlaRequest
+from edt_server.wmla import torchelastic
 from edt_server.wmla.args import Arguments, parse
 
 DATASTORE_VARIABLE = "DLI_CS_DATASTORE_META"
@@ -62,8 +63,17 @@ def job_spec(
     form = form or {}
     framework = _framework(arguments)
     remarks = list(arguments.remarks)
+    elastic = torchelastic.started(arguments) if framework is Framework.TORCHRUN else None
+    arguments = arguments if elastic is None else elastic.arguments
     workers, devices = _size(arguments, form, remarks)
+    if elastic is not None:
+        devices = elastic.command.per_node or devices
+        if elastic.command.nodes is not None and (workers or arguments.max_workers):
+            remarks.append("--numWorker and maxWorkers are not used: --nnodes says how many workers there may be.")
     least, most, unit = _slots(framework, workers, devices, arguments.max_workers, slots, remarks)
+    started: dict[str, Any] = {"max_workers": most, "min_workers": least, "slots_per_unit": unit}
+    if elastic is not None:
+        started = elastic.command.fields(**started)
     data_path = _data_path(arguments, form, remarks)
     if arguments.consumer:
         remarks.append(f"--consumer {arguments.consumer} is kept and shown; jobs wait in an instance group.")
@@ -72,9 +82,6 @@ def job_spec(
         main="" if arguments.command else _main(arguments),
         command=(*SHELL, arguments.command) if arguments.command else (),
         framework=framework.value,
-        max_workers=most,
-        min_workers=least,
-        slots_per_unit=unit,
         code_dir=code_dir,
         args=arguments.script,
         env=_env(arguments),
@@ -90,6 +97,7 @@ def job_spec(
             consumer=arguments.consumer,
             remarks=tuple(remarks),
         ),
+        **started,
     ).check()
 
 

@@ -136,3 +136,94 @@ def test_what_cannot_be_done_is_said(line: str, form: dict[str, Any], field: str
 def test_a_request_without_args() -> None:
     with pytest.raises(InvalidRequest, match="has no args"):
         arguments_of(" ", {})
+
+
+TORCHRUN = "--exec-start torchrun"
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("--model-main a.py --nnodes=1:4 --nproc_per_node=2", (2, 8, 2)),
+        ("--nnodes 2 --model-main a.py --gpuPerWorker 3", (6, 6, 3)),
+        ("--model-main a.py --nproc-per-node 2 --numWorker 3", (2, 6, 2)),
+        ("--model-main a.py --nproc_per_node=gpu --gpuPerWorker 4 --nnodes=1:2", (4, 8, 4)),
+        ("--model-main a.py --nnodes=1:2 --numWorker 8", (1, 2, 1)),
+        ("-- --nnodes=1:4 --nproc_per_node=2 a.py", (2, 8, 2)),
+        ("--user-cmd -- torchrun --nnodes=1:4 a.py", (1, 4, 1)),
+        ("--user-cmd -- python3 -m torchelastic.distributed.launch --nnodes=2:4 a.py", (2, 4, 1)),
+    ],
+)
+def test_torchrun_s_own_options_say_how_many(line: str, size: tuple[int, int, int]) -> None:
+    spec = spec_of(f"{TORCHRUN} {line}", slots=8)
+    assert (spec.main, spec.command) == ("a.py", ())
+    assert (spec.min_workers, spec.max_workers, spec.slots_per_unit) == size
+
+
+def test_among_others_only_what_can_be_nobody_else_s_is_torchrun_s() -> None:
+    line = (
+        f"{TORCHRUN} --nnodes=1:2 --lr 0.1 --max-restarts 3 --model-main a.py --log-dir out --rdzv_id=7 "
+        "--role x -m --epochs 2 -- --nnodes 9"
+    )
+    spec = spec_of(line)
+    assert spec.args == ("--lr", "0.1", "--log-dir", "out", "--role", "x", "-m", "--epochs", "2", "--nnodes", "9")
+    assert spec.torchrun is not None
+    assert (spec.torchrun.max_restarts, spec.torchrun.role, spec.torchrun.module) == (3, "default", False)
+    (said,) = spec.torchrun.said
+    assert said.startswith("--rdzv-id=7: not needed")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-- --nnodes=1:2 --role trainer -m pkg.train --lr 1",
+        "--nnodes=1:2 --role trainer -m pkg.train --lr 1",
+        "--user-cmd -- torchrun --nnodes=1:2 --role trainer -m pkg.train --lr 1",
+    ],
+)
+def test_without_a_main_the_line_is_torchrun_s(line: str) -> None:
+    spec = spec_of(f"{TORCHRUN} {line}")
+    assert (spec.main, spec.args, spec.command) == ("pkg.train", ("--lr", "1"), ())
+    assert spec.torchrun is not None
+    assert (spec.torchrun.module, spec.torchrun.role) == (True, "trainer")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun --nnodes=1:4 --rdzv-backend=edt a.py",
+        "cd src && torchrun a.py",
+        "bash run.sh",
+        "./train --nnodes=3",
+    ],
+)
+def test_a_command_that_needs_a_shell_or_meets_by_itself_stays_one(command: str) -> None:
+    spec = spec_of(f"{TORCHRUN} --numWorker 4 --user-cmd -- {command}")
+    assert (spec.main, spec.command, spec.max_workers) == ("", ("bash", "-c", command), 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "words"),
+    [
+        ("--model-main a.py --nnodes=0", "torchrun", "no number of nodes"),
+        ("--model-main a.py --nnodes=4:1", "torchrun", "no number of nodes"),
+        ("--model-main a.py --max-restarts", "torchrun", "expected one argument"),
+        ("--model-main a.py --max-restarts=-1", "max_restarts", "0 or more"),
+        ("--model-main a.py --nproc_per_node=many", "torchrun", "no number of processes"),
+        ("-- --nnodes=1:2 --unheard-of a.py", "torchrun", "unheard-of"),
+        ("--user-cmd -- torchrun --no-python --module a", "torchrun", "together"),
+        ("--model-main a.py --user-cmd -- torchrun b.py", "--model-main", "b.py"),
+        ("--nnodes=1:2", "--model-main", "no script"),
+    ],
+)
+def test_what_torchrun_cannot_be_told_is_refused(line: str, field: str, words: str) -> None:
+    with pytest.raises(EdtError, match=words) as refused:
+        spec_of(f"{TORCHRUN} {line}")
+    assert refused.value.ids["field"] == field
+    assert 400 <= refused.value.status < 500
+
+
+def test_other_frameworks_scripts_keep_these_words() -> None:
+    assert spec_of("--exec-start PyTorch --model-main a.py --nnodes=0 --rdzv-id 1").args == (
+        "--nnodes=0", "--rdzv-id", "1",
+    )  # fmt: skip

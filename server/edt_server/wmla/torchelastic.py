@@ -1,0 +1,80 @@
+"""The `args` of a torchrun submission: which of its words are torchrun's own, in three ways to write them. Pure.
+
+With `--model-main` they stand among the others, and only what is unmistakably torchrun's is taken. Without it the words
+that are not the platform's are torchrun's command line, the script in it. With `--user-cmd` behind `--` stands a whole
+command, `torchrun …` or `python -m torchelastic.distributed.launch …`; one that needs a shell, or takes part in the
+job's rendezvous by itself (`--rdzv-backend=edt`), is run as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.torchrun.options import TorchrunCommand, names_torchrun, parse, sorted_out
+from edt_server.wmla.args import Arguments
+
+_NEEDS_A_SHELL = re.compile(r"[;&|<>$`\n*?~(){}]")
+_OWN_RENDEZVOUS = re.compile(r"--rdzv[-_]backend(?:=|\s+)edt\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """How the script is started.
+
+    Attributes:
+        arguments: without torchrun's words: `main` is the script, module or program, `script` its own arguments.
+        command: what torchrun's words say.
+    """
+
+    arguments: Arguments
+    command: TorchrunCommand
+
+
+def started(arguments: Arguments) -> Started:
+    """What a line says whose `--exec-start` is torchrun.
+
+    Raises:
+        InvalidRequest: a script is named twice.
+        Unprocessable: an option that torchrun does not have, or a value that cannot be; `field` is "torchrun".
+    """
+    if arguments.command:
+        return _of_command(arguments)
+    if arguments.main:
+        return _among_others(arguments)
+    return _named(arguments, parse(arguments.script))
+
+
+def _among_others(arguments: Arguments) -> Started:
+    before = arguments.script[: len(arguments.script) - arguments.behind]
+    options, others = sorted_out(before)
+    own = (*others, *arguments.script[len(before) :])
+    return Started(replace(arguments, script=own), parse(options))
+
+
+def _of_command(arguments: Arguments) -> Started:
+    command = arguments.command
+    if _NEEDS_A_SHELL.search(command) or _OWN_RENDEZVOUS.search(command):
+        return Started(arguments, parse(()))
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return Started(arguments, parse(()))  # the shell will say what is wrong with it
+    if not names_torchrun(words):
+        return Started(arguments, parse(()))
+    found = parse(words)
+    if arguments.main and found.script and PurePosixPath(found.script).name != arguments.main:
+        raise InvalidRequest(
+            f"The script is {arguments.main} in --model-main, and {found.script} in the command.",
+            hint="Name it once.",
+            field="--model-main",
+        )
+    return _named(replace(arguments, command=""), found)
+
+
+def _named(arguments: Arguments, found: TorchrunCommand) -> Started:
+    """The script is the one in torchrun's command line."""
+    return Started(replace(arguments, main=found.script or arguments.main, script=found.args, behind=0), found)
