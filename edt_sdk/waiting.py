@@ -19,7 +19,7 @@ import msgspec
 from edt_sdk.card import being_suspended, short_line
 from edt_sdk.connection import Connection
 from edt_sdk.following import PATIENCE, UNNOTICED, Pause, follow, over
-from edt_sdk.number_words import clock
+from edt_sdk.number_words import clock, zone
 from edt_sdk.packing import PROGRESS_AFTER, QUIET_VARIABLE
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
 from edt_sdk.schemas.job import JobView
@@ -69,7 +69,7 @@ def watch(
 def away_words(lost: ServerUnreachable, since: float) -> str:
     """What somebody who waits reads while the server does not answer; `since` in seconds since the epoch."""
     return (
-        f"Not renewed since {clock(since)} UTC. {lost.message} The job does not need it in order to go on; "
+        f"Not renewed since {clock(since)} {zone()}. {lost.message} The job does not need it in order to go on; "
         "it is asked again for two minutes."
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edt_sdk.monitor.parts import lasting
-from edt_sdk.number_words import clock
+from edt_sdk.number_words import clock, zone
 from edt_sdk.schemas.what_if import WhatIf
 
 # Others named in a sentence; more are counted.
@@ -38,7 +38,7 @@ def _slots(count: int) -> str:
 def _ends(answer: WhatIf) -> str:
     if answer.ends_then is None:
         return ""
-    text = f"Its training would end about {clock(answer.ends_then)} UTC"
+    text = f"Its training would end about {clock(answer.ends_then)} {zone()}"
     if answer.ends_now is not None and abs(answer.ends_now - answer.ends_then) >= 1:
         earlier = answer.ends_then < answer.ends_now
         text += f", {lasting(abs(answer.ends_now - answer.ends_then))} {'earlier' if earlier else 'later'}"

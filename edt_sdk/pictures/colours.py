@@ -41,14 +41,17 @@ def colours(jobs: Iterable[str], mine: str = "") -> Colours:
     """The colours of these jobs, the earliest first; `mine` keeps its own whoever else has it."""
     wanted = [job for job in dict.fromkeys([mine, *jobs]) if job]
     chosen: dict[str, str] = {}
+    taken: set[str] = set()
     for job in wanted:
-        if job_colour(job) not in chosen.values():
+        if job_colour(job) not in taken:
             chosen[job] = job_colour(job)
+            taken.add(chosen[job])
     for job in wanted:
         if job not in chosen:
             first = JOB_COLOURS.index(job_colour(job))
             around = (*JOB_COLOURS[first:], *JOB_COLOURS[:first])
-            chosen[job] = next((colour for colour in around if colour not in chosen.values()), job_colour(job))
+            chosen[job] = next((colour for colour in around if colour not in taken), job_colour(job))
+            taken.add(chosen[job])
     seen: Counter[str] = Counter()
     over: dict[str, str] = {}
     for job in wanted:

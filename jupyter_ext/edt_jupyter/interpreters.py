@@ -7,8 +7,9 @@ does for Jupyter.
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jupyter_core.utils import ensure_async
@@ -17,6 +18,9 @@ from tornado.web import authenticated
 from edt_jupyter.authorization import authorized
 from edt_jupyter.base import EdtHandler
 
+# Options of a Python, all in one word; `ipykernel install` itself writes one of them.
+_OPTION = re.compile(r"-[BEIOPRSbdqsuv]+|-[XW].+")
+_KERNELS = (["ipykernel_launcher"], ["ipykernel"])
 _OWN = ("python", "python3", f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 
@@ -55,6 +59,14 @@ def _python_kernels(specs: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, str
     for name, told in specs:
         spec = told.get("spec", {})
         argv = spec.get("argv") or []
-        # What is started through another program, a container for example, is no interpreter of this machine.
-        if str(spec.get("language", "")).lower() == "python" and "ipykernel_launcher" in argv[1:3]:
+        if str(spec.get("language", "")).lower() == "python" and _runs_ipykernel([str(word) for word in argv]):
             yield name, str(spec.get("display_name") or name), [str(word) for word in argv]
+
+
+def _runs_ipykernel(argv: Sequence[str]) -> bool:
+    """Whether the first word is a Python, which after nothing but options of its own is told to run ipykernel.
+
+    What is started through another program, a container for example, is no interpreter of this machine.
+    """
+    program = next((at for at, word in enumerate(argv) if at and not _OPTION.fullmatch(word)), 0)
+    return bool(program) and argv[program] == "-m" and argv[program + 1 : program + 2] in _KERNELS

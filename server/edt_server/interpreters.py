@@ -83,7 +83,7 @@ class Interpreters:
                 self._known[key] = await _question(path)
         except (OSError, TimeoutError, ValueError) as error:
             raise Unprocessable(
-                f"The interpreter {path} does not work: {error or 'it does not answer'}.",
+                f"The interpreter {path} does not work: {str(error) or 'it does not answer'}.",
                 hint="Check c.EdtApp.python, or the kernel the job was submitted from.",
                 field="python",
             ) from None

@@ -41,9 +41,10 @@ class LatestEvents:
         key, newest = (job, kinds, answer, most), self._newest()
         with self._lock:
             seen = self._answers.get(key)
-        if seen is not None and seen[0] == newest:
-            known: T = seen[1]
-            return known
+            if seen is not None and seen[0] == newest:
+                self._answers.move_to_end(key)
+                known: T = seen[1]
+                return known
         found = answer(self._store.events(job=job, kinds=kinds, limit=most))
         with self._lock:
             self._answers[key] = newest, found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,9 +148,15 @@ def _pack(paths: JobPaths, package: Path) -> None:
     if not paths.submitted.is_dir():
         raise gone(paths.job_id)
     make_private_dir(paths.job_dir)
-    beside = package.with_name(f".{PACKAGE}.{os.getpid()}.new")
-    with tarfile.open(beside, "w:gz", compresslevel=6) as archive:
-        for place in sorted(paths.submitted.rglob("*")):
-            if "__pycache__" not in place.parts and (place.is_symlink() or place.is_file()):
-                archive.add(place, place.relative_to(paths.submitted).as_posix(), recursive=False)
-    beside.replace(package)
+    # A file of its own for each that asks: a form looks at the job while somebody clones it.
+    with tempfile.NamedTemporaryFile(dir=paths.job_dir, prefix=f".{PACKAGE}-", delete=False) as beside:
+        try:
+            with tarfile.open(fileobj=beside, mode="w:gz", compresslevel=6) as archive:
+                for place in sorted(paths.submitted.rglob("*")):
+                    if "__pycache__" not in place.parts and (place.is_symlink() or place.is_file()):
+                        archive.add(place, place.relative_to(paths.submitted).as_posix(), recursive=False)
+            beside.flush()
+            os.replace(beside.name, package)
+        except BaseException:
+            os.unlink(beside.name)
+            raise

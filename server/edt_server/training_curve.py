@@ -179,7 +179,8 @@ class CurveShelf:
             reading = place.reading
             if reading is None or not holds(path, reading.offset, reading.length, reading.crc):
                 reading = place.reading = _Reading(newest)
-            _read_on(path, reading)
+            with contextlib.suppress(FileNotFoundError):  # the job is being deleted
+                _read_on(path, reading)
             return reading.curve()
 
 

@@ -127,6 +127,14 @@ async def test_what_events_come_to_is_found_out_once_for_each_new_event(store):
     assert latest.of("one", remark, len) == 2
 
 
+@pytest.mark.asyncio
+async def test_what_is_asked_for_again_and_again_stays(store):
+    latest = LatestEvents(store, lambda: store.ledger.seq, kept=2)
+    for job in ("one", "two", "one", "three", "one"):
+        assert latest.of(job, frozenset({kinds.REMARK}), len) == 0
+    assert store.asked == ["one", "two", "three"]
+
+
 def test_the_same_data_are_drawn_once():
     drawn = []
 

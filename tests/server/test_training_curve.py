@@ -43,6 +43,12 @@ def test_nothing_is_an_empty_curve(paths):
     assert CurveShelf().read(paths) == Curve(0)
 
 
+def test_a_job_that_is_deleted_while_somebody_looks_has_no_curve(paths):
+    """Its file was there when it was looked for and is not when it is opened."""
+    paths.metrics(0).symlink_to(paths.job_dir / "deleted")
+    assert CurveShelf().read(paths) == Curve(0)
+
+
 def test_samples_add_up_and_sizes_are_the_changes(paths):
     write(paths, [train(0), train(1, world=2, samples=32), test(1, 0.4), train(2, world=2)])
     curve = CurveShelf().read(paths)
