@@ -24,6 +24,7 @@ from edt_sdk.schemas.errors import InvalidRequest, ServerUnreachable
 
 _AGAIN = 5.0
 _PING = 30.0
+_LAST_MOMENT = 2.0
 
 
 class Remote:
@@ -61,7 +62,7 @@ class Remote:
         said = ""
         while True:
             try:
-                connection = await websocket_connect(self._events(), ping_interval=_PING)
+                connection = await _connect(self._events())
                 said = ""
                 await _listen(connection, tell)
             except (OSError, HTTPClientError) as wrong:
@@ -78,6 +79,31 @@ class Remote:
         return {"Authorization": f"token {self._token}"} if self._token else {}
 
 
+async def _connect(request: HTTPRequest) -> WebSocketClientConnection:
+    """A connection; of an attempt that is cancelled nothing is left."""
+    connecting = asyncio.ensure_future(websocket_connect(request, ping_interval=_PING))
+    try:
+        return await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        # tornado goes on with it whatever becomes of its future. One that takes long is ended with the process.
+        connecting.add_done_callback(_hang_up_later)
+        await asyncio.wait({connecting}, timeout=_LAST_MOMENT)
+        raise
+
+
+def _hang_up_later(connected: asyncio.Future[WebSocketClientConnection]) -> None:
+    if not connected.cancelled() and connected.exception() is None:
+        _hang_up(connected.result())
+
+
+def _hang_up(connection: WebSocketClientConnection) -> None:
+    """Close it now: tornado's own `close` waits for the other side, and if the loop ends meanwhile a socket is left."""
+    protocol = connection.protocol
+    connection.close()
+    if protocol is not None and protocol.stream is not None:
+        protocol.stream.close()
+
+
 async def _listen(connection: WebSocketClientConnection, tell: Callable[[Any], None]) -> None:
     try:
         while (message := await connection.read_message()) is not None:
@@ -85,4 +111,4 @@ async def _listen(connection: WebSocketClientConnection, tell: Callable[[Any], N
             if event.pop("schema_id", None) == SCHEMA_ID:
                 tell({name: value for name, value in event.items() if not name.startswith("__")})
     finally:
-        connection.close()
+        _hang_up(connection)

@@ -75,6 +75,8 @@ async def _states_while(asks: LocalServer, client: Client) -> list[str]:
             if event.get("job") == job.id:
                 states.append(event["state"])
     bus.close()
+    while await bus.read_message() is not None:  # until it is closed
+        pass
     return states
 
 
