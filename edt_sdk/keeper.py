@@ -3,7 +3,7 @@
 A server's jobs are made to outlive the server. Of a server that a test, a demo or a benchmark started they must not
 outlive that, also when it was killed. So a small process stands between the two, as the parent of the program and of
 all its descendants that lose theirs (a subreaper). It holds one end of a pipe whose other end the starter has, does
-nothing but wait for the pipe to be closed or for the last descendant to end, and ends.
+nothing but wait for the pipe to be closed (`Kept.let_go`) or for the last descendant to end, and ends.
 
 This file is the starter's handle and, run as a program, that process; it needs nothing but the standard library. Linux.
 """
@@ -17,9 +17,9 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NamedTuple, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -47,27 +47,63 @@ class Kept:
         self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: BinaryIO, leashed: bool = True
     ) -> None:
         keeper = [sys.executable, "-I", "-S", __file__, *([] if leashed else [_UNLEASHED]), "--", *command]
-        life = _LEASH.end() if leashed else subprocess.DEVNULL
-        # Ends at once: the keeper is a child of its.
-        told = subprocess.run(
-            keeper,
-            stdin=life,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            cwd=cwd,
-            env=env,
-            check=False,
-            start_new_session=True,
-        ).stdout
-        if not told.strip().isdigit():
-            raise OSError(f"{command[0]} could not be started; {log.name} says why.")
-        self.pid = int(told)
-        self._descriptor = -1
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            self._descriptor = os.pidfd_open(self.pid)
+        with _LEASHES.new() if leashed else contextlib.nullcontext() as leash:
+            # Ends at once: the keeper is a child of its.
+            told = subprocess.run(
+                keeper,
+                stdin=subprocess.DEVNULL if leash is None else leash.far,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=cwd,
+                env=env,
+                check=False,
+                start_new_session=True,
+            ).stdout
+            pids = told.split()
+            if len(pids) != len(("keeper", "program")):
+                raise OSError(f"{command[0]} could not be started; {log.name} says why.")
+        self._leash = leash
+        self._keeper = _Process(int(pids[0]))
+        self._program = _Process(int(pids[1]))
+        self.pid = self._program.pid
 
     def ended(self, timeout: float = 0.0) -> bool:
         """Whether it has ended, after at most `timeout` seconds."""
+        return self._program.ended(timeout)
+
+    def all_ended(self, timeout: float = 0.0) -> bool:
+        """Whether all that came of it has ended too, after at most `timeout` seconds."""
+        return self._keeper.ended(timeout)
+
+    def let_go(self, timeout: float) -> bool:
+        """Kill it and all that came of it, as at the end of this process.
+
+        Returns:
+            Whether all have ended, after at most `timeout` seconds; what has no leash is only waited for.
+        """
+        self._drop_leash()
+        return self.all_ended(timeout)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal; one that has ended gets none."""
+        self._program.send_signal(number)
+
+    def _drop_leash(self) -> None:
+        leash, self._leash = self._leash, None
+        if leash is not None:
+            _LEASHES.drop(leash)
+
+
+class _Process:
+    """One that may be nobody's child here, known by a descriptor, so that nobody else is ever meant."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = -1
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            self._descriptor = os.pidfd_open(pid)
+
+    def ended(self, timeout: float = 0.0) -> bool:
         if self._descriptor >= 0:
             waiting = select.poll()
             waiting.register(self._descriptor, select.POLLIN)
@@ -78,7 +114,6 @@ class Kept:
         return True
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal; one that has ended gets none."""
         if not self.ended():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, number)
@@ -88,27 +123,45 @@ class Kept:
             os.close(self._descriptor)
 
 
-class _Leash:
-    """The pipe that closes when this process ends: one for all that it starts. A fork has one of its own."""
+class _Leash(NamedTuple):
+    """A pipe: the end that stays here, and the one that is handed on."""
+
+    near: int
+    far: int
+
+
+class _Leashes:
+    """Those that are held: until they are dropped or this process ends, whatever becomes of a `Kept`. Not by a fork."""
 
     def __init__(self) -> None:
-        self._ends: tuple[int, int] | None = None
-        os.register_at_fork(after_in_child=self._drop)
+        self._held: set[int] = set()
+        os.register_at_fork(after_in_child=self._forked)
 
-    def end(self) -> int:
-        """The end to hand on."""
-        if self._ends is None:
-            self._ends = os.pipe()
-        return self._ends[0]
+    @contextlib.contextmanager
+    def new(self) -> Iterator[_Leash]:
+        """One whose far end is there to be handed on in the block; dropped when that fails."""
+        far, near = os.pipe()
+        leash = _Leash(near, far)
+        self._held.add(near)
+        try:
+            yield leash
+        except BaseException:
+            self.drop(leash)
+            raise
+        finally:
+            os.close(far)
 
-    def _drop(self) -> None:
-        if self._ends is not None:
-            for descriptor in self._ends:
-                os.close(descriptor)
-        self._ends = None
+    def drop(self, leash: _Leash) -> None:
+        self._held.discard(leash.near)
+        os.close(leash.near)
+
+    def _forked(self) -> None:
+        for descriptor in self._held:
+            os.close(descriptor)
+        self._held.clear()
 
 
-_LEASH = _Leash()
+_LEASHES = _Leashes()
 
 
 # --- the process between ----------------------------------------------------------------------------------------------
@@ -130,7 +183,7 @@ def main(arguments: Sequence[str]) -> None:
     pid = os.fork()
     if pid == 0:
         _become(arguments[at + 1 :], own)
-    os.write(1, b"%d\n" % pid)
+    os.write(1, b"%d %d\n" % (own, pid))
     os.close(1)
     waiting = select.poll()
     for descriptor in (life, woken):

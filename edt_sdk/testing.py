@@ -26,6 +26,8 @@ from edt_sdk.keeper import Kept
 # Seconds, for what hangs: on a machine with much else to do a start alone has taken one minute.
 START_LIMIT = 180.0
 STOP_LIMIT = 60.0
+# For what ends by itself once its job has: the supervisors that a killed server had started.
+_GRACE = 10.0
 _TRIES = 5
 # What nobody looks at without "lab": a sixth of the time that a start takes.
 _FRONT_ENDS = ("jupyterlab", "jupyter_lsp", "notebook", "notebook_shim")
@@ -43,8 +45,8 @@ class LocalServer:
             (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server" or "lab"; the first comes without JupyterLab and Notebook.
-        leashed: when this process has ended, in whatever way, the server, its kernels and its jobs are killed. False
-            lets them go on.
+        leashed: when this process has ended, in whatever way, the server, its kernels and its jobs are killed; and
+            with `stop` what is left of killed ones. False lets them go on.
         python: the interpreter that runs it, of an environment with jupyter-edt (default: the one that runs this).
 
     Attributes:
@@ -76,6 +78,7 @@ class LocalServer:
         self.data_dir = self.root / "edt"
         self.log = self.root / "server.log"
         self._process: Kept | None = None
+        self._killed: list[Kept] = []
         self.url = ""
 
     @property
@@ -115,27 +118,45 @@ class LocalServer:
             )
 
     def stop(self, *, end_jobs: bool = True) -> None:
-        """End the server; with `end_jobs` its unfinished jobs first, so that no process stays behind."""
+        """End the server; with `end_jobs` its unfinished jobs first, so that no process stays behind.
+
+        That includes what is left of servers that were killed before it, their kernels above all; also when none runs
+        now.
+        """
         process = self._process
-        if process is None:
-            return
+        if process is not None:
+            self._end(process, end_jobs=end_jobs)
+            self._process = None
+        if end_jobs and self.leashed:
+            self._let_go_of_killed()
+
+    def _end(self, process: Kept, *, end_jobs: bool) -> None:
         if end_jobs and not process.ended():
             client = self.client()
             client.stop_all()
             self._wait_for_the_last_job(client)
         process.send_signal(signal.SIGTERM)
         if not process.ended(STOP_LIMIT):
-            process.send_signal(signal.SIGKILL)
-            process.ended(STOP_LIMIT)
-        self._process = None
+            self._kill(process)
 
     def kill(self) -> None:
         """SIGKILL the server alone, as a crash would; its jobs go on."""
         if self._process is None:
             raise RuntimeError("The server is not running.")
-        self._process.send_signal(signal.SIGKILL)
-        self._process.ended(STOP_LIMIT)
+        self._kill(self._process)
         self._process = None
+
+    def _kill(self, process: Kept) -> None:
+        process.send_signal(signal.SIGKILL)
+        process.ended(STOP_LIMIT)
+        self._killed.append(process)
+
+    def _let_go_of_killed(self) -> None:
+        killed, self._killed = self._killed, []
+        deadline = time.monotonic() + _GRACE
+        for process in killed:
+            if not process.all_ended(max(0.0, deadline - time.monotonic())):
+                process.let_go(STOP_LIMIT)
 
     def client(self) -> Client:
         """A client of this server."""

@@ -200,4 +200,4 @@ def test_without_the_server_it_is_grey_and_says_since_when(
     screen.answer("Close")
     screen.shot("server-gone")
     (tmp_path / "enough").touch()
-    server.start().stop()
+    server.start().stop()  # and with it what the killed one had started

@@ -1,5 +1,6 @@
 """A program on a leash ends with whoever started it, with all its descendants; and a test's server with its jobs."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -120,6 +121,33 @@ def test_signals_and_its_end(tmp_path, begin):
     kept.send_signal(signal.SIGTERM)  # nobody else gets it
     child.kill()
     assert gone([program, child])
+
+
+def test_when_it_is_let_go_nothing_of_it_is_left_and_others_go_on(tmp_path, begin):
+    (tmp_path / "other").mkdir()
+    kept = begin(0.1)
+    program, child = told(tmp_path / "pids")
+    (tmp_path / "pids").unlink()
+    other = begin(600)
+    both = told(tmp_path / "pids")
+    assert kept.ended(60)
+    assert not kept.all_ended()
+    assert kept.let_go(60)
+    assert not child.is_running()
+    assert not program.is_running()
+    assert not other.ended()
+    assert all(process.is_running() for process in both)
+    assert other.let_go(60)
+    assert other.let_go(0)  # nothing more happens
+
+
+def test_one_that_nobody_holds_any_more_goes_on(tmp_path, begin):
+    begin(600)
+    gc.collect()
+    program, child = told(tmp_path / "pids")
+    assert program.is_running()
+    program.kill()
+    child.kill()
 
 
 def test_a_program_that_is_none_says_so_in_its_log(tmp_path):
