@@ -168,15 +168,21 @@ class JobReadings:
             x: what the loss is drawn over: "samples", "updates" or "time".
             smooth: how much the loss is smoothed, 0 to 1; the points stay visible.
             log: the loss on a logarithmic scale.
-            since: only since then, as for `timeline`: the allocation, and the loss over time.
+            since: only since then, as for `timeline`: the allocation, and the loss with x="time".
             until: the same until then.
             theme: "auto" (legible on white and on black), "light" or "dark".
             width: pixels, 720 by default.
 
         Raises:
-            InvalidRequest: a value that cannot be drawn with.
+            InvalidRequest: a value that cannot be drawn with; times, and the loss is not over time.
             NotFound: no such picture; the hint names those there are.
         """
+        if name == "loss" and x != "time" and not (since is None and until is None):
+            raise InvalidRequest(
+                f"since and until are times, and the loss is drawn over {x}.",
+                hint='Draw it over time: x="time", at a shell --x time with -o or --open.',
+                field="since" if since is not None else "until",
+            )
         window = timeline_window(since, until, None)
         curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
         params: Params = {**curve, "theme": theme, "width": width, **window}
