@@ -12,11 +12,8 @@ from collections import deque
 from hypothesis import strategies as st
 
 from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import Slot
 from edt_server.supervisor.events import (
     DRIVER,
-    Acknowledged,
-    Allocated,
     AssignStandby,
     End,
     Exited,
@@ -37,31 +34,14 @@ from edt_server.supervisor.events import (
     Tell,
 )
 from edt_server.supervisor.membership import Membership
+from tests.server.supervisor.world_server import WorldOfSlots
+from tests.server.supervisor.world_workers import Process, WorldOfWorkers
 
 SHARDS = 3
-SLOTS = range(4)
 STANDBYS = 2
 
 
-class Process:
-    def __init__(self, worker, slot):
-        self.worker, self.slot = worker, slot
-        self.inbox = deque()
-        self.said_hello = False
-        self.group = 0
-        """Number of the generation whose group it is in, 0 for none."""
-        self.newest = None
-        """The newest generation it was told."""
-        self.torn = False
-        """Somebody of its group is gone, and it does not know yet."""
-        self.broken = False
-        """It said so, and waits for a newer generation."""
-        self.told_to_end = False
-        self.lost = False
-        """Its link is closed; its exit is still to be seen."""
-
-
-class World:
+class World(WorldOfSlots, WorldOfWorkers):
     def __init__(self):
         self.machine = Membership(interpreter="/usr/bin/python", standbys=STANDBYS)
         self.events = deque()
@@ -200,42 +180,6 @@ class World:
         self.to_leave = ((self.to_leave | set(before)) - set(members)) & alive
         self.generation, self.to_join, self.broke = message, set(members), False
 
-    # --- the server
-
-    def level(self):
-        self.version += 1
-        slots = tuple(Slot(id=slot, host="h") for slot in sorted(self.held))
-        self.to_supervisor.append(Allocated(self.version, slots, len(SLOTS) if self.demand else 0))
-
-    def grant(self, slot):
-        self.held.add(slot)
-        self.level()
-
-    def revoke(self, *slots):
-        self.held -= set(slots)
-        self.leaving |= set(slots)
-        self.level()
-
-    def take_report(self):
-        number, report = self.to_server.popleft()
-        match report:
-            case control.SlotReleased(slot=slot):
-                assert slot in self.held | self.leaving, "released twice"
-                kept = slot in self.held
-                self.held.discard(slot)
-                self.leaving.discard(slot)
-            case control.TrainingStarted():
-                self.demand = True
-            case control.TrainingEnded():
-                self.demand = False
-                self.leaving |= self.held
-                self.held = set()
-            case control.JobEnded():
-                self.held, self.leaving, self.demand = set(), set(), False
-        self.to_supervisor.append(Acknowledged(number))
-        if isinstance(report, control.TrainingEnded) or (isinstance(report, control.SlotReleased) and kept):
-            self.level()
-
     # --- what may happen next
 
     def actions(self, *, calm=False):
@@ -264,14 +208,6 @@ class World:
                 found += [self.commit, self.finish_training]
         return found
 
-    def server_actions(self):
-        if self.demand:
-            free = [slot for slot in SLOTS if slot not in self.held | self.leaving]
-            yield from (lambda slot=slot: self.grant(slot) for slot in free)
-        yield from (lambda slot=slot: self.revoke(slot) for slot in self.held)
-        if self.held:
-            yield lambda: self.revoke(*self.held)
-
     def disasters(self):
         """What kills: not in a calm world."""
         for process in list(self.processes.values()):
@@ -285,89 +221,6 @@ class World:
         if self.driver in ("started", "talking"):
             yield lambda: self.driver_exit(-9)
 
-    def group_is_complete(self):
-        return (
-            self.in_training
-            and self.generation is not None
-            and self.generation.training == self.trainings
-            and bool(self.generation.members)
-            and all(
-                (process := self.workers.get(member.worker)) is not None
-                and process.group == self.generation.number
-                and not process.torn
-                and not process.lost
-                and not process.told_to_end
-                for member in self.generation.members
-            )
-        )
-
-    def worker_actions(self, process):
-        if process.lost:
-            yield lambda: self.reap(process, -9, (9,) if process.told_to_end else ())
-        elif process.told_to_end:
-            yield lambda: self.exit(process, -15, (15,))
-        elif not process.said_hello:
-            yield lambda: self.hello(process)
-        elif process.inbox:
-            yield lambda: self.hear(process)
-        elif process.torn:
-            yield lambda: self.drop(process)
-        elif self.wants_to_switch(process):
-            yield lambda: self.switch(process)
-        elif self.trained and process.group:
-            yield lambda: self.exit(process, 0)
-
-    def wants_to_switch(self, process):
-        """At the boundary everybody of its group knows of a newer one; without a group, as soon as it does."""
-        newest = process.newest
-        if newest is None or newest.number <= process.group or self.trained:
-            return False
-        mates = [other for other in self.workers.values() if other.group == process.group]
-        return (
-            process.group == 0
-            or process.broken
-            or all(mate.newest is not None and mate.newest.number > mate.group for mate in mates)
-        )
-
-    def hello(self, process):
-        process.said_hello = True
-        self.feed(Said(process.worker, link.WorkerHello(worker=process.worker, pid=9, host="h", store_port=1)))
-
-    def hear(self, process):
-        message = process.inbox.popleft()
-        if isinstance(message, link.Begin):
-            self.feed(Said(process.worker, link.WorkerReady(worker=process.worker, training=message.training)))
-        else:
-            process.newest = message
-
-    def switch(self, process):
-        worker, generation = process.worker, process.newest
-        process.broken = False
-        if worker in [member.worker for member in generation.members]:
-            process.group = generation.number
-            present = {other.worker for other in self.workers.values() if not other.lost}
-            process.torn = any(member.worker not in present for member in generation.members)
-            if generation is self.generation:
-                self.to_join.discard(worker)
-            self.feed(
-                Said(worker, link.Joined(worker=worker, generation=generation.number, update=self.committed)),
-            )
-        else:
-            process.group = 0
-            self.feed(Said(worker, link.Left(worker=worker, generation=generation.number, update=self.committed)))
-            if worker in self.workers and not process.lost:
-                self.exit(process, 0)
-
-    def drop(self, process):
-        process.torn, process.broken = False, True
-        generation = process.group
-        self.feed(Said(process.worker, link.Broken(worker=process.worker, generation=generation, update=0)))
-
-    def tear(self, generation):
-        for process in self.workers.values():
-            if process.group == generation and not process.lost:
-                process.torn = not process.broken
-
     def look_again(self):
         generation = self.looks.popleft()
         # A dead member's link closed before its group could break.
@@ -376,31 +229,6 @@ class World:
         if self.generation is not None and generation == self.generation.number:
             self.broke = True
         self.feed(LookedAgain(generation))
-
-    def kill(self, process):
-        self.exit(process, -9, (9,) if process.told_to_end else ())
-
-    def lose_link(self, process):
-        process.lost = True
-        self.mourn(process)
-        self.feed(LinkLost(process.worker, "closed"))
-
-    def exit(self, process, code, signals=()):
-        self.lose_link(process)
-        self.reap(process, code, signals)
-
-    def mourn(self, process):
-        """The others of its group see its sockets close."""
-        if process.group and not self.trained:
-            self.tear(process.group)
-        if self.generation is not None:
-            members = [member.worker for member in self.generation.members]
-            if process.worker in members or (not members and process.worker in self.to_leave):
-                self.broke = True
-
-    def reap(self, process, code, signals=()):
-        (self.workers if process.worker in self.workers else self.standbys).pop(process.worker)
-        self.feed(Exited(process.worker, code, signals, updates=self.committed))
 
     def driver_hello(self):
         self.driver = "talking"
