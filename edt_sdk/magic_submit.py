@@ -1,4 +1,7 @@
-"""`%edt_submit` and `%%edt_submit`: a folder, a file, this notebook's cells, or one cell with what it needs."""
+"""`%edt_submit`, `%%edt_submit` and `%edt_clone`: what becomes a job.
+
+A folder, a file, this notebook's cells, or one cell with what it needs; or a job that there is already.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
 from edt_sdk.cli.torchrunning import asked
-from edt_sdk.magic_options import line_cell_magic, magics, option, parse, parsed, words
+from edt_sdk.magic_options import job_argument, line_cell_magic, line_magic, magics, option, parse, parsed, words
 from edt_sdk.magic_session import MagicSession
 from edt_sdk.packing import Collected
 from edt_sdk.packing.cell_needs import take_along
@@ -32,7 +35,7 @@ _SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
 
 @magics
 class SubmitMagics(Magics):
-    """The magic that makes jobs."""
+    """The magics that make jobs."""
 
     def __init__(self, shell: InteractiveShell, session: MagicSession) -> None:
         super().__init__(shell)
@@ -85,9 +88,7 @@ class SubmitMagics(Magics):
         own, rest = _cut(line)
         options = parse(self.edt_submit, own)
         self._check(options, cell)
-        pairs = [text.partition("=") for text in options.env]
-        if wrong := [key for key, sign, _ in pairs if not (key and sign)]:
-            raise UsageError(f"--env takes KEY=VALUE, not {wrong[0]!r}.")
+        env = _variables(options.env)
         try:
             if cell is not None:
                 options.source = self._from_cell(cell, options.main)
@@ -113,7 +114,7 @@ class SubmitMagics(Magics):
             "command": options.command or (),
             "data_path": options.data_path,
             "dataset": options.dataset,
-            "env": {key: value for key, _, value in pairs},
+            "env": env,
         }
         if options.dry_run:
             looked: Package = self._session.run(lambda client: client.preview(**asked(options), **wishes))
@@ -121,6 +122,41 @@ class SubmitMagics(Magics):
         progress = not options.quiet
         job = self._session.run(lambda client: client.submit(**asked(options), **wishes, progress=progress))
         return self._session.touched(job)
+
+    @parsed
+    @job_argument
+    @option("--main", metavar="FILE", help="another main script of the same package")
+    @option("--name", help="what to call it")
+    @option("--max-workers", type=int, metavar="N", help="most slots it may hold at once")
+    @option("--min-workers", type=int, metavar="N", help="slots it cannot run without")
+    @option("--priority", type=int, metavar="P", help="weight under fair share")
+    @option("--instance-group", metavar="G", help="the queue")
+    @option("--mode", choices=("exact", "fast"), help="equal bits for any number of workers, or not")
+    @option("--seed", type=int, help="seed of the training")
+    @option("--warm-start", metavar="JOB", help="begin with the weights of another job; '' for none")
+    @option("--dataset", metavar="NAME", help="a registered data set; '' for none")
+    @option("--env", action="append", metavar="K=V", help="its environment, in place of the job's; repeatable")
+    @line_magic
+    def edt_clone(self, line: str) -> Job:
+        """Submit another job of the package that a job was submitted with, and return it.
+
+        What is not said is as in that job; what follows a lone -- goes to the script, in place of its arguments.
+
+        Example:
+          again = %edt_clone first --priority 8000 -- --lr 0.01
+        """
+        own, rest = _cut(line)
+        options = parse(self.edt_clone, own)
+        env = None if options.env is None else _variables(options.env)
+        cloned = self._session.job(options.job)
+        names = ("main", "name", "max_workers", "min_workers", "priority", "instance_group", "mode", "seed", "dataset")
+        said: dict[str, Any] = {name: getattr(options, name) for name in names}
+        if options.warm_start is not None:
+            said["warm_start"] = self._session.named(options.warm_start)
+        if _SCRIPT_ARGS.search(line):
+            said["args"] = words(rest)
+        made: Job = self._session.run(lambda _: cloned.clone(env=env, **said))
+        return self._session.touched(made)
 
     @staticmethod
     def _check(options: Any, cell: str | None) -> None:
@@ -156,6 +192,13 @@ class SubmitMagics(Magics):
         """The cells of this session as they were typed, the one that runs last."""
         manager: Any = getattr(self.shell, "history_manager", None)
         return () if manager is None else tuple(manager.input_hist_raw)
+
+
+def _variables(pairs: Sequence[str]) -> dict[str, str]:
+    split = [text.partition("=") for text in pairs]
+    if wrong := [key for key, sign, _ in split if not (key and sign)]:
+        raise UsageError(f"--env takes KEY=VALUE, not {wrong[0]!r}.")
+    return {key: value for key, _, value in split}
 
 
 def _cut(line: str) -> tuple[str, str]:

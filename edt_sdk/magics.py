@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from edt_sdk.answers import Answer
     from edt_sdk.client import Client
+    from edt_sdk.cluster_view import Cluster
     from edt_sdk.job import Job
     from edt_sdk.job_list import JobList
     from edt_sdk.log_text import LogText
@@ -56,6 +57,32 @@ class EdtMagics(Magics):
         )
         self._session.names.remember(job.id for job in jobs)
         return jobs
+
+    @parsed
+    @job_argument
+    @line_magic
+    def edt_get(self, line: str) -> Job:
+        """Show a job, as a card that stays current; the job itself is the result."""
+        return self._session.job(parse(self.edt_get, line).job)
+
+    @parsed
+    @job_argument
+    @option("--timeout", type=float, metavar="S", help="give up after so many seconds")
+    @line_magic
+    def edt_wait(self, line: str) -> Job:
+        """Wait until a job has finished; one line if it fails. Interrupting ends the waiting, never the job."""
+        options = parse(self.edt_wait, line)
+        job = self._session.job(options.job)
+        ended: Job = self._session.run(lambda _: job.wait(options.timeout))
+        return ended
+
+    @parsed
+    @line_magic
+    def edt_cluster(self, line: str) -> Cluster:
+        """Show the slots, who has them, and how the instance groups share them."""
+        parse(self.edt_cluster, line)
+        machine: Cluster = self._session.run(lambda client: client.cluster())
+        return machine
 
     @parsed
     @job_argument
@@ -206,6 +233,8 @@ class EdtMagics(Magics):
     @option("--dataset", metavar="NAME", help="a registered data set in place of the training's")
     @option("--name", help="of the validation's job")
     @option("--max-workers", type=int, default=1, metavar="N", help="most slots it may hold (default 1)")
+    @option("--instance-group", metavar="G", help="its queue (default: the training's)")
+    @option("--priority", type=int, metavar="P", help="its weight (default: the training's)")
     @option("--wait", action="store_true", help="wait for its end and show what it came to")
     @line_magic
     def edt_validate(self, line: str) -> Job | Validation:
@@ -218,7 +247,7 @@ class EdtMagics(Magics):
         """
         options = parse(self.edt_validate, line)
         job = self._session.job(options.job)
-        names = ("threshold", "dataset", "name", "max_workers")
+        names = ("threshold", "dataset", "name", "max_workers", "instance_group", "priority")
         chosen = {name: getattr(options, name) for name in names}
         started: Job = self._session.touched(self._session.run(lambda _: job.validate(options.metrics, **chosen)))
         if not options.wait:

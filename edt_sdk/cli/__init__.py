@@ -19,7 +19,13 @@ from typing import NoReturn
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 
 # One file per group of verbs; each has `add(subparsers, common)`.
-GROUPS = ("submitting", "jobs", "reading", "validating", "picturing", "sharing", "catalogue", "machine", "simulating")
+GROUPS = (
+    "submitting", "cloning", "jobs", "reading", "validating", "picturing", "sharing", "catalogue", "machine",
+    "simulating",
+)  # fmt: skip
+
+# Verbs behind whose `--` stand a script's own arguments.
+TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,9 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, script_args = _split(words)
     parser = build_parser()
     arguments = parser.parse_args(own)
-    takes_args = arguments.verb == "submit" or (arguments.verb == "model" and arguments.action in ("add", "train"))
-    if script_args is not None and not takes_args:
-        parser.error("arguments after -- belong to `edt submit`, `edt model add` and `edt model train` only")
+    verb = f"{arguments.verb} {arguments.action}" if arguments.verb == "model" else arguments.verb
+    if script_args is not None and verb not in TAKING_ARGS:
+        parser.error(f"arguments after -- belong to {', '.join(f'`edt {name}`' for name in TAKING_ARGS)} only")
     arguments.args = script_args or []
     arguments.said_args = script_args is not None
     try:

@@ -1,4 +1,4 @@
-"""`edt dataset add|list|show|delete` and `edt model add|list|show|train|delete`: what is kept under a name."""
+"""`edt dataset add|list|show|delete` and `edt model add|list|show|update|train|delete`: what is kept under a name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     _shown(actions, common, run_dataset_show, "Show a data set with its jobs and files.")
     _named(actions, common, "delete", run_dataset_delete, "Remove a data set; a folder of the data folder stays.")
 
-    actions = _actions(verbs, "model", "Add, list, train and delete models.")
+    actions = _actions(verbs, "model", "Add, list, change, train and delete models.")
     adding = _named(actions, common, "add", run_model_add, "Add a model; prints its name.")
     adding.usage = "edt model add NAME (SOURCE | --path P | --template T) [options] [-- ARG …]"
     _model_options(adding)
     _listed(actions, common, run_model_list, "List my models and templates.")
     _shown(actions, common, run_model_show, "Show a model with its trainings and files.")
+    changing = _named(actions, common, "update", run_model_update, "Change a model, for trainings to come.")
+    changing.usage = "edt model update NAME [options] [-- ARG …]"
+    _settings_of_a_model(changing)
     training = _named(
         actions, common, "train", run_model_train, "Train a model. Prints the job's id, alone, on stdout."
     )
@@ -79,10 +82,15 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     say("--path", metavar="P", help="in place of it a folder, script or archive of the server's data folder")
     say("--template", metavar="T", help="in place of it a template or model to begin with")
     say("--as-template", action="store_true", help="it is only the beginning of models")
+    _settings_of_a_model(parser)
+
+
+def _settings_of_a_model(parser: argparse.ArgumentParser) -> None:
+    say: Callable[..., Any] = parser.add_argument
     say("--main", metavar="FILE", help="main script, relative to the folder")
-    say("--framework", metavar="F", help="what runs it (default edtPyTorch)")
-    say("--dataset", metavar="NAME", help="the data set of trainings that name none")
-    say("--max-workers", type=int, metavar="N", help="most slots of trainings that do not say (default 1)")
+    say("--framework", metavar="F", help="what runs it (of a new model edtPyTorch)")
+    say("--dataset", metavar="NAME", help="the data set of trainings that name none; '' for none")
+    say("--max-workers", type=int, metavar="N", help="most slots of trainings that do not say (of a new model 1)")
     say("--description", metavar="TEXT")
     _hyperparameters(parser)
 
@@ -173,6 +181,20 @@ def run_model_list(arguments: argparse.Namespace) -> int:
 def run_model_show(arguments: argparse.Namespace) -> int:
     """`edt model show`."""
     print_json(client(arguments).model(arguments.name))
+    return 0
+
+
+def run_model_update(arguments: argparse.Namespace) -> int:
+    """`edt model update`."""
+    said = {
+        "args": arguments.args if arguments.said_args else None,
+        "hyperparameters": _values(arguments.hyperparameters) or None,
+        **{name: getattr(arguments, name) for name in _MODEL},
+    }
+    changed = client(arguments).update_model(
+        arguments.name, **{name: value for name, value in said.items() if value is not None}
+    )
+    print(changed.name)
     return 0
 
 

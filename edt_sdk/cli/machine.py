@@ -1,12 +1,13 @@
-"""The verbs about the machine as a whole: timeline, cluster."""
+"""The verbs about the machine as a whole: timeline, cluster, interpreters."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import sys
+from typing import Any
 
-from edt_sdk.cli.session import Verbs, add_verb, client, print_json
+from edt_sdk.cli.session import Verbs, add_verb, client, print_json, table
 from edt_sdk.cluster_view import cluster_text
 
 
@@ -18,7 +19,9 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     timeline.add_argument("--until", metavar="T", help="only until then")
     timeline.add_argument("--settled", action="store_true", help="leave out slots on their way between jobs")
     cluster = add_verb(verbs, common, "cluster", run_cluster, "Show the slots, who has them, and how the groups share.")
-    for verb in (timeline, cluster):
+    says = "List the Pythons that a job may run in (`edt submit --python`), the server's own first."
+    interpreters = add_verb(verbs, common, "interpreters", run_interpreters, says)
+    for verb in (timeline, cluster, interpreters):
         verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
@@ -48,3 +51,21 @@ def run_cluster(arguments: argparse.Namespace) -> int:
         return 0
     print(cluster_text(found, width=shutil.get_terminal_size((110, 24)).columns))
     return 0
+
+
+def run_interpreters(arguments: argparse.Namespace) -> int:
+    """`edt interpreters`."""
+    found = client(arguments).interpreters()
+    if arguments.output == "json":
+        print_json({"interpreters": found})
+        return 0
+    rows = [
+        (each["python"], each["version"], "yes" if each["ready"] else "no", ", ".join(_names(each)) or "-")
+        for each in found
+    ]
+    print(table(("PYTHON", "VERSION", "JUPYTER-EDT", "KERNELS"), rows))
+    return 0
+
+
+def _names(interpreter: dict[str, Any]) -> list[str]:
+    return [str(kernel["display_name"]) for kernel in interpreter["kernels"]]

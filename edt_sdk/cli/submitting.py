@@ -51,7 +51,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     submit.add_argument("--threads-per-slot", type=int, metavar="N", help="threads of a worker (default: the server's)")
     submit.add_argument("--warm-start", metavar="ID", help="begin with the weights of another job")
     submit.add_argument(
-        "--env", action="append", default=[], type=_variable, metavar="K=V", help="an environment variable; repeatable"
+        "--env", action="append", default=[], type=variable, metavar="K=V", help="an environment variable; repeatable"
     )
     frameworks.add(submit)
     submit.add_argument(
@@ -87,21 +87,23 @@ def run_submit(arguments: argparse.Namespace) -> int:
         return 0
     submitted = client(arguments).submit(**wishes)
     print(submitted.id, flush=True)
-    return _wait(submitted, None) if arguments.wait else 0
+    return wait_for(submitted, None) if arguments.wait else 0
 
 
 def run_wait(arguments: argparse.Namespace) -> int:
     """`edt wait`."""
-    return _wait(job(arguments), arguments.timeout)
+    return wait_for(job(arguments), arguments.timeout)
 
 
-def _wait(waited: Job, timeout: float | None) -> int:
+def wait_for(waited: Job, timeout: float | None) -> int:
+    """Wait until it has ended, and show how it did; the exit code, which `main` gives where it failed or timed out."""
     waited.wait(timeout)  # JobFailed and WaitTimeout have their own exit codes
     print(waited, file=sys.stderr)
     return 0
 
 
-def _variable(text: str) -> tuple[str, str]:
+def variable(text: str) -> tuple[str, str]:
+    """K=V, for argparse."""
     key, sign, value = text.partition("=")
     if not key or not sign:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")

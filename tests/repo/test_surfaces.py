@@ -20,54 +20,20 @@ GUIDES = (
     "simulate.md",
     *sorted(f"guide/{path.name}" for path in GUIDE.glob("*.md")),
 )
-# Method of Client or Job, REST, `edt`, magic; - where a surface has none.
-DESIGN = """
-Client.submit           POST /jobs                  submit       edt_submit
-Client.interpreters     GET /interpreters           -            -
-Client.preview          POST /previews              submit       edt_submit
-Client.forecast         POST /forecasts             submit       edt_submit
-Client.jobs             GET /jobs                   list         edt_jobs
-Client.job              GET /jobs/{id}              get          -
-Job.wait                -                           wait         -
-Job.clone               POST /submissions           -            -
-Job.update              PATCH /jobs/{id}            update       edt_update
-Job.suspend             POST /jobs/{id}/suspend     suspend      edt_suspend
-Job.resume              POST /jobs/{id}/resume      resume       edt_resume
-Job.stop                POST /jobs/{id}/stop        stop         edt_stop
-Job.delete              DELETE /jobs/{id}           delete       edt_delete
-Job.logs                GET /jobs/{id}/logs         logs         edt_logs
-Job.metrics             GET /jobs/{id}/metrics      metrics      edt_metrics
-Job.story               GET /jobs/{id}/events       story        edt_story
-Client.compare          GET /pictures/{picture}     picture      edt_compare
-Job.timeline            GET /jobs/{id}/timeline     timeline     edt_timeline
-Client.timeline         GET /timeline               timeline     edt_timeline
-Job.picture             GET /jobs/{id}/pictures/{picture} picture -
-Client.picture          GET /pictures/{picture}     picture      -
-Job.what_if             GET /jobs/{id}/what-if      what-if      edt_what_if
-Job.workers             GET /jobs/{id}/workers      workers      edt_workers
-Job.checkpoints         GET /jobs/{id}/checkpoints  checkpoints  edt_checkpoints
-Job.validate            POST /jobs/{id}/validations validate     edt_validate
-Job.validation          GET /jobs/{id}/validation   validation   edt_validation
-Job.download            GET /jobs/{id}/result       download     edt_download
-Client.cluster          GET /cluster                cluster      -
-Client.plan             GET /plan                   plan         -
-Client.set_plan         PUT /plan                   plan         -
-Client.instance_groups  GET /instance-groups        groups       -
-Client.resource_groups  GET /resource-groups        resources    -
-Client.datasets         GET /datasets               dataset      -
-Client.dataset          GET /datasets/{name}        dataset      -
-Client.add_dataset      POST /datasets              dataset      -
-Client.delete_dataset   DELETE /datasets/{name}     dataset      -
-Client.models           GET /models                 model        -
-Client.model            GET /models/{name}          model        -
-Client.add_model        POST /models                model        -
-Client.update_model     PATCH /models/{name}        -            -
-Client.train_model      POST /models/{name}/train   model        -
-Client.delete_model     DELETE /models/{name}       model        -
-Job.monitor             -                           -            edt_monitor
-Client.monitor          -                           -            edt_monitor
--                       -                           simulate     -
-"""
+TABLE = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (GUIDE / "verbs.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| To ")
+]
+PUBLIC = {
+    "client": {name for name in dir(Client) if not name.startswith("_") and callable(getattr(Client, name))},
+    "job": {name for name in dir(Job) if not name.startswith("_") and callable(getattr(Job, name))},
+}
+# No verbs: what belongs to Python's objects, `job.what_if` by another way, and what monitors and cards are made with.
+OTHERS = {
+    *("client.close", "client.what_if", "job.refresh", "job.saw"),
+    *("job.bundle", "job.log_lines", "job.losses", "job.through"),
+}
 
 
 def shell_verbs():
@@ -88,17 +54,34 @@ def paths():
     return yaml.safe_load(text)["paths"]
 
 
-@pytest.mark.parametrize("row", DESIGN.strip().splitlines())
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row[1])
 def test_a_verb_has_its_name_on_every_surface(row, paths):
-    sdk, *rest, shell, magic = row.split()
-    if sdk != "-":
-        owner, name = sdk.split(".")
-        assert callable(getattr({"Client": Client, "Job": Job}[owner], name))
-    if rest != ["-"]:
-        method, path = rest
+    _, python, shell, magic, rest = (cell.strip("`") for cell in row)
+    if len(python) > 1:
+        owner, _, name = python.removesuffix("()").partition(".")
+        assert name in PUBLIC[owner]
+    if len(shell) > 1:
+        command = shell.removeprefix("edt ").split()
+        parser = build_parser()._subparsers._group_actions[0].choices[command[0]]
+        assert " ".join(command[1:]) in parser.format_help()
+    if len(magic) > 1:
+        name, *options = magic.removeprefix("%").split()
+        made = next(cls.__dict__[name] for cls in OURS if name in cls.__dict__)
+        assert set(options) <= set(made.parser._option_string_actions)
+    if len(rest) > 1:
+        method, path = rest.split()
         assert method.lower() in paths[path]
-    assert shell == "-" or shell in shell_verbs()
-    assert magic == "-" or magic in magics()
+
+
+def test_the_table_is_whole_and_says_why_a_place_is_empty():
+    named = {row[1].strip("`").removesuffix("()") for row in TABLE}
+    there = {f"{owner}.{name}" for owner, names in PUBLIC.items() for name in names}
+    assert there - named == OTHERS
+    assert {row[2].strip("`").split()[1] for row in TABLE if len(row[2]) > 1} == shell_verbs()
+    assert {row[3].strip("`%").split()[0] for row in TABLE if len(row[3]) > 1} == magics()
+    letters = {cell for row in TABLE for cell in row if len(cell) == 1}
+    text = (GUIDE / "verbs.md").read_text(encoding="utf-8")
+    assert letters == set(re.findall(r"^- \*\*(\w)\*\*", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", GUIDES)

@@ -133,6 +133,11 @@ def test_at_a_shell(client, runs, folder, capsys, monkeypatch):
     assert "['--x', '1'] ['a.csv']" in client.job(job).wait(60).logs()
     code, job, _ = edt("model", "train", "net", "--", "other")
     assert "['other']" in client.job(job).wait(60).logs()
+    capsys.readouterr()  # the line of a wait
+    assert edt("model", "update", "net", "--max-workers", "2", "--description", "d", "--", "third") == (0, "net", "")
+    changed = client.model("net").model
+    assert (changed.max_workers, changed.description, changed.args) == (2, "d", ("third",))
+    assert changed.main != ""
     shown = json.loads(edt("model", "show", "net")[1])
     assert shown["model"]["hyperparameters"] == {"epochs": 3}
     assert len(shown["trainings"]) == 2

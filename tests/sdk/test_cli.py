@@ -152,6 +152,9 @@ def test_no_server(edt):
         ["stop", "--all", "edt-1"],
         ["logs", "edt-1", "--stream", "everything"],
         ["list", "--", "x"],
+        ["clone"],
+        ["clone", "edt-1", "--env", "novalue"],
+        ["model", "update", "digits"],
         ["list", "--state", "asleep"],
         ["get", "unknown"],
         ["update", "edt-1"],
@@ -319,13 +322,50 @@ def test_version(edt):
     assert edt("--version").stdout.startswith("edt 0.")
 
 
+def test_a_clone_says_what_differs_and_prints_its_id_alone(edt, peer, view):
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("POST", "submissions", lambda _: (201, view(id="edt-2")))
+    done = edt("clone", "edt-1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "edt-2\n", "")
+    assert json.loads(peer.requests[-1].body) == {"source": {"job": "edt-1"}, "main": None, "spec": {}}
+    words = ("--priority", 8000, "--dataset", "", "--env", "A=b=c", "--main", "b.py", "--seed", 0, "--", "--lr", "1")
+    assert edt("clone", "edt-1", *words).returncode == 0
+    sent = json.loads(peer.requests[-1].body)
+    spec = {"priority": 8000, "dataset": "", "env": {"A": "b=c"}, "seed": 0, "args": ["--lr", "1"]}
+    assert (sent["main"], sent["spec"]) == ("b.py", spec)
+    assert edt("clone", "edt-1", "--").returncode == 0
+    assert json.loads(peer.requests[-1].body)["spec"] == {"args": []}
+
+
+def test_a_clone_may_be_waited_for(edt, peer, view):
+    peer.on("GET", "jobs/edt-1", view())
+    ended = view(id="edt-2", state=JobState.FAILED)
+    peer.on("POST", "submissions", lambda _: (201, ended))
+    peer.on("GET", "jobs/edt-2", ended)
+    assert edt("clone", "edt-1", "--wait").returncode == 1
+
+
+def test_the_pythons_of_jobs_as_a_table(edt, peer):
+    found = [
+        {"python": "/a/python", "version": "3.11.9", "ready": True, "kernels": [{"name": "k", "display_name": "K 1"}]},
+        {"python": "/b/python", "version": "3.12.1", "ready": False, "kernels": []},
+    ]
+    peer.on("GET", "interpreters", {"interpreters": found})
+    assert edt("interpreters").stdout.splitlines() == [
+        "PYTHON     VERSION  JUPYTER-EDT  KERNELS",
+        "/a/python  3.11.9   yes          K 1",
+        "/b/python  3.12.1   no           -",
+    ]
+    assert json.loads(edt("interpreters", "-o", "json").stdout) == {"interpreters": found}
+
+
 def test_every_verb_of_the_design_is_there():
     verbs = build_parser()._subparsers._group_actions[0].choices
     assert set(verbs) == {
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
-        "validate", "validation",
+        "validate", "validation", "clone", "interpreters",
     }  # fmt: skip
 
 

@@ -10,11 +10,13 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from edt_sdk.job import Job
 from edt_sdk.magics import EdtMagics
+from edt_sdk.schemas.job import JobState
 
 NAMES = {
     *("edt_submit", "edt_jobs", "edt_update", "edt_suspend", "edt_resume", "edt_stop"),
     *("edt_logs", "edt_story", "edt_timeline", "edt_what_if", "edt_download", "edt_monitor"),
     *("edt_metrics", "edt_workers", "edt_checkpoints", "edt_compare", "edt_delete"),
+    *("edt_clone", "edt_get", "edt_wait", "edt_cluster"),
 }
 
 
@@ -119,6 +121,10 @@ def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
         ("edt_resume", "unknown --checkpoint epoch-3", "no jobs/unknown"),
         ("edt_story", "unknown", "no jobs/unknown"),
         ("edt_update", "edt-1", "Nothing to change"),
+        ("edt_clone", "edt-1 --env A", "KEY=VALUE"),
+        ("edt_clone", "", "Which job"),
+        ("edt_wait", "unknown", "no jobs/unknown"),
+        ("edt_cluster", "edt-1", "unrecognized arguments"),
     ],
 )
 def test_wrong_use_is_one_clean_line(shell, accepting, magic, line, says, capsys):
@@ -165,6 +171,35 @@ def test_the_other_magics(shell, accepting, make_view, tmp_path):
     accepting.on("GET", "jobs/edt-1/result", lambda _: (404, {"message": "nothing yet", "code": "not_found"}))
     with pytest.raises(UsageError, match="nothing yet"):
         shell.run_line_magic("edt_download", f"j -d {tmp_path}")
+
+
+def test_a_job_is_cloned_with_what_differs(shell, accepting, make_view):
+    accepting.on("POST", "submissions", lambda _: (201, msgspec.to_builtins(make_view(id="edt-2"))))
+    shell.run_cell("first = %edt_get edt-1", store_history=False)
+    again = shell.run_line_magic("edt_clone", "first --seed 3 --warm-start first --env A=1 -- --lr 0.01")
+    assert again.id == "edt-2"
+    sent = json.loads(accepting.requests[-1].body)
+    assert sent["source"] == {"job": "edt-1"}
+    assert sent["spec"] == {"seed": 3, "warm_start": "edt-1", "env": {"A": "1"}, "args": ["--lr", "0.01"]}
+    # The newest job is the one that is meant now, and nothing but its package is said of it.
+    accepting.on("GET", "jobs/edt-2", msgspec.to_builtins(make_view(id="edt-2")))
+    shell.run_line_magic("edt_clone", "")
+    assert json.loads(accepting.requests[-1].body) == {"source": {"job": "edt-2"}, "main": None, "spec": {}}
+
+
+def test_a_job_is_shown_and_waited_for(shell, accepting, make_view, capsys):
+    assert shell.run_line_magic("edt_get", "edt-1").id == "edt-1"
+    accepting.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view(state=JobState.FINISHED)))
+    assert shell.run_line_magic("edt_wait", "").state is JobState.FINISHED
+    accepting.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view(state=JobState.FAILED, message="It broke.")))
+    with pytest.raises(UsageError, match="It broke"):
+        shell.run_line_magic("edt_wait", "edt-1 --timeout 20")
+
+
+def test_the_machine_is_shown(shell, peer):
+    machine = {"slots": [], "resource_groups": [], "groups": [], "jobs": [], "threads_per_slot": 1, "elsewhere": []}
+    peer.on("GET", "cluster", machine)
+    assert shell.run_line_magic("edt_cluster", "") == machine
 
 
 def packed(peer):

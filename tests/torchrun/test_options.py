@@ -149,7 +149,7 @@ def test_a_launcher_is_known_under_its_names():
 
 
 def test_options_are_sorted_out_of_a_line_with_the_script_s():
-    words = "--lr 1 --nnodes=1:2 --rdzv_backend c10d --standalone --role x --max-restarts".split()
-    options, others = sorted_out(words)
+    line = "--lr 1 --nnodes=1:2 --rdzv_backend c10d --standalone --role x --max-restarts"
+    options, others = sorted_out(line.split())
     assert options == ["--nnodes=1:2", "--rdzv_backend", "c10d", "--standalone", "--max-restarts"]
     assert others == ["--lr", "1", "--role", "x"]
