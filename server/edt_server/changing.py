@@ -37,6 +37,7 @@ class Changing(Reading):
 
     catalogue: Catalogue
     _doubts: Doubts
+    _deleting: set[str]
 
     async def change(self, work: Callable[[Change], T]) -> T:
         """Run `work` in a transaction, and do what follows from it once it is committed; see `commits.py`."""
@@ -115,7 +116,7 @@ class Changing(Reading):
             change.apply(event, before=before, by=user)
             return change.tx.update_job(job, **changes) if changes else row
 
-        return await self._view(await self.change(work))
+        return await self._changed(user, job, work)
 
     async def stop_job(self, user: str, job: str) -> JobView:
         """End a job as KILLED: at once when nothing of it runs, else as soon as its processes have ended.
@@ -166,7 +167,7 @@ class Changing(Reading):
                 raise ended_already(row, "suspended")
             return suspension.suspend(change, job, user)
 
-        return await self._view(await self.change(work))
+        return await self._changed(user, job, work)
 
     async def resume(self, user: str, job: str, checkpoint: str = "", instance_group: str | None = None) -> JobView:
         """Let a job go on that is suspended, or that was stopped or failed after it began to train.
@@ -190,16 +191,37 @@ class Changing(Reading):
 
         def work(change: Change) -> JobRow:
             self._mine(user, job, change.row(job))
+            self._refuse_while_deleted(job)
             return suspension.resume(change, paths, job, user, checkpoint, instance_group)
 
-        return await self._view(await self.change(work))
+        return await self._changed(user, job, work)
 
     async def delete(self, user: str, job: str) -> None:
-        """Remove an ended job with all its files. Conflict when it has not ended."""
-        row = await self.mine(user, job)
-        if not row.state.final:
-            raise Conflict(f"Job {job} is {row.state.value}.", hint="Stop it first, then delete it.", job=job)
+        """Remove an ended job with all its files. Conflict when it has not ended, or is deleted already."""
+        row = _ended(await self.mine(user, job))
         await self._supervision.gone(job, _PATIENCE_WITH_THE_DEAD)
-        await asyncio.to_thread(submission.remove, self.paths(row))
-        await asyncio.to_thread(submission.clear_traces, self.settings.runtime_dir, job)
-        await self.change(lambda change: change.tx.delete_job(job))
+        self._refuse_while_deleted(job)
+        self._deleting.add(job)
+        try:
+            # Who resumes it from now on is refused; who did before has it.
+            await self.change(lambda change: _ended(change.row(job)))
+            await asyncio.to_thread(submission.remove, self.paths(row))
+            await asyncio.to_thread(submission.clear_traces, self.settings.runtime_dir, job)
+            await self.change(lambda change: change.tx.delete_job(job))
+        finally:
+            self._deleting.discard(job)
+
+    async def _changed(self, user: str, job: str, work: Callable[[Change], JobRow]) -> JobView:
+        """Change the job; it, with what followed from that: the end of the transaction may have given it a slot."""
+        await self.change(work)
+        return await self.job(user, job)
+
+    def _refuse_while_deleted(self, job: str) -> None:
+        if job in self._deleting:
+            raise Conflict(f"Job {job} is being deleted.", hint="Clone another job, or submit it anew.", job=job)
+
+
+def _ended(row: JobRow) -> JobRow:
+    if not row.state.final:
+        raise Conflict(f"Job {row.id} is {row.state.value}.", hint="Stop it first, then delete it.", job=row.id)
+    return row

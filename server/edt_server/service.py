@@ -81,6 +81,7 @@ class Service(Changing):
         self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
         self._doubts = Doubts(self._commits)
         self._living: set[str] = set()
+        self._deleting: set[str] = set()
         self._clock = Clock(self.change, self._next_wake)
         self._paces = Paces()
         self._measuring = Measuring(self.change)

@@ -1,0 +1,153 @@
+"""A server ends and the next one goes on: jobs are adopted, and what was decided and not done is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+
+import pytest
+
+from edt_sdk.schemas import control
+from edt_sdk.schemas.errors import ServerUnreachable
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.paths import JobPaths
+from edt_server.processes import is_alive
+from edt_server.service import Service
+from edt_server.supervision import Supervision
+from edt_server.supervisor.journal import read_journal
+from tests.server.service.running import alive, cleaned, driver_pid, running, spec, state_of, until
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_jobs_survive_the_server_and_the_next_one_adopts_them(settings, package):
+    async with cleaned(settings):
+        async with running(settings) as first:
+            job = (await first.submit("ann", spec(), package)).id
+            waiting = [(await first.submit("ann", spec(), package)).id for _ in range(2)][1]
+            pid = await driver_pid(first, job)
+            before = [(event.seq, event.kind) for event in await first.events("ann", job)]
+            holding = first._ledger.core.digest()
+        assert alive(pid)
+        async with running(settings) as second:
+            assert second._ledger.core.digest() == holding
+            assert second.busy
+            assert [(event.seq, event.kind) for event in await second.events("ann", job)][: len(before)] == before
+            assert await state_of(second, waiting) is JobState.PENDING
+            await second.stop_job("ann", job)  # it listens to the new server
+
+            async def killed():
+                return await state_of(second, job) is JobState.KILLED
+
+            await until(killed, "the adopted job's end")
+            assert not alive(pid)
+
+            async def started():
+                return await state_of(second, waiting) is JobState.LAUNCHING
+
+            await until(started, "the waiting job's start")
+
+
+async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings, package):
+    """The job ends while no server is there."""
+    async with cleaned(settings):
+        async with running(settings) as service:
+            job = (await service.submit("ann", spec(), package)).id
+            pid = await driver_pid(service, job)
+            row = await service.mine("ann", job)
+        paths = JobPaths(settings.data_dir, "ann", job)
+        journal, said = paths.journal, paths.streams_dir / "driver.stdout"
+
+        def another_driver():
+            pids = [
+                entry.report.pid for entry in read_journal(journal) if isinstance(entry.report, control.DriverStarted)
+            ]
+            return next((other for other in pids if other != pid), None)
+
+        # A driver that was killed is run again; a second time in vain it is the end.
+        os.kill(pid, signal.SIGKILL)
+        # Only one that has begun its script counts as one that could start.
+        await until(lambda: said.read_bytes().count(b"hello") == 2, "its second run's first words")
+        os.kill(await until(another_driver, "the driver's second run"), signal.SIGKILL)
+        await until(lambda: b"JobEnded" in journal.read_bytes(), "the job's last report")
+        assert is_alive(row.supervisor)  # it waits for a server that hears it
+        async with running(settings) as service:
+
+            async def failed():
+                return await state_of(service, job) is JobState.FAILED
+
+            await until(failed, "the report")
+            await until(lambda: not is_alive(row.supervisor), "the supervisor's end")
+
+
+async def test_a_server_that_died_before_it_started_the_job_starts_it(settings, package, monkeypatch):
+    """Committed, but not acted on."""
+    async with cleaned(settings):
+        with monkeypatch.context() as crash:
+            crash.setattr(Supervision, "begin", lambda self, job: None)
+            async with running(settings) as service:
+                job = (await service.submit("ann", spec(), package)).id
+                assert (await service.mine("ann", job)).attempt == 0
+        async with running(settings) as service:
+            await driver_pid(service, job)
+            assert (await service.mine("ann", job)).attempt == 1
+
+
+async def test_a_server_that_died_before_it_wrote_the_supervisor_down_finds_it(settings, package):
+    async with cleaned(settings):
+        async with running(settings) as service:
+            job = (await service.submit("ann", spec(), package)).id
+            pid = await driver_pid(service, job)
+            identity = (await service.mine("ann", job)).supervisor
+            await service.change(lambda change: change.tx.update_job(job, supervisor=None))
+        async with running(settings) as service:
+
+            async def known():
+                return (await service.mine("ann", job)).supervisor == identity
+
+            await until(known, "the supervisor's hello")
+            assert alive(pid)
+            assert (await service.mine("ann", job)).attempt == 1
+
+
+async def test_a_stop_the_last_server_could_not_deliver_is_delivered(settings, package, monkeypatch):
+    async with cleaned(settings):
+        with monkeypatch.context() as crash:
+            crash.setattr(Supervision, "end", lambda self, job, why: None)
+            async with running(settings) as service:
+                job = (await service.submit("ann", spec(), package)).id
+                await driver_pid(service, job)
+                await service.stop_job("ann", job)
+        async with running(settings) as service:
+
+            async def killed():
+                return await state_of(service, job) is JobState.KILLED
+
+            await until(killed, "the end of the job")
+
+
+async def test_slots_that_are_gone_at_the_next_start_are_taken_from_jobs(settings, package):
+    fewer = dataclasses.replace(settings, local_slots=1)
+    async with cleaned(settings):
+        async with running(settings) as service:
+            jobs = [(await service.submit("ann", spec(), package)).id for _ in range(2)]
+            for job in jobs:
+                await driver_pid(service, job)
+        async with running(fewer) as service:
+            assert len((await service.cluster("ann"))["slots"]) == 1
+
+            async def settled():
+                return service._ledger.core.settled()
+
+            await until(settled, "the slot's release")
+            held = sorted(view.slots for view in await service.jobs("ann"))
+            assert held == [0, 1]
+
+
+async def test_only_one_server_runs_the_jobs_of_a_folder(settings):
+    async with running(settings):
+        with pytest.raises(ServerUnreachable, match=str(os.getpid())):
+            await Service(settings).start()
+    async with running(settings):
+        pass
