@@ -26,6 +26,8 @@ from edt_sdk.keeper import Kept
 # Seconds, for what hangs: on a machine with much else to do a start alone has taken one minute.
 START_LIMIT = 180.0
 STOP_LIMIT = 60.0
+# A server that is not ready yet holds the question until it is, for a while.
+_ANSWER_LIMIT = 30.0
 # For what ends by itself once its job has: the supervisors that a killed server had started.
 _GRACE = 10.0
 _TRIES = 5
@@ -208,7 +210,7 @@ class LocalServer:
                 break
             try:
                 answer = requests.get(
-                    f"{self.url}edt/api/", headers={"Authorization": f"token {self.token}"}, timeout=5
+                    f"{self.url}edt/api/", headers={"Authorization": f"token {self.token}"}, timeout=_ANSWER_LIMIT
                 )
                 if answer.ok:
                     return True

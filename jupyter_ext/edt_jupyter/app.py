@@ -163,7 +163,9 @@ class EdtApp(ExtensionApp):
     @property
     def service(self) -> Service:
         """The running service, or the error that says why there is none."""
-        if self._service is None or not self.leads:
+        # Whether it still leads was asked when the request came (`elsewhere`), and is asked by whatever it writes: what
+        # is under way while the lease is renewed late is not refused for that.
+        if self._service is None or self._member is None:
             raise self._trouble or ServerUnreachable("jupyter-edt is starting.", hint="Try again in a moment.")
         return self._service
 

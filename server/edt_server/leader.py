@@ -241,9 +241,23 @@ class Member:
                         raise StoreUnavailable(trouble.message, hint=trouble.hint)
                     await self._turned.wait()
         except TimeoutError:
-            raise ServerUnreachable(
+            raise self._why_nobody() from None
+
+    def _why_nobody(self) -> ServerUnreachable:
+        if self._keeper is None:
+            return ServerUnreachable(
                 "No server leads those that share this job store.", hint="The servers' logs say why; try again."
-            ) from None
+            )
+        if not self._leads:
+            return ServerUnreachable(
+                "This server is starting: it is not ready to run jobs yet.",
+                hint="Try again in a moment; if it stays so, the server's log says what it waits for.",
+            )
+        return ServerUnreachable(
+            f"This server's job store takes longer to write to than the {self._pace.valid:g} s in which it has to say "
+            "that it still leads.",
+            hint="Jobs go on. Try again; if it stays so, the disk that the store is on is too slow or too busy.",
+        )
 
     async def succeeded(self, leader: Lease) -> None:
         """Return when that one leads no more, as far as is known here."""
@@ -317,7 +331,7 @@ class _Keeper:
     Args:
         leadership: whose.
         every: seconds.
-        tell: called with the loop it was made on, from a thread, when the lease is lost or has come back in time.
+        tell: called with the loop it was made on, from a thread, after each renewal, also one that failed.
     """
 
     def __init__(self, leadership: Leadership, every: float, tell: Callable[[asyncio.AbstractEventLoop], None]) -> None:
@@ -359,7 +373,6 @@ class _Keeper:
             self._due.clear()
             if self._over.is_set():
                 return
-            late = not self._leadership.confirmed
             try:
                 self.lost = not self._leadership.renew()
             except StoreError as wrong:
@@ -369,7 +382,7 @@ class _Keeper:
                 self._tell(self._loop)
                 continue
             self.trouble = None
-            if self.lost or late:
-                self._tell(self._loop)
+            # Also of one that was in time: while it took long, somebody may have begun to wait for it.
+            self._tell(self._loop)
             if self.lost:
                 return

@@ -206,11 +206,16 @@ class Server:
     def __init__(self, store: Store, process: subprocess.Popen[bytes], url: str, pace: Pace = FAST) -> None:
         self.store: Store | None = None
         self.refuses: EdtError | None = None
+        self.begun = asyncio.Event()
+        self.ready: asyncio.Event | None = None
         self.member = Member(store, identify(process.pid), url, pace, self._lead, self._rest)
 
     async def _lead(self, store: Store) -> None:
         if self.refuses is not None:
             raise self.refuses
+        self.begun.set()
+        if self.ready is not None:
+            await self.ready.wait()
         self.store = store
 
     async def _rest(self) -> None:
@@ -229,7 +234,6 @@ async def test_members_take_turns(store, processes) -> None:
     first, second = (Server(store, process, url) for process, url in zip(processes, "ab", strict=True))
     await first.member.start()
     await second.member.start()
-    assert first.member.leads
     assert await first.member.leader() is None
     other = await second.member.leader()
     assert other is not None
@@ -266,8 +270,71 @@ async def test_who_cannot_lead_says_so_and_lets_the_next_one(store, processes) -
     with pytest.raises(ServerUnreachable, match="no port"):
         await first.member.start()
     await second.member.start()
-    assert second.member.leads
+    assert await second.member.leader() is None
     await second.member.stop()
+
+
+@pytest.mark.asyncio
+async def test_who_is_asked_while_it_starts_says_that_it_does(store, processes, monkeypatch) -> None:
+    monkeypatch.setattr("edt_server.leader.PATIENCE", 0.1)
+    server = Server(store, processes[0], "")
+    ready = server.ready = asyncio.Event()
+    starting = asyncio.create_task(server.member.start())
+    await server.begun.wait()
+    with pytest.raises(ServerUnreachable, match="This server is starting"):
+        await server.member.leader()
+    ready.set()
+    await starting
+    await server.member.stop()
+
+
+@pytest.fixture
+def slow_renewals(monkeypatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The first is set when somebody renews a lease; nobody has before the second is."""
+    begun, goes_on = threading.Event(), threading.Event()
+    goes_on.set()
+    renew = Leadership.renew
+
+    def slowly(self: Leadership) -> bool:
+        begun.set()
+        goes_on.wait()
+        return renew(self)
+
+    monkeypatch.setattr(Leadership, "renew", slowly)
+    yield begun, goes_on
+    goes_on.set()
+
+
+@pytest.mark.asyncio
+async def test_who_waits_while_a_renewal_takes_long_is_answered_after_it(store, processes, slow_renewals) -> None:
+    begun, goes_on = slow_renewals
+    server = Server(store, processes[0], "", Pace(renew=3600.0, valid=2.0, look=0.02))
+    await server.member.start()
+    goes_on.clear()
+    begun.clear()
+    assert server.member._keeper is not None
+    server.member._keeper._due.set()  # in time, as far as can be known when it begins
+    await asyncio.to_thread(begun.wait)
+    await until(lambda: not server.member.leads, "the end of what is certain")
+    waiting = asyncio.create_task(server.member.leader())
+    await asyncio.sleep(0)
+    goes_on.set()
+    assert await waiting is None
+    await server.member.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_store_that_is_slow_is_what_is_named(store, processes, slow_renewals, monkeypatch) -> None:
+    _, goes_on = slow_renewals
+    monkeypatch.setattr("edt_server.leader.PATIENCE", 0.1)
+    server = Server(store, processes[0], "")
+    await server.member.start()
+    goes_on.clear()
+    await until(lambda: not server.member.leads, "the end of what is certain")
+    with pytest.raises(ServerUnreachable, match=r"takes longer to write to than the 0\.4 s"):
+        await server.member.leader()
+    goes_on.set()
+    await server.member.stop()
 
 
 def test_a_shared_secret_is_the_same_for_all_and_private(tmp_path) -> None:
