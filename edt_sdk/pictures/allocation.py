@@ -60,6 +60,7 @@ class Allocation:
         note: what else is to be said below, such as how much was left out.
         empty: the sentence for a picture without any column.
         shortest: seconds that the picture is wide at least; a stretch that somebody chose may be shorter.
+        first: jobs that choose their colours first (see `colours`).
     """
 
     edges: tuple[float, ...]
@@ -71,6 +72,7 @@ class Allocation:
     note: str = ""
     empty: str = "Nothing has held a slot yet: the picture begins with the first job that starts."
     shortest: float = _SHORTEST
+    first: tuple[str, ...] = ()
 
     @property
     def columns(self) -> int:
@@ -106,7 +108,7 @@ def draw_allocation(held: Allocation, look: Look | None = None) -> str:
     if not held.columns or not any(map(any, (band.slots for band in held.bands))):
         return notice(look, held.says())
     ink = look.ink
-    dyes = colours((band.job for band in held.bands), held.mine)
+    dyes = colours((band.job for band in held.bands), held.mine, held.first)
     most = max([1.0, *map(float, held.capacity), *_heights(held)])
     tops, rows = legend(look, _LEFT, 4, _legend_entries(held, dyes, look))
     said = [mark for mark in held.marks if mark.kind == "note"]

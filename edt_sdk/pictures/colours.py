@@ -2,13 +2,14 @@
 
 A job's own colour comes from its id alone (`look.job_colour`), so that it is the same everywhere. Of a few jobs two may
 well have the same one; the later then takes the next that no other job of the picture has, also by its id. Only where
-there are more jobs than colours some share one, and all but the first of these get a pattern on it.
+there are more jobs than colours some share one, and all but the first of these get a pattern on it. Pictures that are
+looked at together agree on who chooses first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edt_sdk.pictures.look import JOB_COLOURS, OTHERS_COLOUR, job_colour
@@ -37,21 +38,17 @@ class Colours:
         return self.of_jobs.get(job) or (job_colour(job) if job else OTHERS_COLOUR)
 
 
-def colours(jobs: Iterable[str], mine: str = "") -> Colours:
-    """The colours of these jobs, the earliest first; `mine` keeps its own whoever else has it."""
-    wanted = [job for job in dict.fromkeys([mine, *jobs]) if job]
+def colours(jobs: Iterable[str], mine: str = "", first: Iterable[str] = ()) -> Colours:
+    """The colours of these jobs, the earliest first; `mine` keeps its own whoever else has it.
+
+    Of pictures that are looked at together each job has one colour where all have the same `first`: these choose before
+    all others, whether they are in the picture or not.
+    """
+    before = [job for job in dict.fromkeys([mine, *first]) if job]
+    wanted = [job for job in dict.fromkeys([*before, *jobs]) if job]
     chosen: dict[str, str] = {}
-    taken: set[str] = set()
-    for job in wanted:
-        if job_colour(job) not in taken:
-            chosen[job] = job_colour(job)
-            taken.add(chosen[job])
-    for job in wanted:
-        if job not in chosen:
-            first = JOB_COLOURS.index(job_colour(job))
-            around = (*JOB_COLOURS[first:], *JOB_COLOURS[:first])
-            chosen[job] = next((colour for colour in around if colour not in taken), job_colour(job))
-            taken.add(chosen[job])
+    _choose(before, chosen)
+    _choose(wanted, chosen)
     seen: Counter[str] = Counter()
     over: dict[str, str] = {}
     for job in wanted:
@@ -60,6 +57,21 @@ def colours(jobs: Iterable[str], mine: str = "") -> Colours:
             over[job] = f"url(#weave-{(before - 1) % len(_SHAPES)})"
         seen[chosen[job]] += 1
     return Colours(chosen, over)
+
+
+def _choose(jobs: Sequence[str], chosen: dict[str, str]) -> None:
+    """Add the colours of those jobs that have none yet."""
+    taken = set(chosen.values())
+    for job in jobs:
+        if job not in chosen and job_colour(job) not in taken:
+            chosen[job] = job_colour(job)
+            taken.add(chosen[job])
+    for job in jobs:
+        if job not in chosen:
+            own = JOB_COLOURS.index(job_colour(job))
+            around = (*JOB_COLOURS[own:], *JOB_COLOURS[:own])
+            chosen[job] = next((colour for colour in around if colour not in taken), job_colour(job))
+            taken.add(chosen[job])
 
 
 def weave_defs(used: Iterable[str]) -> str:

@@ -62,10 +62,12 @@ class SlotsMap:
     Attributes:
         hosts: (name, its slots) in order.
         mine: the job that is emphasised, "" for none.
+        first: jobs that choose their colours first (see `colours`).
     """
 
     hosts: tuple[tuple[str, tuple[SlotCell, ...]], ...]
     mine: str = ""
+    first: tuple[str, ...] = ()
 
     def says(self) -> str:
         """The picture in one sentence."""
@@ -102,7 +104,8 @@ def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
     if not any(row for _, row in slots.hosts):
         return notice(look, slots.says())
     shown = slots.hosts[:_MOST_HOSTS]
-    style = _Style(look.ink, slots.mine, colours((cell.job for _, row in shown for cell in row), slots.mine))
+    dyes = colours((cell.job for _, row in shown for cell in row), slots.mine, slots.first)
+    style = _Style(look.ink, slots.mine, dyes)
     left = min(0.3 * look.width, 12 + max(width_of(host, SMALL) for host, _ in shown))
     room = look.width - left - 8
     rows, high = legend(look, 6, 4, list(_legend(slots, style, look.width)))

@@ -53,6 +53,7 @@ def allocation_of(
     mine: str = "",
     marks: Sequence[Mark] = (),
     total: int = 0,
+    first: Sequence[str] = (),
 ) -> Allocation:
     """The allocation that rows of a timeline tell.
 
@@ -64,6 +65,7 @@ def allocation_of(
         mine: the job that is emphasised; it is the lowest band.
         marks: what happened; those outside are left out.
         total: how many rows there were, when these are a part of them.
+        first: jobs that choose their colours first.
     """
     edges = [max(row["time"], start or -math.inf) for row in rows]
     edges = [min(edge, until) for edge in edges] + [until]
@@ -78,16 +80,17 @@ def allocation_of(
         Band(job, names.get(job, job), *(_column(kept, job, key) for key in ("slots", "leaving"))) for job in shown
     )
     others = _others(kept, set(shown), names)
-    first, last = edges[columns[0]], edges[columns[-1] + 1]
+    begin, last = edges[columns[0]], edges[columns[-1] + 1]
     note = f"{len(rows)} of {total} changes are drawn; zoom in to see the others." if total > len(rows) else ""
     return Allocation(
         edges=(*(edges[at] for at in columns), last),
         bands=(*bands, *others),
         capacity=tuple(row["capacity"] for row in kept),
-        marks=tuple(mark for mark in marks if first <= mark.at <= last),
+        marks=tuple(mark for mark in marks if begin <= mark.at <= last),
         mine=mine,
         note=note,
         shortest=_WIDE if start is None else _STRETCH,
+        first=tuple(first),
     )
 
 
@@ -294,7 +297,8 @@ def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str 
         cell = SlotCell(slot["id"], slot["device"], state, job, names.get(job, job))
         hosts.setdefault(slot["host"], []).append(cell)
     lost = {host: [SlotCell(None, "-", "lost")] * count for host, count in named.items() if not hosts[host]}
-    return SlotsMap(tuple((host, tuple(lost.get(host, cells))) for host, cells in hosts.items()), mine)
+    rows = tuple((host, tuple(lost.get(host, cells))) for host, cells in hosts.items())
+    return SlotsMap(rows, mine, first=tuple(names))
 
 
 def shares_of(cluster: Mapping[str, Any]) -> Shares:

@@ -186,6 +186,8 @@ class Picturing:
         columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
         if len(told["rows"]) > columns:
             told = await self._reading.timeline(user, life, start=start, end=end, points=columns)
+        # As in the map of the slots beside it, which knows nothing of jobs that have gone.
+        holders = () if of_life else tuple((await self._reading.standing())["names"])
         rows = told["rows"]
         # The last row is in force, whenever that was found out.
         now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()
@@ -202,6 +204,7 @@ class Picturing:
                 mine="" if row is None else row.id,
                 marks=[] if row is None else self._marks(row.id, picture_data.MARKED),
                 total=told["total"],
+                first=holders,
             )
             if not held.columns and (start is not None or end is not None):
                 held = replace(held, empty="Nothing is known of that time: choose another start or end.")

@@ -208,12 +208,16 @@ class Reading:
         return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
 
     async def standing(self) -> dict[str, Any]:
-        """Slots and groups as `cluster` tells them, the names of the jobs in slots, and the devices of other stores."""
+        """Slots and groups as `cluster` tells them, the devices of other stores, and the names of the jobs in slots.
+
+        Names are in the order in which the jobs came.
+        """
 
         def read() -> dict[str, Any]:
-            answer = standing(self._ledger.core)
+            core = self._ledger.core
+            answer = standing(core)
             holders = {slot["job"] for slot in answer["slots"] if slot["job"] is not None}
-            return {**answer, "names": {job: self._ledger.name(job) for job in holders}}
+            return {**answer, "names": {job: self._ledger.name(job) for job in core.jobs if job in holders}}
 
         others = await asyncio.to_thread(self._claims.elsewhere)
         return {**await self._commits.read(read), "elsewhere": [{"device": device} for device in sorted(others)]}

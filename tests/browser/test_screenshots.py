@@ -6,73 +6,36 @@ one server: an empty panel, the form, trainings that share the machine, notebook
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
-from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from edt_sdk import Job
-from edt_sdk.schemas.errors import Conflict
 from edt_sdk.testing import LocalServer
+from tests.browser import camera
+from tests.browser.camera import SIZE
+from tests.browser.digits import Trainings, project, updates
 from tests.browser.patience import until
-from tests.browser.screen import ROOT, STILL, Screen, pictures_folder
+from tests.browser.screen import Screen
 
 pytestmark = pytest.mark.skipif(
     "EDT_SCREENSHOTS" not in os.environ, reason="Pictures for the guides; the pages have tests of their own."
 )
-
-SIZE = (1200, 760)
-# Images that take a while to read, so that a training lasts as long as one looks at it.
-FROM_A_DISK = """
-
-class FromADisk(torch.utils.data.Dataset):
-    def __init__(self, images):
-        self.images = images
-
-    def __len__(self):
-        return len(self.images)
-
-    def __getitem__(self, index):
-        time.sleep(0.004)
-        return self.images[index]
-"""
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
     """What the file browser shows: a project, its data, a notebook or two."""
     home = tmp_path_factory.mktemp("home")
-    shutil.copytree(ROOT / "notebooks" / "digits", home / "digits", ignore=shutil.ignore_patterns("__pycache__"))
-    model, train = home / "digits" / "model.py", home / "digits" / "train.py"
-    text = model.read_text().replace("import torch\n", "import time\n\nimport torch\n", 1)
-    text = text.replace("return TensorDataset(images[train]", "return FromADisk(TensorDataset(images[train]", 1)
-    text = text.replace("labels[train]),", "labels[train])),", 1)
-    model.write_text(text.replace("\n\ndef datasets", FROM_A_DISK + "\n\ndef datasets", 1))
-    text = train.read_text().replace(
-        'parser.add_argument("--batch-size"',
-        'parser.add_argument("--lr", type=float, default=0.05)\n    parser.add_argument("--batch-size"',
-        1,
-    )
-    text = text.replace("lr=0.05", "lr=options.lr", 1).replace("checkpoint_freq=0", "checkpoint_freq=5", 1)
-    assert "options.lr" in text
-    assert "FromADisk(TensorDataset" in model.read_text()
-    train.write_text(text)
-    from sklearn.datasets import load_digits
-
-    (home / "data").mkdir()
-    rows = load_digits().data.astype(int)
-    (home / "data" / "digits.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    project(home)
     return home
 
 
@@ -92,56 +55,33 @@ def page(page: Page) -> Page:
     return page
 
 
-def few_colours(seen: Image.Image) -> Image.Image:
-    """In 256 colours, enough for a page and a third of the bytes: grounds stay as they are, and so do small marks."""
-    chosen: list[tuple[int, ...]] = []
-    for _, colour in sorted(seen.getcolors(1 << 24), reverse=True):
-        if all(max(abs(a - b) for a, b in zip(colour, one, strict=True)) > 6 for one in chosen):
-            chosen.append(colour)
-        if len(chosen) == 256:
-            break
-    pixels, palette = np.asarray(seen).reshape(-1, 3), np.array(chosen, dtype=np.int32)
-    # Not Pillow's own way: it takes colours together first, so that white becomes the next best.
-    found, which = np.unique(pixels @ np.array([1 << 16, 1 << 8, 1]), return_inverse=True)
-    colours = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
-    nearest = np.array([np.abs(palette - colour).sum(axis=1).argmin() for colour in colours], dtype=np.uint8)
-    few = Image.fromarray(nearest[which].reshape(seen.height, seen.width), mode="P")
-    few.putpalette([part for colour in chosen for part in colour])
-    return few
-
-
 @pytest.fixture
 def shoot(page: Page) -> Callable[..., None]:
     """Keep the window, or a part of it, or the left of that, under a name."""
-
-    def shoot(name: str, part: Locator | None = None, width: int = SIZE[0]) -> None:
-        folder = pictures_folder()
-        assert folder is not None
-        page.evaluate(STILL)
-        page.mouse.move(SIZE[0] - 5, SIZE[1] // 2)
-        taken = (part or page).screenshot()
-        with Image.open(io.BytesIO(taken)) as image:
-            seen = image.convert("RGB").crop((0, 0, min(width, image.width), image.height))
-            few_colours(seen).save(folder / f"{name}.png", optimize=True)
-
-    return shoot
+    return partial(camera.shoot, page)
 
 
 @pytest.fixture(scope="module")
-def train(server: LocalServer, home: Path) -> Iterator[Callable[..., Job]]:
-    """Submits the training of the project."""
-    jobs: list[Job] = []
+def trainings(server: LocalServer, home: Path) -> Iterator[Trainings]:
+    """The trainings of the project."""
+    begun = Trainings(server, home)
+    yield begun
+    begun.stop()
 
-    def train(name: str, epochs: int, lr: float = 0.05, folder: Path = home / "digits", **options: object) -> Job:
-        options = {"max_workers": 4, "args": ["--epochs", str(epochs), "--lr", str(lr)], **options}
-        job = server.client().submit(folder, main="train.py", name=name, progress=False, **options)
-        jobs.append(job)
-        return job
 
-    yield train
-    for job in jobs:
-        with suppress(Conflict):
-            job.stop()
+@pytest.fixture(scope="module")
+def finished(trainings: Trainings) -> list[Job]:
+    return trainings.three_finished()
+
+
+@pytest.fixture(scope="module")
+def broken(trainings: Trainings, tmp_path_factory) -> Job:
+    return trainings.one_broken(tmp_path_factory.mktemp("broken") / "digits")
+
+
+@pytest.fixture(scope="module")
+def running(trainings: Trainings, finished: list[Job]) -> list[Job]:
+    return trainings.two_running()
 
 
 def theme(screen: Screen, name: str) -> None:
@@ -153,15 +93,6 @@ def theme(screen: Screen, name: str) -> None:
 def wide(page: Page) -> None:
     """No side bar: the page alone."""
     page.evaluate("() => { window.jupyterapp.shell.collapseLeft(); }")
-
-
-def state(job: Job) -> str:
-    return job.refresh().view.state.name
-
-
-def updates(job: Job) -> int:
-    progress = job.refresh().view.progress
-    return progress.update if progress else 0
 
 
 def test_01_nothing_yet(screen: Screen, server, shoot):
@@ -190,53 +121,6 @@ def test_02_the_form(screen: Screen, server, shoot):
     expect(page.get_by_label("Preview")).to_contain_text("model.py")
     expect(page.get_by_label("Preview")).to_contain_text("It would start at once")
     shoot("train-form")
-
-
-@pytest.fixture(scope="module")
-def finished(train) -> list[Job]:
-    """Three that ended well, after sharing the machine."""
-    jobs = [train("digits-fast", 8, 0.05), train("digits-slow", 8, 0.002), train("digits-medium", 8, 0.01)]
-    for job in jobs:
-        job.wait(280)
-    return jobs
-
-
-@pytest.fixture(scope="module")
-def broken(train, home: Path, tmp_path_factory) -> Job:
-    """One whose data are not where the script looks."""
-    folder = tmp_path_factory.mktemp("broken")
-    shutil.copytree(home / "digits", folder / "digits", ignore=shutil.ignore_patterns("__pycache__"))
-    script = folder / "digits" / "train.py"
-    script.write_text(
-        script.read_text().replace(
-            "    torch.manual_seed(1)\n", '    labels = open("data/labels.csv").read()\n    torch.manual_seed(1)\n'
-        )
-    )
-    job = train("digits-labels", 8, folder=folder / "digits")
-    while not job.refresh().view.state.final:
-        time.sleep(0.2)
-    assert state(job) == "FAILED"
-    return job
-
-
-@pytest.fixture(scope="module")
-def running(train, finished) -> list[Job]:
-    """Two that share four slots; of one a worker was killed."""
-    first = train("digits-a", 300, 0.0005)
-    deadline = time.monotonic() + 250
-    while updates(first) < 40 or first.view.slots < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    os.kill(first.workers()[-1]["pid"], 9)
-    died = updates(first)
-    while updates(first) < died + 60:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    second = train("digits-b", 300, 0.001)
-    while updates(second) < 30 or second.view.slots < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return [first, second]
 
 
 def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, running):
@@ -375,13 +259,13 @@ def test_08_notebook_7(screen: Screen, server, home, shoot, running):
     shoot("notebook-7")
 
 
-def test_09_the_machine(screen: Screen, server, shoot, running, train):
+def test_09_the_machine(screen: Screen, server, shoot, running, trainings):
     client = server.client()
     client.create_instance_group("night", policy="fifo", own=1)
-    search = train("search-1", 400, 0.02, instance_group="night", max_workers=2)
+    search = trainings.begin("search-1", 400, 0.02, instance_group="night", max_workers=2)
     page = screen.open("lab")
     until(page, lambda: search.refresh().view.slots > 0 and updates(search) > 5, "it trains")
-    waits = train("search-2", 20, 0.03, instance_group="night", max_workers=2)
+    waits = trainings.begin("search-2", 20, 0.03, instance_group="night", max_workers=2)
     until(page, lambda: bool(waits.refresh().view.reason), "it waits")
     screen.panel()
     row = page.locator(f"[data-edt-job={waits.id}]")

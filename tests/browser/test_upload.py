@@ -1,11 +1,12 @@
-"""Data sets from one's own machine: a folder, dropped files, an archive; stopped, refused, found in their place."""
+"""Data sets from one's own machine: a folder, dropped files, an archive; stopped, refused, left alone, in place."""
 
 import io
 import tarfile
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.browser.patience import until
 from tests.browser.screen import Screen
 
 DROP = """(zone, files) => {
@@ -78,6 +79,16 @@ def test_dropped_files_and_an_archive(page: Page, server, form):
     assert found(server, "packed") == {"inside/c.csv": 3}
 
 
+@pytest.fixture
+def held(page: Page) -> list[Route]:
+    """Uploads that wait for the test to let them go on, or to refuse them."""
+    held: list[Route] = []
+    page.route(
+        "**/edt/api/datasets", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
+    )
+    return held
+
+
 def test_what_is_wrong_is_said_and_an_upload_can_be_stopped(screen: Screen, page: Page, server, form):
     form.get_by_label("Name").fill("half")
     form.get_by_role("button", name="Add", exact=True).click()
@@ -105,3 +116,54 @@ def test_what_is_wrong_is_said_and_an_upload_can_be_stopped(screen: Screen, page
     assert "half" not in [each.name for each in server.client().datasets()]
     form.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("row", name="half")).to_contain_text("1")
+
+
+def test_it_goes_on_while_other_things_are_looked_at(screen: Screen, page: Page, server, form, held):
+    fine = {"name": "letters.csv", "mimeType": "text/csv", "buffer": b"1\n" * 100_000}
+    form.locator("input[aria-label=Files]").set_input_files(fine)
+    form.get_by_role("button", name="Add", exact=True).click()
+    progress = form.get_by_role("progressbar", name="Upload")
+    expect(progress).to_be_visible()
+    until(page, lambda: len(held) == 1, "it is sent")
+    page.get_by_role("tab", name="Models").click()
+    expect(progress).to_have_count(0)
+    page.get_by_role("tab", name="Data sets").click()
+    expect(progress).to_be_visible()
+    expect(form.get_by_label("Name")).to_have_value("letters")
+    expect(form.get_by_label("Files to upload")).to_contain_text("letters.csv")
+    expect(form.get_by_role("button", name="Adding …")).to_be_disabled()
+    screen.shot("upload-again")
+    page.get_by_role("tab", name="Models").click()
+    held.pop().continue_()
+    expect(page.locator(".Toastify__toast", has_text="The data set letters is there.")).to_be_visible()
+    page.get_by_role("tab", name="Data sets").click()
+    expect(page.get_by_role("row", name="letters")).to_contain_text("a copy of its own")
+    expect(form).to_have_count(0)
+    assert found(server, "letters") == {"letters.csv": 200_000}
+
+
+def test_refused_while_nobody_looks_it_is_told_and_the_form_is_there_again(screen: Screen, page: Page, form, held):
+    fine = {"name": "refused.csv", "mimeType": "text/csv", "buffer": b"1\n"}
+    form.locator("input[aria-label=Files]").set_input_files(fine)
+    form.get_by_role("button", name="Add", exact=True).click()
+    until(page, lambda: len(held) == 1, "it is sent")
+    catalogue = page.locator("#jp-edt-catalogue")
+    page.get_by_role("tab", name="Instance groups").click()
+    held.pop().abort()
+    expect(page.locator(".Toastify__toast", has_text="The data set refused was not added.")).to_be_visible()
+    page.get_by_role("tab", name="Data sets").click()
+    expect(form).to_contain_text("The upload was cut off.")
+    expect(form.get_by_label("Name")).to_have_value("refused")
+
+    # Once more, stopped by a form that did not begin it; then the page is as if it had never been.
+    form.get_by_role("button", name="Add", exact=True).click()
+    until(page, lambda: len(held) == 1, "it is sent again")
+    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("tab", name="Data sets").click()
+    form.get_by_role("button", name="Cancel the upload").click()
+    expect(form.get_by_role("progressbar", name="Upload")).to_have_count(0)
+    form.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("tab", name="Data sets").click()
+    expect(catalogue.get_by_role("button", name="Add a data set")).to_be_visible()
+    expect(form).to_have_count(0)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
+from edt_sdk.pictures import draw_allocation, draw_slots
+from edt_sdk.pictures.look import JOB_COLOURS, job_colour
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
 from edt_server.picture_data import (
@@ -20,6 +23,8 @@ from edt_server.picture_data import (
 )
 from edt_server.results import Checkpoint
 from edt_server.training_curve import Curve, TestPoint, TrainPoint
+
+LEGEND = re.compile(r'rx="\d" fill="(#\w+)"[^>]*/></g><text [^>]*>(early|late|gone)')
 
 
 def row(time, slots, leaving=None, capacity=4):
@@ -151,6 +156,21 @@ def test_each_slot_has_a_state_and_a_host_without_slots_is_lost():
         ("c", ["held"]),
     ]
     assert made.hosts[2][1][0].name == "j2", "a job that is not listed any more"
+
+
+def test_the_map_of_slots_and_the_timeline_beside_it_give_a_job_one_colour():
+    alike = [f"job-{n}" for n in range(99) if job_colour(f"job-{n}") == JOB_COLOURS[0]]
+    gone, early, late = alike[:3]
+    names = {early: "early", late: "late"}  # of those in slots, in order of arrival
+    slots = [
+        {"id": n, "host": "a", "device": "cpu", "job": job, "leaving": False} for n, job in enumerate([late, early])
+    ]
+    drawn = draw_slots(slots_of({"names": names, "elsewhere": [], "slots": slots}, {}))
+    rows = [row(10, {gone: 4}), row(20, {late: 1, early: 1})]
+    told = draw_allocation(allocation_of(rows, {**names, gone: "gone"}, until=30, first=tuple(names)))
+    in_slots, in_time = ({name: colour for colour, name in LEGEND.findall(svg)} for svg in (drawn, told))
+    assert in_slots == {name: in_time[name] for name in ("early", "late")}
+    assert len({*in_time.values()}) == 3
 
 
 def test_groups_stand_behind_the_one_they_are_part_of():

@@ -2,7 +2,7 @@
  * Names of the commands, and what they are given. Each is added by the folder of the thing it opens or does.
  *
  * `src/panel/` openPanel; `src/actions/` stop, suspend, resume, update, download, delete, copyPython; `src/job/` openJob,
- * compare; `src/cluster/` openCluster; `src/catalogue/` openCatalogue; `src/train/` train, submitNotebook, clone.
+ * validate; `src/compare/` compare; `src/cluster/` openCluster; `src/catalogue/` openCatalogue; `src/train/` train, submitNotebook, clone.
  */
 export const CommandIDs = {
   openPanel: 'edt:open-panel',
@@ -19,12 +19,15 @@ export const CommandIDs = {
   download: 'edt:download',
   delete: 'edt:delete',
   compare: 'edt:compare',
-  copyPython: 'edt:copy-python'
+  copyPython: 'edt:copy-python',
+  validate: 'edt:validate'
 } as const;
 
 /** What a command about one job takes; without an id it asks which. `compare` takes `{ ids: string[] }`. */
 export interface IJobArgs {
   id?: string;
+  /** Chosen in the menu of a job. */
+  short?: boolean;
 }
 
 /** The category of all of them in the command palette. */

@@ -11,8 +11,10 @@ import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll, Throttler } from '@lumino/polling';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import { type Api, ApiError, LOGGED_OUT, sentenceOf } from './api';
-import { type ICluster, type IJobView, type IStateEvent, isFinal } from './views';
+import { type Api, ApiError, sentenceOf } from './api';
+import { Listing, MOST } from './listing';
+import { type IReach, type Question, Reach } from './reach';
+import { type ICluster, type IJobPage, type IJobView, type IStateEvent, isFinal } from './views';
 
 export const STATE_SCHEMA = 'https://schema.jupyter-edt.org/edt/job_state/v1';
 
@@ -24,37 +26,17 @@ export interface IKnown {
   trouble: string;
 }
 
-/**
- * Whether the server answers; `seen` is when it last did (seconds since the epoch, 0 for never). Where not, `error` is what
- * went wrong and `says` its sentence: no answer, no login any more, or it will not tell.
- */
-export interface IReach {
-  ok: boolean;
-  seen: number;
-  says: string;
-  error: unknown;
-}
-
-/** What is asked for beside single jobs, and may be refused for itself. */
-type Question = 'list' | 'machine';
-
 export type Scope = 'mine' | 'all';
 
 const FEW = 8;
-const MOST = 1000;
-const LIST_EVERY = 60;
 const GATHER_MS = 150;
 const NEWS_MS = 1000;
 
 export class Jobs implements IDisposable {
   private readonly known = new Map<string, IKnown>();
-  private readonly members: Record<Scope, Set<string>> = { mine: new Set(), all: new Set() };
-  private readonly listed: Record<Scope, number> = { mine: 0, all: 0 };
-  /** Where a list goes on below what is known of it; undefined at its end. */
-  private readonly beyond: Record<Scope, string | undefined> = { mine: undefined, all: undefined };
-  /** Somebody has asked for more than the newest. */
-  private readonly further: Record<Scope, boolean> = { mine: false, all: false };
+  private readonly listings: Record<Scope, Listing> = { mine: new Listing(), all: new Listing() };
   private readonly watched = new Map<string, number>();
+  /** How many look at a list. */
   private readonly lists: Record<Scope, number> = { mine: 0, all: 0 };
   private readonly heard = new Set<string>();
   /** Jobs that were not known before the news of their end. */
@@ -62,9 +44,7 @@ export class Jobs implements IDisposable {
   private clusters = 0;
   private machine: ICluster | undefined;
   private whoami: string | undefined;
-  private reached: IReach = { ok: true, seen: 0, says: '', error: null };
-  /** What the server will not tell, such as to somebody who may not see jobs. */
-  private readonly refused = new Map<Question, unknown>();
+  private readonly reached = new Reach();
   private gathering: ReturnType<typeof setTimeout> | undefined;
   private disposed = false;
   private readonly poll: Poll;
@@ -100,10 +80,7 @@ export class Jobs implements IDisposable {
   }
 
   get reach(): IReach {
-    const [refused] = this.refused.values();
-    return this.reached.ok && refused !== undefined
-      ? { ok: false, seen: this.reached.seen, says: sentenceOf(refused), error: refused }
-      : this.reached;
+    return this.reached.now;
   }
 
   /** Who the server takes us for, undefined before it has answered. */
@@ -130,28 +107,25 @@ export class Jobs implements IDisposable {
 
   /** The jobs of a list, newest first; undefined before the first answer. `more` says that there are older ones. */
   list(scope: Scope): { jobs: IJobView[]; more: boolean } | undefined {
-    if (!this.listed[scope]) {
+    const listing = this.listings[scope];
+    if (!listing.known) {
       return undefined;
     }
-    const jobs = [...this.members[scope]].map(id => this.known.get(id)?.view).filter(view => view !== undefined);
+    const jobs = listing.members.map(id => this.known.get(id)?.view).filter(view => view !== undefined);
     jobs.sort((a, b) => b.created - a.created);
-    return { jobs, more: this.beyond[scope] !== undefined };
+    return { jobs, more: listing.next !== undefined };
   }
 
   /** Ask for the next older jobs of a list, which stay in it; ApiError when that does not work. */
   async older(scope: Scope): Promise<void> {
-    const before = this.beyond[scope];
-    if (before === undefined) {
+    const listing = this.listings[scope];
+    if (listing.next === undefined) {
       return;
     }
-    const page = await this.api.jobs({ all: scope === 'all', limit: MOST, before });
+    const page = await this.api.jobs({ all: scope === 'all', limit: MOST, before: listing.next });
     this.answered('list');
-    this.further[scope] = true;
-    this.beyond[scope] = page.next;
-    page.jobs.forEach(view => {
-      this.members[scope].add(view.id);
-      this.take(view);
-    });
+    listing.takeOlder(page);
+    page.jobs.forEach(view => this.take(view));
     this.changes.emit(null);
   }
 
@@ -173,7 +147,7 @@ export class Jobs implements IDisposable {
 
   watchList(scope: Scope): IDisposable {
     this.lists[scope] += 1;
-    this.listed[scope] = this.listed[scope] && 1; // stale: asked for with the next look
+    this.listings[scope].outdate();
     void this.poll.refresh();
     return new DisposableDelegate(() => {
       this.lists[scope] -= 1;
@@ -193,8 +167,8 @@ export class Jobs implements IDisposable {
     if (id !== undefined) {
       await this.ask(id);
     } else {
-      this.listed.mine = this.listed.mine && 1;
-      this.listed.all = this.listed.all && 1;
+      this.listings.mine.outdate();
+      this.listings.all.outdate();
       await this.poll.refresh();
       await this.poll.tick;
     }
@@ -211,8 +185,7 @@ export class Jobs implements IDisposable {
   drop(id: string): void {
     const known = this.known.get(id);
     this.known.set(id, { view: known?.view, taken: known?.taken ?? 0, gone: true, trouble: '' });
-    this.members.mine.delete(id);
-    this.members.all.delete(id);
+    this.unlist(id);
     this.changes.emit(id);
     this.changes.emit(null);
   }
@@ -237,7 +210,7 @@ export class Jobs implements IDisposable {
     const listing: Scope | undefined = this.lists.all ? 'all' : this.lists.mine ? 'mine' : undefined;
     const live = new Set<string>();
     for (const [id, known] of this.known) {
-      const shown = this.watched.has(id) || (listing !== undefined && this.members[listing].has(id));
+      const shown = this.watched.has(id) || (listing !== undefined && this.listings[listing].has(id));
       if (shown && !known.gone && known.view && !isFinal(known.view.state)) {
         live.add(id);
       }
@@ -247,7 +220,7 @@ export class Jobs implements IDisposable {
         live.add(id);
       }
     }
-    const old = listing !== undefined && now() - this.listed[listing] > LIST_EVERY;
+    const old = listing !== undefined && this.listings[listing].isOld(now());
     if (old || live.size > FEW) {
       asked.push(this.askMany(listing ?? 'all', old ? MOST : this.reaching(live), live));
     } else {
@@ -275,8 +248,7 @@ export class Jobs implements IDisposable {
       const gone = error instanceof ApiError && error.status === 404 && error.code !== '';
       this.failed(error);
       if (gone) {
-        this.members.mine.delete(id);
-        this.members.all.delete(id);
+        this.unlist(id);
       }
       this.known.set(id, {
         view: before?.view,
@@ -307,38 +279,24 @@ export class Jobs implements IDisposable {
 
   /** Ask for the newest `limit`; the longest possible answer says which jobs there are, a shorter one how some are. */
   private async askList(scope: Scope, limit = MOST): Promise<ReadonlySet<string>> {
-    const seen = new Set<string>();
+    let page: IJobPage;
     try {
-      const page = await this.api.jobs({ all: scope === 'all', limit });
-      this.answered('list');
-      page.jobs.forEach(view => seen.add(view.id));
-      const before = this.members[scope];
-      if (limit === MOST) {
-        const oldest = page.next === undefined ? -Infinity : Math.min(...page.jobs.map(view => view.created));
-        const below = (id: string): boolean => (this.known.get(id)?.view?.created ?? Infinity) < oldest;
-        const kept = this.further[scope] ? [...before].filter(below) : [];
-        this.members[scope] = new Set([...seen, ...kept]);
-        this.listed[scope] = now();
-        if (!this.further[scope]) {
-          this.beyond[scope] = page.next;
-        }
-      }
-      page.jobs.forEach(view => this.take(view));
-      for (const id of before) {
-        if (!this.members[scope].has(id) && this.watched.has(id)) {
-          this.soon(id);
-        }
-      }
+      page = await this.api.jobs({ all: scope === 'all', limit });
     } catch (error) {
       this.failed(error, 'list');
       this.changes.emit(null);
       throw error;
     }
+    this.answered('list');
+    const created = (id: string): number => this.known.get(id)?.view?.created ?? Infinity;
+    const left = limit === MOST ? this.listings[scope].takeNewest(page, created, now()) : [];
+    page.jobs.forEach(view => this.take(view));
+    left.filter(id => this.watched.has(id)).forEach(id => this.soon(id));
     for (const id of this.watched.keys()) {
       this.changes.emit(id);
     }
     this.changes.emit(null);
-    return seen;
+    return new Set(page.jobs.map(view => view.id));
   }
 
   private async askCluster(): Promise<void> {
@@ -407,9 +365,9 @@ export class Jobs implements IDisposable {
   private take(view: IJobView): void {
     const before = this.known.get(view.id)?.view;
     this.known.set(view.id, { view, taken: now(), gone: false, trouble: '' });
-    this.members.all.add(view.id);
+    this.listings.all.add(view.id);
     if (view.owner === this.whoami) {
-      this.members.mine.add(view.id);
+      this.listings.mine.add(view.id);
     }
     const lived = (before && !isFinal(before.state)) || this.ending.delete(view.id);
     if (lived && isFinal(view.state) && view.owner === this.whoami) {
@@ -418,26 +376,20 @@ export class Jobs implements IDisposable {
   }
 
   private answered(question?: Question): void {
-    const back = !this.reach.ok;
-    this.reached = { ok: true, seen: now(), says: '', error: null };
-    if (question !== undefined) {
-      this.refused.delete(question);
-    }
-    if (back) {
+    if (this.reached.answered(question)) {
       this.changes.emit(null);
     }
   }
 
   private failed(error: unknown, question?: Question): void {
-    if (!(error instanceof ApiError) || error.unreachable || error.code === LOGGED_OUT) {
-      this.reached = { ok: false, seen: this.reached.seen, says: sentenceOf(error), error };
-      return;
+    if (this.reached.failed(error, question)) {
+      this.changes.emit(null);
     }
-    // A refusal is an answer.
-    this.answered();
-    if (question !== undefined) {
-      this.refused.set(question, error);
-    }
+  }
+
+  private unlist(id: string): void {
+    this.listings.mine.remove(id);
+    this.listings.all.remove(id);
   }
 
   /** Somebody comes back to this page, perhaps from logging in. */

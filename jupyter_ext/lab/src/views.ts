@@ -25,6 +25,9 @@ export const STATES: readonly JobState[] = [
   'ERROR'
 ];
 
+/** What `framework` says of a job that the elastic engine trains. */
+export const ELASTIC = 'edtPyTorch';
+
 const FINAL: ReadonlySet<JobState> = new Set<JobState>(['FINISHED', 'KILLED', 'FAILED', 'ERROR']);
 
 /** True when the job has ended. */

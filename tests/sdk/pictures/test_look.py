@@ -109,6 +109,15 @@ class TestColoursOfJobs:
         looks = {(dyes.of(job), dyes.over.get(job)) for job in self.TWINS}
         assert len(looks) == len(self.TWINS)
 
+    def test_pictures_that_agree_on_who_is_first_agree_on_their_colours(self):
+        gone, one, two = self.TWINS[:3]
+        now, lately = colours([two, one], first=[one, two]), colours([gone, one, two], first=[one, two])
+        assert [now.of(job) for job in (one, two)] == [lately.of(job) for job in (one, two)]
+        assert len({lately.of(job) for job in (gone, one, two)}) == 3
+        crowd = colours(self.TWINS[6:], first=self.TWINS)
+        assert [crowd.of(job) for job in self.TWINS] == [colours(self.TWINS).of(job) for job in self.TWINS]
+        assert crowd.over == colours(self.TWINS).over
+
     def test_others_put_together_are_grey(self):
         assert colours(["", "a"]).of("") == OTHERS_COLOUR
 

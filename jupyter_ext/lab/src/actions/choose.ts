@@ -1,6 +1,7 @@
 /** Which job a command is meant for: the one it was given, the one under the pointer, else the one somebody picks. */
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import type { IJobArgs } from '../commands';
 import { LOOKS } from '../looks';
@@ -9,7 +10,7 @@ import type { IJobView } from '../views';
 import { offered } from './offered';
 
 /** The attribute of a node that stands for a job, such as a row of the panel. */
-export const JOB_ATTRIBUTE = 'edtJob';
+const JOB_ATTRIBUTE = 'edtJob';
 
 /** The job's view, or undefined when nobody picks one. `what` is the action, as the heading of the list. */
 export async function choose(
@@ -19,9 +20,8 @@ export async function choose(
   command: string,
   what: string
 ): Promise<IJobView | undefined> {
-  const pointed = app.contextMenuHitTest(node => node.dataset[JOB_ATTRIBUTE] !== undefined);
-  const id = args.id ?? pointed?.dataset[JOB_ATTRIBUTE];
-  if (id) {
+  const id = meant(app, args);
+  if (id !== '') {
     return edt.api.job(id);
   }
   const jobs = (await edt.api.jobs({ limit: 200 })).jobs.filter(view => offered(view, true).includes(command));
@@ -36,4 +36,24 @@ export async function choose(
   const items = jobs.map(view => `${view.name} · ${LOOKS[view.state].word} · ${view.id}`);
   const picked = await InputDialog.getItem({ title: what, label: 'Which job?', items });
   return picked.value === null ? undefined : jobs[items.indexOf(picked.value)];
+}
+
+/** The id that the command was given, or that of the job whose menu it was chosen in; "" for none. */
+export function meant(app: JupyterFrontEnd, args: ReadonlyPartialJSONObject | IJobArgs): string {
+  const { id, short } = args as IJobArgs;
+  if (typeof id === 'string' && id !== '') {
+    return id;
+  }
+  // From elsewhere, such as the palette, where the pointer was last is no answer.
+  return short === true ? pointedAt(app) : '';
+}
+
+/** True when the job under the pointer is one for this command. */
+export function allowed(app: JupyterFrontEnd, edt: IEdt, command: string): boolean {
+  const view = edt.jobs.get(pointedAt(app))?.view;
+  return view !== undefined && offered(view, view.owner === edt.jobs.user).includes(command);
+}
+
+function pointedAt(app: JupyterFrontEnd): string {
+  return app.contextMenuHitTest(node => node.dataset[JOB_ATTRIBUTE] !== undefined)?.dataset[JOB_ATTRIBUTE] ?? '';
 }

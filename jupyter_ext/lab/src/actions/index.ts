@@ -6,8 +6,8 @@ import { sentenceOf } from '../api';
 import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
 import { IEdt } from '../tokens';
 import type { IJobView } from '../views';
-import { choose, JOB_ATTRIBUTE } from './choose';
-import { LABELS, offered } from './offered';
+import { allowed, choose } from './choose';
+import { LABELS } from './offered';
 import * as verbs from './verbs';
 
 const VERBS: Record<string, { label: string; run: (edt: IEdt, view: IJobView) => Promise<void> }> = {
@@ -28,6 +28,7 @@ const MENU = [
   CommandIDs.update,
   CommandIDs.clone,
   CommandIDs.download,
+  CommandIDs.validate,
   CommandIDs.copyPython,
   CommandIDs.delete
 ];
@@ -65,10 +66,3 @@ export const actions: JupyterFrontEndPlugin<void> = {
     });
   }
 };
-
-/** True when the job under the pointer is one for this command. */
-function allowed(app: JupyterFrontEnd, edt: IEdt, command: string): boolean {
-  const id = app.contextMenuHitTest(node => node.dataset[JOB_ATTRIBUTE] !== undefined)?.dataset[JOB_ATTRIBUTE];
-  const view = id === undefined ? undefined : edt.jobs.get(id)?.view;
-  return view !== undefined && offered(view, view.owner === edt.jobs.user).includes(command);
-}

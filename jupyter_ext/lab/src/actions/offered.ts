@@ -1,6 +1,6 @@
 /** Which commands make sense for a job in its state, the most likely first. Pure. */
 import { CommandIDs } from '../commands';
-import { type IJobView, isFinal } from '../views';
+import { ELASTIC, type IJobView, isFinal } from '../views';
 import { beingSuspended } from '../words';
 
 export interface IAction {
@@ -16,6 +16,7 @@ export const LABELS: Record<string, string> = {
   [CommandIDs.update]: 'Change …',
   [CommandIDs.clone]: 'Clone …',
   [CommandIDs.download]: 'Download',
+  [CommandIDs.validate]: 'Validate …',
   [CommandIDs.delete]: 'Delete …',
   [CommandIDs.copyPython]: 'Copy Python'
 };
@@ -27,7 +28,9 @@ export function offered(view: IJobView, mine: boolean): string[] {
   }
   if (isFinal(view.state)) {
     const again = view.state !== 'FINISHED' && view.started !== null ? [CommandIDs.resume] : [];
-    return [CommandIDs.openJob, CommandIDs.download, ...again, CommandIDs.clone, CommandIDs.copyPython, CommandIDs.delete];
+    const test = view.framework === ELASTIC && !view.validates && view.progress !== null ? [CommandIDs.validate] : [];
+    const rest = [CommandIDs.clone, CommandIDs.copyPython, CommandIDs.delete];
+    return [CommandIDs.openJob, CommandIDs.download, ...test, ...again, ...rest];
   }
   const pause = beingSuspended(view) ? CommandIDs.resume : CommandIDs.suspend;
   const rest = [CommandIDs.update, CommandIDs.download, CommandIDs.clone, CommandIDs.copyPython];

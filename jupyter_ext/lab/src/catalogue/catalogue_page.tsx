@@ -10,11 +10,13 @@ import { Tabs } from '../page/tabs';
 import { Datasets } from './datasets';
 import { InstanceGroups } from './instance_groups';
 import { Models } from './models';
+import type { Uploads } from './uploads';
 
 /** `asked` brings a tab to the front while the page is open. */
 export function CataloguePage(props: {
   tab: string;
   asked: ISignal<object, string>;
+  uploads: Uploads;
   onTab: (tab: string) => void;
 }): ReactElement {
   const [tab, setTab] = useState(props.tab);
@@ -37,7 +39,7 @@ export function CataloguePage(props: {
         chosen={tab}
         onChoose={choose}
         tabs={[
-          { key: 'datasets', label: 'Data sets', content: () => <Datasets /> },
+          { key: 'datasets', label: 'Data sets', content: () => <Datasets uploads={props.uploads} /> },
           { key: 'models', label: 'Models', content: () => <Models /> },
           { key: 'groups', label: 'Instance groups', content: () => <InstanceGroups /> }
         ]}

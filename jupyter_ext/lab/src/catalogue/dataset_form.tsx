@@ -1,15 +1,19 @@
 /** One more data set: its name, and where its files are. */
 
-import { useState } from 'react';
+import { useEffect, useReducer, useRef, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { useEdt } from '../page/surroundings';
 import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm } from '../page/form';
 import type { Answers } from '../page/form';
+import { useShown } from '../page/shown';
 
 import type { Chosen } from './chosen_files';
-import { UploadProgress, useUpload } from './dataset_upload';
 import { DropZone } from './drop_zone';
+import { UploadProgress } from './upload_progress';
+import type { Underway, Uploads } from './uploads';
+
+const EMPTY: Answers = { name: '', type: '', description: '', where: 'source', source: '', path: '', files: '' };
 
 /** The body of `POST /datasets`, but for the files of an upload. */
 function body(answers: Answers): Record<string, unknown> {
@@ -29,29 +33,54 @@ function body(answers: Answers): Record<string, unknown> {
   return { ...named, [place]: said(place), ...(where === 'copy' ? { copy: true } : {}) };
 }
 
-/** `types` are those that the server knows. */
+/** `types` are those that the server knows. Opened while an upload is under way it is the form of that. */
 export function DatasetForm(props: {
   types: readonly string[];
+  uploads: Uploads;
   onDone: () => void;
   onCancel: () => void;
 }): ReactElement {
+  const { uploads } = props;
   const { api } = useEdt();
-  const upload = useUpload(api);
-  const [chosen, setChosen] = useState<Chosen | null>(null);
+  const underway = useUnderway(uploads);
+  const [chosen, setChosen] = useState<Chosen | null>(uploads.current?.chosen ?? null);
+  const there = useRef(true);
+  /** Until the upload has ended: well, stopped (the form stays), or with what is wrong. */
+  const toItsEnd = async (done: Promise<boolean>): Promise<void> => {
+    try {
+      if (await done) {
+        props.onDone();
+      }
+    } catch (error) {
+      if (there.current) {
+        uploads.forget(); // the form tells it
+      }
+      throw error;
+    }
+  };
   const form = useForm(
-    { name: '', type: props.types[0] ?? 'Any', description: '', where: 'source', source: '', path: '', files: '' },
+    uploads.current?.answers ?? { ...EMPTY, type: props.types[0] ?? 'Any' },
     async answers => {
       const spec = body(answers);
       if (answers['where'] !== 'files') {
         await api.request('datasets', {}, 'POST', spec);
+        props.onDone();
       } else if (chosen === null || chosen.entries.length === 0) {
         throw new WrongAnswer('files', chosen === null ? 'Choose its files.' : 'There is no file in it.');
-      } else if (!(await upload.start(spec, chosen))) {
-        return;
+      } else {
+        await toItsEnd(uploads.begin({ answers, spec, chosen }));
       }
-      props.onDone();
     }
   );
+  useEffect(() => {
+    there.current = true;
+    if (uploads.current !== null) {
+      form.follow(toItsEnd(uploads.current.done));
+    }
+    return () => {
+      there.current = false;
+    };
+  }, [uploads]);
   const choose = (files: Chosen): void => {
     setChosen(files);
     if ((form.answers['name'] ?? '') === '') {
@@ -65,7 +94,7 @@ export function DatasetForm(props: {
       label="Add a data set"
       send="Add"
       sending="Adding …"
-      onCancel={upload.underway === null ? props.onCancel : undefined}
+      onCancel={underway === null ? props.onCancel : undefined}
     >
       <TextField form={form} name="name" label="Name" hint="Letters, digits, dots, dashes, underscores." autoFocus />
       <ChoiceField form={form} name="type" label="Type" choices={props.types.map(type => [type, type])} hint="For people." />
@@ -95,7 +124,21 @@ export function DatasetForm(props: {
         />
       )}
       <TextField form={form} name="description" label="Description" wide />
-      {upload.underway !== null && <UploadProgress of={upload.underway} onStop={upload.stop} />}
+      {underway !== null && <UploadProgress of={underway} onStop={() => uploads.stop()} />}
     </BoxedForm>
   );
+}
+
+/** The upload as it is now, drawn anew when it is further; whoever looks is told of its end here. */
+function useUnderway(uploads: Uploads): Underway | null {
+  const [, again] = useReducer((n: number) => n + 1, 0);
+  const shown = useShown();
+  useEffect(() => {
+    uploads.changed.connect(again);
+    return () => {
+      uploads.changed.disconnect(again);
+    };
+  }, [uploads]);
+  useEffect(() => (shown ? uploads.watch() : undefined), [uploads, shown]);
+  return uploads.current;
 }

@@ -6,46 +6,52 @@ import type { ReactElement } from 'react';
 import { enc } from '../api';
 import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
-import { Answer, Empty, Failure } from '../page/standing';
+import { Answer, Empty } from '../page/standing';
+import { type Column, Table } from '../page/table';
 import { bytes, clock, count } from '../words';
 
 import type { IDataset, IDatasets } from './answers';
 import { DatasetForm } from './dataset_form';
+import { Entries } from './entries';
 import { useRemoval } from './removal';
+import type { Uploads } from './uploads';
 
 const SECONDS = 15;
 
-/** The page of data sets. */
-export function Datasets(): ReactElement {
+/** The page of data sets; an upload that is under way is in its form again when one comes back. */
+export function Datasets(props: { uploads: Uploads }): ReactElement {
   const { api } = useEdt();
   const answer = usePolled('datasets', () => api.request<IDatasets>('datasets', { no_track_activity: 1 }), SECONDS);
-  const [adding, setAdding] = useState(false);
+  const { uploads } = props;
+  const [adding, setAdding] = useState(uploads.current !== null);
   const { failed, remove } = useRemoval(answer.again);
   return (
     <Answer of={answer} what="Looking for data sets">
       {({ datasets, types }) => (
-        <>
-          <p className="jp-edt-hint">
-            A data set is a folder with a name. A job that uses it finds the folder in <code>DATA_DIR</code>.
-          </p>
-          {!adding && (
-            <div className="jp-edt-toolbar">
-              <button type="button" className="jp-edt-button" onClick={() => setAdding(true)}>
-                Add a data set
-              </button>
-            </div>
-          )}
-          {adding && (
-            <DatasetForm
-              types={types}
-              onDone={() => {
-                setAdding(false);
-                answer.again();
-              }}
-              onCancel={() => setAdding(false)}
-            />
-          )}
-          {failed !== null && <Failure error={failed} />}
+        <Entries
+          intro={
+            <>
+              A data set is a folder with a name. A job that uses it finds the folder in <code>DATA_DIR</code>.
+            </>
+          }
+          add="Add a data set"
+          adding={adding}
+          onAdd={() => setAdding(true)}
+          failed={failed}
+          form={
+            adding && (
+              <DatasetForm
+                types={types}
+                uploads={uploads}
+                onDone={() => {
+                  setAdding(false);
+                  answer.again();
+                }}
+                onCancel={() => setAdding(false)}
+              />
+            )
+          }
+        >
           {datasets.length === 0 ? (
             <Empty>
               <p>
@@ -54,69 +60,52 @@ export function Datasets(): ReactElement {
               </p>
             </Empty>
           ) : (
-            <div className="jp-edt-scroll">
-              <table className="jp-edt-table">
-                <thead>
-                  <tr>
-                    <th scope="col">Data set</th>
-                    <th scope="col">Type</th>
-                    <th scope="col">Where</th>
-                    <th scope="col" className="jp-mod-number">
-                      Files
-                    </th>
-                    <th scope="col" className="jp-mod-number">
-                      Size
-                    </th>
-                    <th scope="col">Added</th>
-                    <th scope="col">Used by</th>
-                    <th scope="col">
-                      <span className="jp-edt-visually-hidden">Action</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {datasets.map(dataset => (
-                    <tr key={dataset.id}>
-                      <th scope="row">
-                        {dataset.name}
-                        {dataset.description !== '' && <div className="jp-edt-hint">{dataset.description}</div>}
-                        {dataset.trouble !== '' && <div className="jp-edt-field-error">✕ {dataset.trouble}</div>}
-                      </th>
-                      <td>{dataset.type}</td>
-                      <td title={dataset.place}>
-                        {dataset.mode === 'copy' ? 'a copy of its own' : dataset.path || 'the whole data folder'}
-                      </td>
-                      <td className="jp-mod-number">{dataset.files ?? 'not counted'}</td>
-                      <td className="jp-mod-number">{dataset.size === null ? '–' : bytes(dataset.size)}</td>
-                      <td>{clock(dataset.created)}</td>
-                      <td>{dataset.jobs === 0 ? 'no job now' : count(dataset.jobs, 'job')}</td>
-                      <td>
-                        <button
-                          type="button"
-                          className="jp-edt-button"
-                          aria-label={`Delete ${dataset.name}`}
-                          onClick={() =>
-                            remove({
-                              name: dataset.name,
-                              comesTo: consequences(dataset),
-                              path: `datasets/${enc(dataset.name)}`
-                            })
-                          }
-                        >
-                          Delete
-                        </button>
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table
+              rows={datasets}
+              keyOf={dataset => dataset.id}
+              columns={COLUMNS}
+              actions={dataset => [
+                {
+                  label: 'Delete',
+                  says: `Delete ${dataset.name}`,
+                  run: () =>
+                    remove({
+                      name: dataset.name,
+                      comesTo: consequences(dataset),
+                      path: `datasets/${enc(dataset.name)}`
+                    })
+                }
+              ]}
+            />
           )}
-        </>
+        </Entries>
       )}
     </Answer>
   );
 }
+
+const COLUMNS: readonly Column<IDataset>[] = [
+  {
+    head: 'Data set',
+    cell: dataset => (
+      <>
+        {dataset.name}
+        {dataset.description !== '' && <div className="jp-edt-hint">{dataset.description}</div>}
+        {dataset.trouble !== '' && <div className="jp-edt-field-error">✕ {dataset.trouble}</div>}
+      </>
+    )
+  },
+  { head: 'Type', cell: dataset => dataset.type },
+  {
+    head: 'Where',
+    cell: dataset => (dataset.mode === 'copy' ? 'a copy of its own' : dataset.path || 'the whole data folder'),
+    title: dataset => dataset.place
+  },
+  { head: 'Files', number: true, cell: dataset => dataset.files ?? 'not counted' },
+  { head: 'Size', number: true, cell: dataset => (dataset.size === null ? '–' : bytes(dataset.size)) },
+  { head: 'Added', cell: dataset => clock(dataset.created) },
+  { head: 'Used by', cell: dataset => (dataset.jobs === 0 ? 'no job now' : count(dataset.jobs, 'job')) }
+];
 
 function consequences(dataset: IDataset): string {
   if (dataset.mode === 'reference') {

@@ -6,11 +6,14 @@ import type { ReactElement } from 'react';
 import { enc } from '../api';
 import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
-import { Answer, Failure } from '../page/standing';
+import { Answer } from '../page/standing';
+import { type Column, Table } from '../page/table';
 import { policyOf } from '../policies';
 import { count, span } from '../words';
+import type { IGroupState } from '../views';
 
 import type { IInstanceGroup, IResourceGroup } from './answers';
+import { Entries } from './entries';
 import { GroupForm } from './group_form';
 import { useRemoval } from './removal';
 import { ResourceGroups } from './resource_groups';
@@ -46,110 +49,87 @@ export function InstanceGroups(): ReactElement {
         const edited = groups.find(group => group.name === editing);
         return (
           <>
-            <p className="jp-edt-hint">
-              An instance group is a queue of jobs over a resource group&apos;s slots. Changes count at once, also for jobs
-              that run.
-            </p>
-            <div className="jp-edt-toolbar">
-              <button type="button" className="jp-edt-button" onClick={() => setEditing('')} disabled={editing === ''}>
-                Add an instance group
-              </button>
-            </div>
-            {editing === '' && (
-              <GroupForm group={null} groups={groups} resources={resources} onDone={close} onCancel={close} />
-            )}
-            {edited !== undefined && (
-              <GroupForm
-                key={edited.name}
-                group={edited}
-                groups={groups}
-                resources={resources}
-                onDone={close}
-                onCancel={close}
+            <Entries
+              intro="An instance group is a queue of jobs over a resource group's slots. Changes count at once, also for jobs that run."
+              add="Add an instance group"
+              adding={editing === ''}
+              onAdd={() => setEditing('')}
+              failed={failed}
+              form={
+                (editing === '' || edited !== undefined) && (
+                  <GroupForm
+                    key={editing}
+                    group={edited ?? null}
+                    groups={groups}
+                    resources={resources}
+                    onDone={close}
+                    onCancel={close}
+                  />
+                )
+              }
+            >
+              <Table
+                rows={groups}
+                keyOf={group => group.name}
+                columns={columns(state)}
+                actions={group => [
+                  { label: 'Change', says: `Change ${group.name}`, run: () => setEditing(group.name) },
+                  {
+                    label: 'Delete',
+                    says: `Delete ${group.name}`,
+                    run: () =>
+                      remove({
+                        name: `the instance group ${group.name}`,
+                        comesTo: living(state.get(group.name)?.jobs ?? 0),
+                        path: `instance-groups/${enc(group.name)}`
+                      })
+                  }
+                ]}
               />
-            )}
-            {failed !== null && <Failure error={failed} />}
-            <div className="jp-edt-scroll">
-              <table className="jp-edt-table">
-                <thead>
-                  <tr>
-                    <th scope="col">Instance group</th>
-                    <th scope="col">Policy</th>
-                    <th scope="col">Preemption</th>
-                    <th scope="col">Over</th>
-                    <th scope="col" className="jp-mod-number">
-                      Share
-                    </th>
-                    <th scope="col" className="jp-mod-number">
-                      Own slots
-                    </th>
-                    <th scope="col">Lends, borrows</th>
-                    <th scope="col">Jobs</th>
-                    <th scope="col">
-                      <span className="jp-edt-visually-hidden">Actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {groups.map(group => {
-                    const now = state.get(group.name);
-                    return (
-                      <tr key={group.name}>
-                        <th scope="row">
-                          {group.name}
-                          {group.parent !== '' && <div className="jp-edt-hint">in {group.parent}</div>}
-                        </th>
-                        <td>
-                          {policyOf(group.policy)}
-                          {group.throughput_aware ? ', by measured speed' : ''}
-                          <div className="jp-edt-hint">turns of at least {span(group.quantum)}</div>
-                        </td>
-                        <td>{group.preemption ? 'on' : 'off'}</td>
-                        <td>{group.resource_group}</td>
-                        <td className="jp-mod-number">{group.share}</td>
-                        <td className="jp-mod-number">{group.own}</td>
-                        <td>
-                          {group.lend === null ? 'all' : group.lend}, {group.borrow === null ? 'no limit' : group.borrow}
-                        </td>
-                        <td>{now === undefined ? '–' : `${now.jobs}, ${now.held} of ${now.slots} slots`}</td>
-                        <td>
-                          <div className="jp-edt-row-actions">
-                            <button
-                              type="button"
-                              className="jp-edt-button"
-                              aria-label={`Change ${group.name}`}
-                              onClick={() => setEditing(group.name)}
-                            >
-                              Change
-                            </button>
-                            <button
-                              type="button"
-                              className="jp-edt-button"
-                              aria-label={`Delete ${group.name}`}
-                              onClick={() =>
-                                remove({
-                                  name: `the instance group ${group.name}`,
-                                  comesTo: living(now?.jobs ?? 0),
-                                  path: `instance-groups/${enc(group.name)}`
-                                })
-                              }
-                            >
-                              Delete
-                            </button>
-                          </div>
-                        </td>
-                      </tr>
-                    );
-                  })}
-                </tbody>
-              </table>
-            </div>
+            </Entries>
             <ResourceGroups all={resources} over={groups} cluster={cluster} onChanged={answer.again} />
           </>
         );
       }}
     </Answer>
   );
+}
+
+/** `state`: what each group has now, by its name. */
+function columns(state: ReadonlyMap<string, IGroupState>): Column<IInstanceGroup>[] {
+  return [
+    {
+      head: 'Instance group',
+      cell: group => (
+        <>
+          {group.name}
+          {group.parent !== '' && <div className="jp-edt-hint">in {group.parent}</div>}
+        </>
+      )
+    },
+    {
+      head: 'Policy',
+      cell: group => (
+        <>
+          {policyOf(group.policy)}
+          {group.throughput_aware ? ', by measured speed' : ''}
+          <div className="jp-edt-hint">turns of at least {span(group.quantum)}</div>
+        </>
+      )
+    },
+    { head: 'Preemption', cell: group => (group.preemption ? 'on' : 'off') },
+    { head: 'Over', cell: group => group.resource_group },
+    { head: 'Share', number: true, cell: group => group.share },
+    { head: 'Own slots', number: true, cell: group => group.own },
+    { head: 'Lends, borrows', cell: group => `${group.lend ?? 'all'}, ${group.borrow ?? 'no limit'}` },
+    {
+      head: 'Jobs',
+      cell: group => {
+        const now = state.get(group.name);
+        return now === undefined ? '–' : `${now.jobs}, ${now.held} of ${now.slots} slots`;
+      }
+    }
+  ];
 }
 
 function living(jobs: number): string {

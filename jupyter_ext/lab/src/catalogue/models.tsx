@@ -7,11 +7,13 @@ import { enc } from '../api';
 import { CommandIDs } from '../commands';
 import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
-import { Answer, Empty, Failure } from '../page/standing';
+import { Answer, Empty } from '../page/standing';
+import { type Column, Table } from '../page/table';
 import { State } from '../state';
 import { bytes, clock, count } from '../words';
 
 import type { IDatasets, IModel, IModelDetails, IModels } from './answers';
+import { Entries } from './entries';
 import { ModelForm } from './model_form';
 import { ModelTraining } from './model_training';
 import { useRemoval } from './removal';
@@ -40,37 +42,36 @@ export function Models(): ReactElement {
         const chosen = 'id' in open ? models.find(model => model.id === open.id) : undefined;
         return (
           <>
-            <p className="jp-edt-hint">
-              A model is a training script with its arguments, data set and maximum of workers. Each training of it is a job.
-            </p>
-            {open.what !== 'add' && (
-              <div className="jp-edt-toolbar">
-                <button type="button" className="jp-edt-button" onClick={() => setOpen({ what: 'add' })}>
-                  Add a model
-                </button>
-              </div>
-            )}
-            {open.what === 'add' && (
-              <ModelForm
-                frameworks={frameworks}
-                hyperparameters={hyperparameters}
-                datasets={names}
-                templates={models.map(model => model.name)}
-                onDone={close}
-                onCancel={close}
-              />
-            )}
-            {failed !== null && <Failure error={failed} />}
-            {models.length === 0 ? (
-              <Empty>
-                <p>
-                  There is no model yet. Add a folder with a training script, such as one of the examples; it can then be
-                  trained with a click, with another data set or more workers each time.
-                </p>
-              </Empty>
-            ) : (
-              <List models={models} onOpen={setOpen} onRemove={model => remove(removalOf(model))} />
-            )}
+            <Entries
+              intro="A model is a training script with its arguments, data set and maximum of workers. Each training of it is a job."
+              add="Add a model"
+              adding={open.what === 'add'}
+              onAdd={() => setOpen({ what: 'add' })}
+              failed={failed}
+              form={
+                open.what === 'add' && (
+                  <ModelForm
+                    frameworks={frameworks}
+                    hyperparameters={hyperparameters}
+                    datasets={names}
+                    templates={models.map(model => model.name)}
+                    onDone={close}
+                    onCancel={close}
+                  />
+                )
+              }
+            >
+              {models.length === 0 ? (
+                <Empty>
+                  <p>
+                    There is no model yet. Add a folder with a training script, such as one of the examples; it can then be
+                    trained with a click, with another data set or more workers each time.
+                  </p>
+                </Empty>
+              ) : (
+                <List models={models} onOpen={setOpen} onRemove={model => remove(removalOf(model))} />
+              )}
+            </Entries>
             {open.what === 'train' && chosen !== undefined && (
               <ModelTraining key={chosen.id} model={chosen} frameworks={frameworks} datasets={names} onCancel={close} />
             )}
@@ -87,76 +88,45 @@ function List(props: {
   onOpen: (open: Open) => void;
   onRemove: (model: IModel) => void;
 }): ReactElement {
+  const columns: Column<IModel>[] = [
+    {
+      head: 'Model',
+      cell: model => (
+        <>
+          {model.name}
+          {model.kind === 'template' && <span className="jp-edt-hint"> template</span>}
+          {model.description !== '' && <div className="jp-edt-hint">{model.description}</div>}
+        </>
+      )
+    },
+    { head: 'Training engine', cell: model => model.framework },
+    { head: 'Script', cell: model => [model.main, ...model.args].join(' '), title: model => model.origin },
+    { head: 'Data set', cell: model => model.dataset || 'none' },
+    { head: 'Maximum workers', number: true, cell: model => model.max_workers },
+    {
+      head: 'Trainings',
+      cell: model =>
+        model.trainings === 0 ? (
+          'none yet'
+        ) : (
+          <button type="button" className="jp-edt-link" onClick={() => props.onOpen({ what: 'show', id: model.id })}>
+            {count(model.trainings, 'training')}
+          </button>
+        )
+    }
+  ];
   return (
-    <div className="jp-edt-scroll">
-      <table className="jp-edt-table">
-        <thead>
-          <tr>
-            <th scope="col">Model</th>
-            <th scope="col">Training engine</th>
-            <th scope="col">Script</th>
-            <th scope="col">Data set</th>
-            <th scope="col" className="jp-mod-number">
-              Maximum workers
-            </th>
-            <th scope="col">Trainings</th>
-            <th scope="col">
-              <span className="jp-edt-visually-hidden">Actions</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {props.models.map(model => (
-            <tr key={model.id}>
-              <th scope="row">
-                {model.name}
-                {model.kind === 'template' && <span className="jp-edt-hint"> template</span>}
-                {model.description !== '' && <div className="jp-edt-hint">{model.description}</div>}
-              </th>
-              <td>{model.framework}</td>
-              <td title={model.origin}>{[model.main, ...model.args].join(' ')}</td>
-              <td>{model.dataset || 'none'}</td>
-              <td className="jp-mod-number">{model.max_workers}</td>
-              <td>
-                {model.trainings === 0 ? (
-                  'none yet'
-                ) : (
-                  <button
-                    type="button"
-                    className="jp-edt-link"
-                    onClick={() => props.onOpen({ what: 'show', id: model.id })}
-                  >
-                    {count(model.trainings, 'training')}
-                  </button>
-                )}
-              </td>
-              <td>
-                <div className="jp-edt-row-actions">
-                  {model.kind === 'model' && (
-                    <button
-                      type="button"
-                      className="jp-edt-button"
-                      aria-label={`Train ${model.name}`}
-                      onClick={() => props.onOpen({ what: 'train', id: model.id })}
-                    >
-                      Train
-                    </button>
-                  )}
-                  <button
-                    type="button"
-                    className="jp-edt-button"
-                    aria-label={`Delete ${model.name}`}
-                    onClick={() => props.onRemove(model)}
-                  >
-                    Delete
-                  </button>
-                </div>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      rows={props.models}
+      keyOf={model => model.id}
+      columns={columns}
+      actions={model => [
+        ...(model.kind === 'model'
+          ? [{ label: 'Train', says: `Train ${model.name}`, run: () => props.onOpen({ what: 'train', id: model.id }) }]
+          : []),
+        { label: 'Delete', says: `Delete ${model.name}`, run: () => props.onRemove(model) }
+      ]}
+    />
   );
 }
 
@@ -174,34 +144,26 @@ function Trainings(props: { model: IModel }): ReactElement {
       <h3>Trainings of {name}</h3>
       <Answer of={answer} what="Looking for its trainings">
         {({ trainings }) => (
-          <table className="jp-edt-table">
-            <thead>
-              <tr>
-                <th scope="col">Job</th>
-                <th scope="col">State</th>
-                <th scope="col">Submitted</th>
-              </tr>
-            </thead>
-            <tbody>
-              {trainings.map(job => (
-                <tr key={job.id}>
-                  <th scope="row">
-                    <button
-                      type="button"
-                      className="jp-edt-link"
-                      onClick={() => void commands.execute(CommandIDs.openJob, { id: job.id, name: job.name })}
-                    >
-                      {job.name}
-                    </button>
-                  </th>
-                  <td>
-                    <State state={job.state} />
-                  </td>
-                  <td>{clock(job.created)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table
+            rows={trainings}
+            keyOf={job => job.id}
+            columns={[
+              {
+                head: 'Job',
+                cell: job => (
+                  <button
+                    type="button"
+                    className="jp-edt-link"
+                    onClick={() => void commands.execute(CommandIDs.openJob, { id: job.id, name: job.name })}
+                  >
+                    {job.name}
+                  </button>
+                )
+              },
+              { head: 'State', cell: job => <State state={job.state} /> },
+              { head: 'Submitted', cell: job => clock(job.created) }
+            ]}
+          />
         )}
       </Answer>
     </section>

@@ -2,17 +2,19 @@
 
 import { ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette } from '@jupyterlab/apputils';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import { Signal } from '@lumino/signaling';
 
+import { sentenceOf } from '../api';
 import { CATEGORY, CommandIDs } from '../commands';
 import { catalogueIcon } from '../page/icons';
 import { Opener } from '../page/opener';
 import { IEdt } from '../tokens';
 
 import { CataloguePage } from './catalogue_page';
+import { Uploads } from './uploads';
 
 interface Args extends ReadonlyJSONObject {
   tab: string;
@@ -34,6 +36,14 @@ export const catalogue: JupyterFrontEndPlugin<void> = {
   ): void => {
     const command = CommandIDs.openCatalogue;
     const asked = new Signal<object, string>({});
+    const uploads = new Uploads(edt.api);
+    uploads.endedUnseen.connect((_, { name, error }) => {
+      if (error === null) {
+        Notification.success(`The data set ${name} is there.`, { autoClose: 6000 });
+      } else {
+        Notification.error(`The data set ${name} was not added. ${sentenceOf(error)}`, { autoClose: 10_000 });
+      }
+    });
     const opener = new Opener<Args>(
       app,
       edt,
@@ -44,7 +54,9 @@ export const catalogue: JupyterFrontEndPlugin<void> = {
         caption: 'Data sets, models and instance groups.',
         key: () => '',
         label: () => 'Catalogue',
-        content: (args, _, keep) => <CataloguePage tab={args.tab} asked={asked} onTab={tab => keep({ tab })} />
+        content: (args, _, keep) => (
+          <CataloguePage tab={args.tab} asked={asked} uploads={uploads} onTab={tab => keep({ tab })} />
+        )
       },
       restorer
     );

@@ -4,11 +4,12 @@ import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
-import { Failure } from '../page/standing';
+import { type Column, Table } from '../page/table';
 import { count } from '../words';
 import type { ICluster } from '../views';
 
 import type { IInstanceGroup, IResourceGroup } from './answers';
+import { Entries } from './entries';
 import { useRemoval } from './removal';
 import { ResourceForm } from './resource_form';
 
@@ -28,89 +29,60 @@ export function ResourceGroups(props: {
   };
   const { failed, remove } = useRemoval(close);
   const edited = all.find(group => group.name === editing) ?? null;
+  const state = (group: IResourceGroup): { slots: number; free: number } =>
+    cluster.resource_groups.find(each => each.name === group.name) ?? { slots: 0, free: 0 };
+  const dividing = (group: IResourceGroup): string[] =>
+    props.over.filter(each => each.resource_group === group.name).map(each => each.name);
+  const columns: Column<IResourceGroup>[] = [
+    { head: 'Resource group', cell: group => group.name },
+    { head: 'Hosts', cell: group => group.hosts.join(', ') || 'every host that no other group names' },
+    { head: 'Slots of each host', cell: group => group.slots || 'what it offers' },
+    { head: 'Slots', number: true, cell: group => state(group).slots },
+    { head: 'Free', number: true, cell: group => state(group).free },
+    { head: 'Divided by', cell: group => dividing(group).join(', ') || 'none' }
+  ];
+  const removal = ({ name, slots }: { name: string; slots: number }): void =>
+    remove({
+      name: `the resource group ${name}`,
+      comesTo: `Its ${count(slots, 'slot')} go to the group that names no host, or to none.`,
+      path: `resource-groups/${enc(name)}`
+    });
   return (
     <section aria-label="Resource groups">
       <h3>Resource groups</h3>
-      <p className="jp-edt-hint">Hosts whose slots are divided together. Slots that go are given back after an update.</p>
-      <div className="jp-edt-toolbar">
-        <button type="button" className="jp-edt-button" onClick={() => setEditing('')} disabled={editing === ''}>
-          Add a resource group
-        </button>
-      </div>
-      {(editing === '' || edited !== null) && (
-        <ResourceForm
-          key={editing}
-          of={edited}
-          all={all}
-          cluster={cluster}
-          onDone={close}
-          onCancel={() => setEditing(null)}
+      <Entries
+        intro="Hosts whose slots are divided together. Slots that go are given back after an update."
+        add="Add a resource group"
+        adding={editing === ''}
+        onAdd={() => setEditing('')}
+        failed={failed}
+        form={
+          (editing === '' || edited !== null) && (
+            <ResourceForm
+              key={editing}
+              of={edited}
+              all={all}
+              cluster={cluster}
+              onDone={close}
+              onCancel={() => setEditing(null)}
+            />
+          )
+        }
+      >
+        <Table
+          rows={all}
+          keyOf={group => group.name}
+          columns={columns}
+          actions={group => [
+            { label: 'Change', says: `Change ${group.name} (resource group)`, run: () => setEditing(group.name) },
+            {
+              label: 'Delete',
+              says: `Delete ${group.name} (resource group)`,
+              run: () => removal({ name: group.name, slots: state(group).slots })
+            }
+          ]}
         />
-      )}
-      {failed !== null && <Failure error={failed} />}
-      <div className="jp-edt-scroll">
-        <table className="jp-edt-table">
-          <thead>
-            <tr>
-              <th scope="col">Resource group</th>
-              <th scope="col">Hosts</th>
-              <th scope="col">Slots of each host</th>
-              <th scope="col" className="jp-mod-number">
-                Slots
-              </th>
-              <th scope="col" className="jp-mod-number">
-                Free
-              </th>
-              <th scope="col">Divided by</th>
-              <th scope="col">
-                <span className="jp-edt-visually-hidden">Actions</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {all.map(group => {
-              const now = cluster.resource_groups.find(each => each.name === group.name);
-              const over = props.over.filter(each => each.resource_group === group.name).map(each => each.name);
-              return (
-                <tr key={group.name}>
-                  <th scope="row">{group.name}</th>
-                  <td>{group.hosts.length === 0 ? 'every host that no other group names' : group.hosts.join(', ')}</td>
-                  <td>{group.slots === '' ? 'what it offers' : group.slots}</td>
-                  <td className="jp-mod-number">{now?.slots ?? 0}</td>
-                  <td className="jp-mod-number">{now?.free ?? 0}</td>
-                  <td>{over.join(', ') || 'none'}</td>
-                  <td>
-                    <div className="jp-edt-row-actions">
-                      <button
-                        type="button"
-                        className="jp-edt-button"
-                        aria-label={`Change ${group.name} (resource group)`}
-                        onClick={() => setEditing(group.name)}
-                      >
-                        Change
-                      </button>
-                      <button
-                        type="button"
-                        className="jp-edt-button"
-                        aria-label={`Delete ${group.name} (resource group)`}
-                        onClick={() =>
-                          remove({
-                            name: `the resource group ${group.name}`,
-                            comesTo: `Its ${count(now?.slots ?? 0, 'slot')} go to the group that names no host, or to none.`,
-                            path: `resource-groups/${enc(group.name)}`
-                          })
-                        }
-                      >
-                        Delete
-                      </button>
-                    </div>
-                  </td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+      </Entries>
     </section>
   );
 }

@@ -7,11 +7,12 @@ import { CommandIDs } from '../commands';
 import { LogIn } from '../login';
 import { useEdt } from '../page/surroundings';
 import { useNow } from '../page/job_hook';
-import { useShown } from '../page/page';
+import { useShown } from '../page/shown';
 import { Picture } from '../page/picture';
 import type { Stretch } from '../page/stretch';
 import { ZoomablePicture } from '../page/zoomable';
 import { Empty, Failure, Loading } from '../page/standing';
+import { type Column, Table } from '../page/table';
 import { clock, count } from '../words';
 import type { ICluster, IClusterJob } from '../views';
 
@@ -139,57 +140,27 @@ function JobTable(props: {
       </Empty>
     );
   }
-  return (
-    <div className="jp-edt-scroll">
-      <table className="jp-edt-table">
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col">Owner</th>
-            <th scope="col">Instance group</th>
-            <th scope="col" className="jp-mod-number">
-              Priority
-            </th>
-            <th scope="col" className="jp-mod-number">
-              Holds
-            </th>
-            <th scope="col" className="jp-mod-number">
-              Entitled to
-            </th>
-            <th scope="col" className="jp-mod-number">
-              Asked for
-            </th>
-            <th scope="col">Why not more</th>
-          </tr>
-        </thead>
-        <tbody>
-          {props.jobs.map(job => (
-            <tr key={job.id}>
-              <th scope="row">
-                {props.mine === job.owner ? (
-                  <button type="button" className="jp-edt-link" onClick={() => props.onOpen(job.id)}>
-                    {job.name || job.id}
-                  </button>
-                ) : (
-                  job.name || job.id
-                )}
-              </th>
-              <td>{job.owner}</td>
-              <td>{job.group}</td>
-              <td className="jp-mod-number">{job.priority}</td>
-              <td className="jp-mod-number">
-                {job.held}
-                {job.leaving > 0 ? ` (gives back ${job.leaving})` : ''}
-              </td>
-              <td className="jp-mod-number">{job.entitled}</td>
-              <td className="jp-mod-number">{job.asked}</td>
-              <td>{job.reason || '–'}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+  const columns: Column<IClusterJob>[] = [
+    {
+      head: 'Job',
+      cell: job =>
+        props.mine === job.owner ? (
+          <button type="button" className="jp-edt-link" onClick={() => props.onOpen(job.id)}>
+            {job.name || job.id}
+          </button>
+        ) : (
+          job.name || job.id
+        )
+    },
+    { head: 'Owner', cell: job => job.owner },
+    { head: 'Instance group', cell: job => job.group },
+    { head: 'Priority', number: true, cell: job => job.priority },
+    { head: 'Holds', number: true, cell: job => `${job.held}${job.leaving > 0 ? ` (gives back ${job.leaving})` : ''}` },
+    { head: 'Entitled to', number: true, cell: job => job.entitled },
+    { head: 'Asked for', number: true, cell: job => job.asked },
+    { head: 'Why not more', cell: job => job.reason || '–' }
+  ];
+  return <Table rows={props.jobs} keyOf={job => job.id} columns={columns} />;
 }
 
 function says(cluster: ICluster): string {

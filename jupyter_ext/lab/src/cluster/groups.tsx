@@ -2,6 +2,7 @@
 
 import type { ReactElement } from 'react';
 
+import { type Column, Table } from '../page/table';
 import { policyOf } from '../policies';
 import type { IGroupState } from '../views';
 
@@ -12,54 +13,18 @@ export function Groups(props: { groups: readonly IGroupState[] }): ReactElement 
     const parent = group.parent === '' ? undefined : byName.get(group.parent);
     return parent === undefined ? 0 : 1 + depth(parent);
   };
-  return (
-    <div className="jp-edt-scroll">
-      <table className="jp-edt-table">
-        <thead>
-          <tr>
-            <th scope="col">Instance group</th>
-            <th scope="col">Policy</th>
-            <th scope="col">Over</th>
-            <th scope="col" className="jp-mod-number">
-              Jobs
-            </th>
-            <th scope="col" className="jp-mod-number">
-              Waiting
-            </th>
-            <th scope="col" className="jp-mod-number">
-              Slots held
-            </th>
-            <th scope="col" className="jp-mod-number">
-              Entitled to
-            </th>
-            <th scope="col" className="jp-mod-number">
-              Own
-            </th>
-            <th scope="col">Borrowed and lent</th>
-          </tr>
-        </thead>
-        <tbody>
-          {props.groups.map(group => (
-            <tr key={group.name}>
-              <th scope="row" style={{ paddingInlineStart: `${8 + 16 * depth(group)}px` }}>
-                {group.name}
-              </th>
-              <td>{policyOf(group.policy)}</td>
-              <td>{group.resource_group}</td>
-              <td className="jp-mod-number">{group.jobs}</td>
-              <td className="jp-mod-number">{group.waiting.length}</td>
-              <td className="jp-mod-number">
-                {group.held} of {group.slots}
-              </td>
-              <td className="jp-mod-number">{group.entitled}</td>
-              <td className="jp-mod-number">{group.own}</td>
-              <td>{loans(group)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+  const columns: Column<IGroupState>[] = [
+    { head: 'Instance group', cell: group => group.name, inset: group => 8 + 16 * depth(group) },
+    { head: 'Policy', cell: group => policyOf(group.policy) },
+    { head: 'Over', cell: group => group.resource_group },
+    { head: 'Jobs', number: true, cell: group => group.jobs },
+    { head: 'Waiting', number: true, cell: group => group.waiting.length },
+    { head: 'Slots held', number: true, cell: group => `${group.held} of ${group.slots}` },
+    { head: 'Entitled to', number: true, cell: group => group.entitled },
+    { head: 'Own', number: true, cell: group => group.own },
+    { head: 'Borrowed and lent', cell: loans }
+  ];
+  return <Table rows={props.groups} keyOf={group => group.name} columns={columns} />;
 }
 
 function loans(group: IGroupState): string {

@@ -9,6 +9,7 @@ import { useEdt } from '../page/surroundings';
 import { explain } from '../page/explain';
 import { usePolled } from '../page/polled';
 import { Answer, Empty } from '../page/standing';
+import { type Column, Table } from '../page/table';
 import { grouped } from '../page/wording';
 import { bytes, clock } from '../words';
 import { isFinal } from '../views';
@@ -70,50 +71,37 @@ export function Checkpoints(props: {
               </p>
             )}
             {said !== '' && <p role="status">✓ {said}</p>}
-            <table className="jp-edt-table">
-              <thead>
-                <tr>
-                  <th scope="col">Name</th>
-                  <th scope="col">What it is</th>
-                  <th scope="col">Written</th>
-                  <th scope="col" className="jp-mod-number">
-                    Size
-                  </th>
-                  <th scope="col">
-                    <span className="jp-edt-visually-hidden">Action</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {checkpoints.map(each => (
-                  <tr key={each.name}>
-                    <th scope="row">{each.name}</th>
-                    <td>{what(each)}</td>
-                    <td>{clock(each.time)}</td>
-                    <td className="jp-mod-number">{bytes(each.bytes)}</td>
-                    <td>
-                      {each.kind === 'exact' && (
-                        <button
-                          type="button"
-                          className="jp-edt-button"
-                          disabled={!canResume(job)}
-                          title={why}
-                          onClick={() => void resume(each)}
-                        >
-                          Resume from here
-                        </button>
-                      )}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            <Table
+              rows={checkpoints}
+              keyOf={each => each.name}
+              columns={COLUMNS}
+              actions={each =>
+                each.kind === 'exact'
+                  ? [
+                      {
+                        label: 'Resume from here',
+                        says: `Resume from here, ${each.name}`,
+                        disabled: !canResume(job),
+                        title: why,
+                        run: () => void resume(each)
+                      }
+                    ]
+                  : []
+              }
+            />
           </>
         )
       }
     </Answer>
   );
 }
+
+const COLUMNS: readonly Column<ICheckpoint>[] = [
+  { head: 'Name', cell: each => each.name },
+  { head: 'What it is', cell: what },
+  { head: 'Written', cell: each => clock(each.time) },
+  { head: 'Size', number: true, cell: each => bytes(each.bytes) }
+];
 
 function what(checkpoint: ICheckpoint): string {
   if (checkpoint.kind === 'exact') {

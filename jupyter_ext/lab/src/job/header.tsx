@@ -4,7 +4,7 @@ import type { ReactElement } from 'react';
 
 import { Facts } from '../page/facts';
 import { Progress, State } from '../state';
-import { isFinal } from '../views';
+import { ELASTIC, isFinal } from '../views';
 import type { IJobView } from '../views';
 import { clock, progressWords, slotsWords, span, timeWords } from '../words';
 
@@ -58,7 +58,7 @@ function facts(job: IJobView, now: number): [string, string | null][] {
     ['Runs', [job.main, ...job.args].join(' ')],
     ['Shards', job.shards === null ? null : String(job.shards)],
     ['Mode', `${job.mode}, seed ${job.seed}`],
-    ['Framework', job.framework === 'edtPyTorch' ? null : job.framework],
+    ['Framework', job.framework === ELASTIC ? null : job.framework],
     ['Data set', job.dataset || null],
     ['Model', job.model || null],
     ['Began with weights of', job.warm_start || null],

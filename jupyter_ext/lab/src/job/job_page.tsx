@@ -1,13 +1,15 @@
-/** The tab of one job: its head, what can be done, and six views of it. */
+/** The tab of one job: its head, what can be done, and the views of it. */
 
 import { useEffect, useState } from 'react';
 import type { ReactElement } from 'react';
+
+import type { ISignal } from '@lumino/signaling';
 
 import { useEdt } from '../page/surroundings';
 import { useJob, useNow } from '../page/job_hook';
 import { usePolled } from '../page/polled';
 import { Failure, Loading } from '../page/standing';
-import { Tabs } from '../page/tabs';
+import { type Tab, Tabs } from '../page/tabs';
 import { LogIn } from '../login';
 import { clock } from '../words';
 import { ApiError } from '../api';
@@ -23,23 +25,32 @@ import { Header } from './header';
 import { Logs } from './logs';
 import { Metrics } from './metrics';
 import { Story } from './story';
+import { OwnResult, Validations } from './validations';
 import { Workers } from './workers';
 
 const LIVELY = 3;
 const WORKERS = 5;
 
-/** `tab` is the one to begin with; `onTab` is told of every other, so that a reload comes back to it; `onNamed` of its name. */
+/** What a page comes back to after a reload, and can be asked to show: a view, "" for the first, and the form in it. */
+export interface Shows {
+  readonly tab: string;
+  /** The form for a validation is open. */
+  readonly asking: boolean;
+}
+
+/** `begin` is what to begin with, `asked` brings another; `onShows` is told of every other, and `onNamed` of its name. */
 export function JobPage(props: {
   id: string;
-  tab: string;
-  onTab: (tab: string) => void;
+  begin: Shows;
+  asked: ISignal<object, { readonly id: string } & Shows>;
+  onShows: (shows: Shows) => void;
   onNamed: (name: string) => void;
 }): ReactElement {
-  const { id } = props;
+  const { id, asked } = props;
   const { api, jobs } = useEdt();
   const known = useJob(id);
   const now = useNow(1);
-  const [tab, setTab] = useState(props.tab);
+  const [shows, setShows] = useState<Shows>(props.begin);
   const [failed, setFailed] = useState<unknown>(null);
   const job = known?.view;
   const ended = job !== undefined && isFinal(job.state);
@@ -51,6 +62,22 @@ export function JobPage(props: {
     async () => (await api.workers(id)).workers,
     ended || known?.gone === true ? null : WORKERS
   );
+
+  const show = (next: Shows): void => {
+    setShows(next);
+    props.onShows(next);
+  };
+  useEffect(() => {
+    const onAsked = (_: object, to: { readonly id: string } & Shows): void => {
+      if (to.id === id) {
+        show({ tab: to.tab, asking: to.asking });
+      }
+    };
+    asked.connect(onAsked);
+    return () => {
+      asked.disconnect(onAsked);
+    };
+  }, [asked, id]);
 
   const name = job?.name;
   useEffect(() => {
@@ -73,11 +100,18 @@ export function JobPage(props: {
       <Failure error={jobs.reach.error ?? new Error(known.trouble)} again={() => void jobs.refresh(id)} />
     );
   }
-  const choose = (key: string): void => {
-    setTab(key);
-    props.onTab(key);
-  };
   const changed = (view: typeof job): void => jobs.put(view);
+  const validates = Boolean(job.validates);
+  const validation: Tab = {
+    key: 'validation',
+    label: validates ? 'Result' : 'Validation',
+    content: () =>
+      validates ? (
+        <OwnResult job={job} />
+      ) : (
+        <Validations job={job} asking={shows.asking} onAsking={asking => show({ ...shows, asking })} />
+      )
+  };
   return (
     <div className={known.trouble === '' ? 'jp-edt-job' : 'jp-edt-job jp-mod-stale'}>
       {known.trouble !== '' && (
@@ -92,9 +126,10 @@ export function JobPage(props: {
       {!ended && <Controls job={job} groups={info.value?.instance_groups ?? []} onChanged={changed} />}
       <Tabs
         label={`Views of ${job.name}`}
-        chosen={tab}
-        onChoose={choose}
+        chosen={shows.tab || (validates ? 'validation' : 'metrics')}
+        onChoose={tab => show({ ...shows, tab })}
         tabs={[
+          ...(validates ? [validation] : []),
           { key: 'metrics', label: 'Metrics', content: () => <Metrics job={id} seconds={seconds} /> },
           {
             key: 'allocation',
@@ -118,6 +153,7 @@ export function JobPage(props: {
             label: 'Checkpoints',
             content: () => <Checkpoints job={job} seconds={seconds} onChanged={changed} />
           },
+          ...(validates ? [] : [validation]),
           { key: 'story', label: 'Story', content: () => <Story job={id} seconds={seconds} /> },
           { key: 'workers', label: 'Workers', content: () => <Workers job={job} answer={workers} /> }
         ]}

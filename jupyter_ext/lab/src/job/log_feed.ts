@@ -7,7 +7,7 @@ import { useCallback, useEffect, useState } from 'react';
 
 import { enc } from '../api';
 import { useEdt } from '../page/surroundings';
-import { useShown } from '../page/page';
+import { useShown } from '../page/shown';
 
 import type { ILogPage } from './answers';
 import { joined, shown } from './log_lines';

@@ -1,21 +1,27 @@
-/** `edt:open-job`: the tab of a job; without an id it asks which. */
+/** `edt:open-job`: the tab of a job; without an id it asks which. `edt:validate`: the same with the form for a validation. */
 
 import { ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
+import { Signal } from '@lumino/signaling';
 
-import { CATEGORY, CommandIDs } from '../commands';
+import { allowed, choose, meant } from '../actions/choose';
+import { LABELS } from '../actions/offered';
+import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
 import { jobIcon } from '../page/icons';
 import { Opener } from '../page/opener';
+import type { Page } from '../page/page';
 import { IEdt } from '../tokens';
 
-import { JobPage } from './job_page';
+import { JobPage, type Shows } from './job_page';
 
 interface Args extends ReadonlyJSONObject {
   id: string;
   /** The view it begins with. */
   tab?: string;
+  /** The form for a validation is open. */
+  asking?: boolean;
   /** What it was called when it was opened. */
   name?: string;
 }
@@ -34,6 +40,7 @@ export const job: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null
   ): void => {
     const nameOf = (args: Args): string => edt.jobs.get(args.id)?.view?.name ?? args.name ?? args.id;
+    const asked = new Signal<object, { id: string } & Shows>({});
     const opener: Opener<Args> = new Opener<Args>(
       app,
       edt,
@@ -51,21 +58,48 @@ export const job: JupyterFrontEndPlugin<void> = {
               keep({ name });
             }
           };
-          return <JobPage id={args.id} tab={args.tab ?? 'metrics'} onTab={tab => keep({ tab })} onNamed={named} />;
+          const begin = { tab: args.tab ?? '', asking: args.asking ?? false };
+          return (
+            <JobPage id={args.id} begin={begin} asked={asked} onShows={shows => keep({ ...shows })} onNamed={named} />
+          );
         }
       },
       restorer
     );
+    const open = (args: Args): Page => {
+      const known = opener.find(args);
+      const page = opener.open(args);
+      if (known !== undefined && args.tab !== undefined) {
+        asked.emit({ id: args.id, tab: args.tab, asking: args.asking ?? false });
+      }
+      return page;
+    };
     app.commands.addCommand(CommandIDs.openJob, {
-      label: args => (typeof args['id'] === 'string' ? `Open Job ${nameOf(args as Args)}` : 'Open a Job …'),
+      label: args =>
+        args['short'] === true
+          ? (LABELS[CommandIDs.openJob] ?? '')
+          : typeof args['id'] === 'string'
+            ? `Open Job ${nameOf(args as Args)}`
+            : 'Open a Job …',
       caption: 'Open the tab of a job',
       icon: jobIcon,
       execute: async args => {
-        const id = typeof args['id'] === 'string' && args['id'] !== '' ? args['id'] : await ask(edt);
-        return id === null ? undefined : opener.open({ ...args, id } as Args);
+        const id = meant(app, args) || (await ask(edt));
+        return id === null ? undefined : open({ ...args, id } as Args);
       }
     });
-    palette?.addItem({ command: CommandIDs.openJob, category: CATEGORY });
+    app.commands.addCommand(CommandIDs.validate, {
+      label: args => (args['short'] === true ? (LABELS[CommandIDs.validate] ?? '') : 'Validate a Trained Model …'),
+      caption: 'Run what a job trained once over the test data, with a confusion matrix',
+      isVisible: args => args['short'] !== true || allowed(app, edt, CommandIDs.validate),
+      execute: async args => {
+        const view = await choose(app, edt, args as IJobArgs, CommandIDs.validate, 'Validate a trained model');
+        return view && open({ id: view.id, name: view.name, tab: 'validation', asking: true });
+      }
+    });
+    for (const command of [CommandIDs.openJob, CommandIDs.validate]) {
+      palette?.addItem({ command, category: CATEGORY });
+    }
   }
 };
 

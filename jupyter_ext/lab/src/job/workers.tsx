@@ -4,6 +4,7 @@ import type { ReactElement } from 'react';
 
 import type { Polled } from '../page/polled';
 import { Answer, Empty } from '../page/standing';
+import { type Column, Table } from '../page/table';
 import { isFinal } from '../views';
 import type { IJobView, IWorker } from '../views';
 
@@ -17,32 +18,18 @@ export function Workers(props: { job: IJobView; answer: Polled<readonly IWorker[
             <p>{isFinal(props.job.state) ? 'The job has ended; no worker runs.' : 'No worker runs now.'}</p>
           </Empty>
         ) : (
-          <table className="jp-edt-table">
-            <thead>
-              <tr>
-                <th scope="col">Worker</th>
-                <th scope="col">Rank</th>
-                <th scope="col">Slot</th>
-                <th scope="col">Host</th>
-                <th scope="col">Process</th>
-                <th scope="col">Generation</th>
-              </tr>
-            </thead>
-            <tbody>
-              {workers.map(worker => (
-                <tr key={worker.worker}>
-                  <th scope="row">worker {worker.worker}</th>
-                  <td>{worker.rank ?? 'gets ready'}</td>
-                  <td>{worker.slot}</td>
-                  <td>{worker.host}</td>
-                  <td>{worker.pid}</td>
-                  <td>{worker.generation ?? '–'}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table rows={workers} keyOf={worker => worker.worker} columns={COLUMNS} />
         )
       }
     </Answer>
   );
 }
+
+const COLUMNS: readonly Column<IWorker>[] = [
+  { head: 'Worker', cell: worker => `worker ${worker.worker}` },
+  { head: 'Rank', cell: worker => worker.rank ?? 'gets ready' },
+  { head: 'Slot', cell: worker => worker.slot },
+  { head: 'Host', cell: worker => worker.host },
+  { head: 'Process', cell: worker => worker.pid },
+  { head: 'Generation', cell: worker => worker.generation ?? '–' }
+];

@@ -31,6 +31,8 @@ export interface FormState {
   readonly wrong: (name: string) => string | undefined;
   readonly change: (name: string, value: string) => void;
   readonly submit: (event: FormEvent) => void;
+  /** Take something that is under way for what this form has sent. */
+  readonly follow: (sent: Promise<void>) => void;
 }
 
 /** `send` throws what is wrong: a WrongAnswer, or what the server said. */
@@ -39,15 +41,11 @@ export function useForm(initial: Answers, send: (answers: Answers) => Promise<vo
   const [busy, setBusy] = useState(false);
   const [refused, setRefused] = useState({ field: '', text: '' });
   const known = refused.field in answers;
-  const submit = async (event: FormEvent): Promise<void> => {
-    event.preventDefault();
-    if (busy) {
-      return;
-    }
+  const follow = async (sent: Promise<void>): Promise<void> => {
     setBusy(true);
     setRefused({ field: '', text: '' });
     try {
-      await send(answers);
+      await sent;
     } catch (error) {
       const { message, hint, field } = explain(error);
       const where = error instanceof WrongAnswer ? error.field : field;
@@ -65,7 +63,13 @@ export function useForm(initial: Answers, send: (answers: Answers) => Promise<vo
       setAnswers(old => ({ ...old, [name]: value }));
       setRefused(old => (old.field === name ? { field: '', text: '' } : old));
     },
-    submit: event => void submit(event)
+    submit: event => {
+      event.preventDefault();
+      if (!busy) {
+        void follow(send(answers));
+      }
+    },
+    follow: sent => void follow(sent)
   };
 }
 
@@ -123,6 +127,35 @@ export function ChoiceField(props: {
         </select>
       )}
     </Field>
+  );
+}
+
+/** Some of `[value, label]` choices, kept with commas between them in the order in which they are offered. */
+export function ChecksField(props: {
+  form: FormState;
+  name: string;
+  label: string;
+  choices: readonly (readonly [string, string])[];
+}): ReactElement {
+  const { form, name, choices } = props;
+  const chosen = (form.answers[name] ?? '').split(',');
+  const wrong = form.wrong(name) ?? '';
+  const toggle = (value: string): void => {
+    const kept = choices.filter(([each]) => chosen.includes(each) !== (each === value));
+    form.change(name, kept.map(([each]) => each).join());
+  };
+  return (
+    <fieldset className={`jp-edt-choice jp-mod-wide${wrong === '' ? '' : ' jp-mod-wrong'}`}>
+      <legend>{props.label}</legend>
+      {choices.map(([value, label]) => (
+        <label key={value}>
+          <input type="checkbox" name={name} checked={chosen.includes(value)} onChange={() => toggle(value)} /> {label}
+        </label>
+      ))}
+      <span className="jp-edt-field-error" role="alert">
+        {wrong === '' ? '' : `✕ ${wrong}`}
+      </span>
+    </fieldset>
   );
 }
 

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'react';
 import type { IKnown } from '../jobs';
 
 import { useEdt } from './surroundings';
-import { useShown } from './page';
+import { useShown } from './shown';
 
 /** The job as last seen, undefined before the first answer. */
 export function useJob(id: string): IKnown | undefined {

@@ -3,7 +3,7 @@
  * asked for.
  */
 
-import { createContext, useContext, useEffect, useState } from 'react';
+import { useEffect, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { ReactWidget } from '@jupyterlab/ui-components';
@@ -12,8 +12,7 @@ import type { Message } from '@lumino/messaging';
 import { Signal } from '@lumino/signaling';
 
 import { Boundary } from './boundary';
-
-const Shown = createContext<boolean>(true);
+import { Shown } from './shown';
 
 /** What a page is called, and what it shows. */
 export interface PageOptions {
@@ -92,9 +91,4 @@ function Watched(props: { page: Page; children: ReactElement }): ReactElement {
       <Boundary>{props.children}</Boundary>
     </Shown.Provider>
   );
-}
-
-/** True while the page around is in view, and the browser's tab too. */
-export function useShown(): boolean {
-  return useContext(Shown);
 }

@@ -5,7 +5,7 @@
 
 import { useCallback, useEffect, useRef, useState } from 'react';
 
-import { useShown } from './page';
+import { useShown } from './shown';
 
 const SLOWEST = 30;
 

@@ -11,6 +11,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 
+import { allowed, meant } from '../actions/choose';
 import { CATEGORY, CommandIDs } from '../commands';
 import { trainIcon } from '../page/icons';
 import { Opener } from '../page/opener';
@@ -122,9 +123,10 @@ export const train: JupyterFrontEndPlugin<void> = {
     commands.addCommand(CommandIDs.clone, {
       label: 'Clone …',
       caption: 'Open the train form with what this job was made of',
+      isVisible: args => args['short'] !== true || allowed(app, edt, CommandIDs.clone),
       icon: trainIcon,
       execute: async args => {
-        const id = typeof args['id'] === 'string' ? args['id'] : '';
+        const id = meant(app, args);
         const job: IJobView = await edt.api.job(id);
         const { source = '', tag = '' } = sourceOf(baseUrl, id) ?? {};
         return open(`clone-${id}`, { ...cloneOf(job), source, tag });
