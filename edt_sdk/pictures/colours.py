@@ -44,10 +44,10 @@ def colours(jobs: Iterable[str], mine: str = "", first: Iterable[str] = ()) -> C
     Of pictures that are looked at together each job has one colour where all have the same `first`: these choose before
     all others, whether they are in the picture or not.
     """
-    before = [job for job in dict.fromkeys([mine, *first]) if job]
-    wanted = [job for job in dict.fromkeys([*before, *jobs]) if job]
+    early = [job for job in dict.fromkeys([mine, *first]) if job]
+    wanted = [job for job in dict.fromkeys([*early, *jobs]) if job]
     chosen: dict[str, str] = {}
-    _choose(before, chosen)
+    _choose(early, chosen)
     _choose(wanted, chosen)
     seen: Counter[str] = Counter()
     over: dict[str, str] = {}
