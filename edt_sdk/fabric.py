@@ -13,27 +13,27 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from edt_sdk import live_cell
 from edt_sdk.fabric_checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
 from edt_sdk.hardware_spec import most_workers
-from edt_sdk.job import Job
-from edt_sdk.packing import QUIET_VARIABLE
 from edt_sdk.schemas.context import worker_context
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.surroundings import in_notebook
-from edt_sdk.training import call, checkpoint, model_zip, onnx_export, payload, session, validation_call
+from edt_sdk.training import checkpoint, model_zip, onnx_export, payload, session, validation_call
 from edt_sdk.training.logging_hooks import DriverLoggers
 from edt_sdk.training.order import shard_sizes
 from edt_sdk.training.payload import Training, TrainOptions
 from edt_sdk.training.recorder import MetricsReader, epoch_behind
 from edt_sdk.training.scaleup import ScaleUp
+
+if TYPE_CHECKING:
+    from edt_sdk.job import Job
 
 # How often the driver looks for new metrics while it waits; the end of the training wakes it at once.
 _METRICS_INTERVAL = 0.2
@@ -264,6 +264,11 @@ class FabricModel:
         return str(path)
 
     def _train_as_job(self, *, max_workers: int, mode: str, **arguments: Any) -> None:
+        # The client: many modules, none of which drivers and workers need, whose zygote imports this file for each job.
+        from edt_sdk import live_cell
+        from edt_sdk.packing import QUIET_VARIABLE
+        from edt_sdk.training import call
+
         self.job = call.submit(self._given, arguments, max_workers=max_workers, mode=mode)
         if in_notebook() and not os.environ.get(QUIET_VARIABLE):
             live_cell.wait(self.job)

@@ -13,13 +13,14 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from edt_sdk.client import Client
-from edt_sdk.job import Job
 from edt_sdk.schemas.context import job_context
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training import payload
+
+if TYPE_CHECKING:
+    from edt_sdk.job import Job
 
 MAIN = "train_call.py"
 FILE = "train_call.payload"
@@ -50,6 +51,9 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
         Unprocessable: a part cannot be sent; the message names it. Or this is a job whose framework trains itself.
         ServerUnreachable: there is no server to submit to.
     """
+    # A driver, which makes the call again, talks to no server.
+    from edt_sdk.client import Client
+
     job = job_context()
     if job is not None:
         raise Unprocessable(

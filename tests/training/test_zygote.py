@@ -190,6 +190,12 @@ def same(nursery, more):
     assert all(first != second for first, second in zip(*own, strict=True)), "random states and secrets are its own"
 
 
+def test_what_only_clients_need_is_not_in_it(nursery):
+    """Each job's zygote takes half a second less for it."""
+    nursery.program("import sys\nprint([name for name in ('edt_sdk.client', 'requests') if name in sys.modules])")
+    assert nursery.fork(nursery.environment())[:2] == (0, "[]\n")
+
+
 def test_ps_shows_the_job_and_not_what_it_was_forked_from(nursery):
     nursery.program("import os\nprint(open('/proc/self/environ', errors='replace').read())\nos.kill(os.getpid(), 9)")
     code, out, _ = nursery.fork(nursery.environment(EDT_JOB="the job", EDT_WORKER="and the worker"))
