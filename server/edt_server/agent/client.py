@@ -18,15 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 from edt_sdk.schemas import agent as wire
 from edt_sdk.schemas.agent import AGENT_PROTOCOL, AgentAddress
 from edt_sdk.schemas.control import ProcessIdentity
-
-_LOST = (
-    zmq.EVENT_DISCONNECTED
-    | zmq.EVENT_CLOSED
-    | zmq.EVENT_CONNECT_RETRIED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-)
+from edt_server.curve_dealer import dealer
 
 
 class AgentLost(Exception):
@@ -43,18 +35,15 @@ class AgentConnection:
 
     def __init__(self, context: zmq.asyncio.Context, address: AgentAddress) -> None:
         self.address = address
-        self._socket = socket = context.socket(zmq.DEALER)
-        socket.linger = 500
-        socket.curve_serverkey = address.public_key.encode("ascii")
-        socket.curve_publickey = address.client_public.encode("ascii")
-        socket.curve_secretkey = address.client_secret.encode("ascii")
-        socket.heartbeat_ivl = 2000
-        socket.heartbeat_timeout = 10000
-        monitor = socket.get_monitor_socket(_LOST)
-        assert monitor is not None
-        self._monitor = monitor
-        self._lost = asyncio.ensure_future(recv_monitor_message(monitor))
-        socket.connect(address.endpoint)
+        self._socket, self._monitor = dealer(
+            context,
+            server_key=address.public_key,
+            public_key=address.client_public,
+            secret_key=address.client_secret,
+            linger=500,
+        )
+        self._lost = asyncio.ensure_future(recv_monitor_message(self._monitor))
+        self._socket.connect(address.endpoint)
 
     def send(self, job: str, message: wire.ToAgent | wire.ToOutpost) -> None:
         """Send, if there is anybody; a loss shows in `receive`."""

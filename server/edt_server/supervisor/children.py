@@ -147,16 +147,7 @@ class Children:
         child = self._children.get(key)
         if child is None or child.ended or child.signals:
             return
-        loop = asyncio.get_running_loop()
-        when = loop.time() + patience
-        if child.timer is not None and child.timer.when() <= when:
-            return
-        if child.timer is not None:
-            child.timer.cancel()
-        if patience > 0:
-            child.timer = loop.call_at(when, self._terminate, child)
-        else:
-            self._terminate(child)
+        _after(patience, child, self._terminate)
 
     def _end_wanted(self, key: int, wanted: _Wanted, patience: float) -> None:
         loop = asyncio.get_running_loop()
@@ -173,16 +164,7 @@ class Children:
         child = self._children.get(key)
         if child is None or child.ended or signal.SIGKILL in child.signals:
             return
-        loop = asyncio.get_running_loop()
-        when = loop.time() + patience
-        if child.timer is not None and child.timer.when() <= when:
-            return
-        if child.timer is not None:
-            child.timer.cancel()
-        if patience > 0:
-            child.timer = loop.call_at(when, self._kill, child)
-        else:
-            self._kill(child)
+        _after(patience, child, self._kill)
 
     def leader(self, session: int) -> int | None:
         """The key of the child that leads this session, None when it is none of ours."""
@@ -259,6 +241,20 @@ def _descriptors(program: Program) -> tuple[int, ...]:
             os.close(descriptor)
         raise
     return tuple(opened)
+
+
+def _after(patience: float, child: _Child, act: Callable[[_Child], None]) -> None:
+    """Do it to the child in so many seconds, unless something is to be done to it sooner."""
+    loop = asyncio.get_running_loop()
+    when = loop.time() + patience
+    if child.timer is not None:
+        if child.timer.when() <= when:
+            return
+        child.timer.cancel()
+    if patience > 0:
+        child.timer = loop.call_at(when, act, child)
+    else:
+        act(child)
 
 
 def _kill_group(pid: int) -> None:

@@ -34,6 +34,7 @@ from edt_sdk.schemas.control import (
     encode,
 )
 from edt_sdk.schemas.job import JobProgress
+from edt_server.curve_dealer import dealer
 from edt_server.supervisor.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -42,15 +43,6 @@ PROGRESS_INTERVAL = 0.5
 REPEAT_AFTER = 1.0
 HELLO_PATIENCE = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-# Anything of this means that the server on the other side is not, or not any more, the one that was greeted.
-_LOST = (
-    zmq.EVENT_DISCONNECTED
-    | zmq.EVENT_CLOSED
-    | zmq.EVENT_CONNECT_RETRIED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-)
 
 
 class Reporter:
@@ -120,15 +112,13 @@ class Reporter:
 
     async def _converse(self, address: ServerAddress) -> bool:
         """One connection from hello to loss; True when the server answered."""
-        socket = self._context.socket(zmq.DEALER)
-        socket.linger = 0
-        socket.curve_serverkey = address.public_key.encode("ascii")
-        socket.curve_publickey = self._orders.public_key.encode("ascii")
-        socket.curve_secretkey = self._orders.secret_key.encode("ascii")
-        socket.heartbeat_ivl = 2000
-        socket.heartbeat_timeout = 10000
-        monitor = socket.get_monitor_socket(_LOST)
-        assert monitor is not None
+        socket, monitor = dealer(
+            self._context,
+            server_key=address.public_key,
+            public_key=self._orders.public_key,
+            secret_key=self._orders.secret_key,
+            linger=0,
+        )
         greeted = asyncio.Event()
         tasks: list[asyncio.Future[object]] = []
         try:

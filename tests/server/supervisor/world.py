@@ -67,7 +67,6 @@ class World(WorldOfSlots, WorldOfWorkers):
         self.gathers = deque()
         self.ended = None
         self.finished = False
-        self.progress_sent = 0
 
     @property
     def processes(self):
