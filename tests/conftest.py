@@ -84,6 +84,9 @@ class Slow(torch.utils.data.Dataset):
     def __len__(self):
         return 8
     def __getitem__(self, index):
+        self.read = getattr(self, "read", 0) + 1
+        if self.read > 60 and not Path(sys.argv[1]).exists():
+            time.sleep(0.25)
         if not Path(sys.argv[1]).exists():
             time.sleep(0.02)
         return torch.full((3,), float(index)), torch.tensor(float(index))
@@ -101,5 +104,8 @@ fabric.train(100, 2, 2, checkpoint_freq=1, validation_freq=100)
 
 @pytest.fixture(scope="session")
 def slow_trainer() -> str:
-    """A main script that trains slowly until the file named by its argument is there: time to act in the middle."""
+    """A main script that trains slowly until the file named by its argument is there: time to act in the middle.
+
+    After thirty updates very slowly: on a busy machine it must not have ended before somebody acts.
+    """
     return _SLOW_TRAINER
