@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edt_sdk.pictures.colours import Colours, colours
 from edt_sdk.pictures.curves import LEFT, Loss, dots, drawable, lines, loss_axis, loss_frame, loss_grid, smoothed
 from edt_sdk.pictures.lettering import shortened
 from edt_sdk.pictures.look import Look
 from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
-from edt_sdk.pictures.scales import Frame
+from edt_sdk.pictures.scales import Frame, bounded
 
 MOST_JOBS = 5
 _POINTS = 160
@@ -36,13 +36,35 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """At most `MOST_JOBS` jobs are drawn; x is one of `curves.AXES`, and time is in seconds since each began."""
+    """What is drawn.
+
+    Attributes:
+        jobs: of these at most `MOST_JOBS`.
+        axis: x, one of `curves.AXES`; time is in seconds since each began.
+        stretch: from where to where on the x axis it is drawn; None for as far as there are points.
+    """
 
     jobs: tuple[Compared, ...]
     axis: str = "samples"
+    stretch: tuple[float, float] | None = None
+
+    def reach(self) -> tuple[float, float]:
+        """Where the first update lies on the x axis, and where the last one does; 0 and 0 without any."""
+        places = [point.x for job in self.jobs for point in job.train]
+        return min(places, default=0.0), max(places, default=0.0)
+
+    def between(self, low: float, high: float, train: Sequence[tuple[Loss, ...]]) -> Comparison:
+        """Only what lies between these places of the x axis; `train` has the updates there of each job."""
+        jobs = (
+            replace(job, train=updates, test=tuple(point for point in job.test if low <= point.x <= high))
+            for job, updates in zip(self.jobs, train, strict=True)
+        )
+        return replace(self, jobs=tuple(jobs), stretch=(low, high))
 
     def says(self) -> str:
         """The picture in one sentence."""
+        if self.stretch is not None:
+            return f"Training loss at the end of this stretch: {', '.join(job.says() for job in self.jobs)}."
         return f"Training loss at the end: {', '.join(job.says() for job in self.jobs)}."
 
 
@@ -53,19 +75,25 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
     curves = [(job, drawable(job.train, _POINTS), drawable(job.test, _POINTS)) for job in jobs]
     points = [point for _, train, test in curves for point in (*train, *test)]
     if len(points) < 2:
-        return notice(look, f"{comparison.says()} The curves begin with the second update.")
+        more = "The curves begin with the second update."
+        if comparison.stretch is not None:
+            more = "There are fewer than two updates in it: choose a longer one."
+        return notice(look, f"{comparison.says()} {more}")
     if not any(point.known for point in points):
         return notice(look, f"{comparison.says()} There is nothing to draw: try a smaller learning rate.")
     ink, dyes = look.ink, colours(job.job for job in jobs)
     rows, high = legend(look, LEFT, 4, list(_legend(jobs, dyes, bool(smooth), look)))
     top = high + 18
     frame = loss_frame(points, top, top + look.height(0.36, 140, 400), look.width - 10, log=log)
+    if comparison.stretch is not None:
+        first, last = map(bounded, comparison.stretch)
+        frame = replace(frame, x0=first, x1=last)
     parts = [*rows, *loss_grid(frame, look), words(6, top - 7, "loss", ink.soft)]
     for (job, train, test), dash in zip(curves, _DASHES, strict=False):
         parts += _curve(job, train, test, smooth, dash, dyes.of(job.job), frame)
     parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
     parts += loss_axis(comparison.axis, frame, look, clock=False)
-    return document(look, frame.bottom + 24, comparison.says(), parts)
+    return document(look, frame.bottom + 24, comparison.says(), parts, across=frame.across)
 
 
 def _curve(

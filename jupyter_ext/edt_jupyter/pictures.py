@@ -66,6 +66,17 @@ class PictureHandler(EdtHandler):
                 f"{text!r} is no time zone.", hint="Such as Europe/Berlin, UTC or +0200.", field="zone"
             ) from None
 
+    def stretch(self) -> tuple[float | None, float | None]:
+        """From where to where on the x axis, None for as far as it goes."""
+        start, end = self.real("start"), self.real("end")
+        if start is not None and end is not None and start >= end:
+            raise InvalidRequest(
+                f"A stretch of the loss ends behind its start, {start:g}, not at {end:g}.",
+                hint="Both are in what the x axis shows.",
+                field="end",
+            )
+        return start, end
+
 
 def no_picture(name: str, known: tuple[str, ...]) -> NotFound:
     """The error for a picture that there is not."""
@@ -84,7 +95,7 @@ class JobPictureHandler(PictureHandler):
             start, end = self.real("start"), self.real("end")
             self.show(await pictures.allocation(user, job, self.look(), start=start, end=end))
         elif picture == "loss":
-            start, end = self._stretch()
+            start, end = self.stretch()
             self.show(await pictures.loss(user, job, self.look(), **self.curve(), start=start, end=end))
         elif picture == "efficiency":
             self.show(await pictures.efficiency(user, job, self.look()))
@@ -93,17 +104,6 @@ class JobPictureHandler(PictureHandler):
         else:
             await self.service.mine(user, job)
             raise no_picture(picture, JOB_PICTURES)
-
-    def _stretch(self) -> tuple[float | None, float | None]:
-        """From where to where on the x axis, None for as far as it goes."""
-        start, end = self.real("start"), self.real("end")
-        if start is not None and end is not None and start >= end:
-            raise InvalidRequest(
-                f"A stretch of the loss ends behind its start, {start:g}, not at {end:g}.",
-                hint="Both are in what the x axis shows.",
-                field="end",
-            )
-        return start, end
 
 
 class PicturesHandler(PictureHandler):
@@ -123,7 +123,8 @@ class PicturesHandler(PictureHandler):
         elif picture == "shares":
             self.show(await pictures.shares(user, self.look()))
         elif picture == "compare":
-            self.show(await pictures.comparison(user, self._jobs(), self.look(), **self.curve()))
+            start, end = self.stretch()
+            self.show(await pictures.comparison(user, self._jobs(), self.look(), **self.curve(), start=start, end=end))
         else:
             raise no_picture(picture, MACHINE_PICTURES)
 

@@ -183,8 +183,7 @@ def losses_of(
 
 def stretch_of(losses: Losses, points: Sequence[TrainPoint], low: float, high: float) -> Losses:
     """The same between two places of its x axis, of which these are the updates."""
-    x = PLACES[losses.axis]
-    return losses.between(low, high, tuple(Loss(x(point), _loss(point.loss)) for point in points))
+    return losses.between(low, high, updates_at(points, PLACES[losses.axis]))
 
 
 PLACES: dict[str, Callable[[TrainPoint], float]] = {
@@ -247,8 +246,23 @@ def _saved(checkpoints: Sequence[Checkpoint], curve: Curve, place: Callable[[int
 def compared(job: str, curve: Curve, name: str, axis: str) -> Compared:
     """One job of a comparison: its last training over samples, updates, or seconds since its first update."""
     found = losses_of(curve, name, axis=axis)
-    begun = curve.train[0].time if curve.train and axis == "time" else 0.0
+    begun = _begun(curve, axis)
     return Compared(job, name, *(tuple(Loss(p.x - begun, p.loss) for p in some) for some in (found.train, found.test)))
+
+
+def compared_place(curve: Curve, axis: str) -> Callable[[TrainPoint], float]:
+    """Where an update of this training lies on the x axis of a comparison."""
+    place, begun = PLACES[axis], _begun(curve, axis)
+    return lambda point: place(point) - begun
+
+
+def updates_at(points: Sequence[TrainPoint], place: Callable[[TrainPoint], float]) -> tuple[Loss, ...]:
+    """The losses of these updates, each in its place."""
+    return tuple(Loss(place(point), _loss(point.loss)) for point in points)
+
+
+def _begun(curve: Curve, axis: str) -> float:
+    return curve.train[0].time if curve.train and axis == "time" else 0.0
 
 
 def efficiency_of(curve: Curve, name: str) -> Efficiency:

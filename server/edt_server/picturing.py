@@ -157,19 +157,39 @@ class Picturing:
         return await asyncio.to_thread(lambda: self._drawings.drawn(draw_shares, picture_data.shares_of(cluster), look))
 
     async def comparison(
-        self, user: str, jobs: Sequence[str], look: Look, *, axis: str, smooth: float, log: bool
+        self,
+        user: str,
+        jobs: Sequence[str],
+        look: Look,
+        *,
+        axis: str,
+        smooth: float,
+        log: bool,
+        start: float | None = None,
+        end: float | None = None,
     ) -> str:
-        """The losses of several of the user's jobs."""
+        """The losses of several of the user's jobs; in detail from `start` to `end` of the axis."""
         rows = [await self._reading.mine(user, job) for job in jobs]
 
         def draw() -> str:
-            compared = tuple(
-                picture_data.compared(
-                    row.id, self._curves.read(self._reading.paths(row)).few(_POINTS), row.spec.name, axis
-                )
-                for row in rows
+            trainings = [(self._reading.paths(row), self._curves.read(self._reading.paths(row))) for row in rows]
+            compared = Comparison(
+                tuple(
+                    picture_data.compared(row.id, curve.few(_POINTS), row.spec.name, axis)
+                    for row, (_, curve) in zip(rows, trainings, strict=True)
+                ),
+                axis,
             )
-            return self._drawings.drawn(draw_comparison, Comparison(compared, axis), look, smooth=smooth, log=log)
+            if not (start is None and end is None):
+                first, last = compared.reach()
+                low, high = first if start is None else start, last if end is None else end
+                updates = []
+                for paths, curve in trainings:
+                    place = picture_data.compared_place(curve, axis)
+                    points = detail(curve, paths.metrics(curve.training), low, high, place)
+                    updates.append(picture_data.updates_at(points, place))
+                compared = compared.between(low, high, updates)
+            return self._drawings.drawn(draw_comparison, compared, look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
 

@@ -88,3 +88,20 @@ def test_a_part_of_the_time(screen: Screen, training):
     until(page, lambda: across(picture)[2] > first + (last - first) / 3, "the picture of that part is there")
     page.get_by_role("button", name="Show all").click()
     until(page, lambda: across(picture)[2] == first, "all of it")
+
+
+def test_a_part_of_a_comparison(screen: Screen, training):
+    page = screen.open()
+    screen.run("edt:compare", ids=[training.id])
+    picture = page.locator("[data-picture='pictures/compare']")
+    expect(picture.locator("svg")).to_have_attribute("data-across", re.compile(r"\d"))
+    _, _, first, last = across(picture)
+    drag(page, picture, 0.0, 0.5)
+    page.mouse.up()
+    said = page.get_by_role("status").filter(has_text=re.compile(r"^From \d+ samples to \d+ samples"))
+    expect(said).to_be_visible()
+    until(page, lambda: across(picture)[3] < last, "the picture of that part is there")
+    assert abs(across(picture)[3] - (first + last) / 2) < (last - first) / 20
+    screen.shot("zoom-compare")
+    page.get_by_role("button", name="Show all").click()
+    until(page, lambda: across(picture)[3] == last, "all of it")

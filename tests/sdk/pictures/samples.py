@@ -173,6 +173,13 @@ def comparison() -> Comparison:
     return Comparison(tuple(jobs))
 
 
+def a_stretch_of_comparison() -> Comparison:
+    """The first quarter, where the curves lie closest."""
+    low, high = 640.0, 3200.0
+    whole = comparison()
+    return whole.between(low, high, [tuple(p for p in job.train if low <= p.x <= high) for job in whole.jobs])
+
+
 def no_numbers() -> Comparison:
     return Comparison(tuple(Compared(name, name, (Loss(64.0, math.nan), Loss(128.0, math.inf))) for name in "ab"))
 
@@ -206,6 +213,7 @@ PICTURES = {
     "shares": lambda look: draw_shares(shares(), look),
     "shares-none": lambda look: draw_shares(Shares(()), look),
     "compare": lambda look: draw_comparison(comparison(), look),
+    "compare-stretch": lambda look: draw_comparison(a_stretch_of_comparison(), look),
     "compare-no-numbers": lambda look: draw_comparison(no_numbers(), look),
     "spark": lambda look: draw_spark(spark(), look),
 }

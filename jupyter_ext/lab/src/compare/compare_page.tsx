@@ -8,12 +8,13 @@ import type { ISignal } from '@lumino/signaling';
 import { type Api, ApiError } from '../api';
 import { CommandIDs } from '../commands';
 import { useEdt } from '../page/surroundings';
-import { Picture } from '../page/picture';
 import { usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';
+import type { Stretch } from '../page/stretch';
 import { LOOKS } from '../looks';
 import { State } from '../state';
-import { share } from '../page/wording';
+import { grouped, share } from '../page/wording';
+import { ZoomablePicture } from '../page/zoomable';
 import { clock, figure, span } from '../words';
 import { isFinal } from '../views';
 import type { IJobView } from '../views';
@@ -154,6 +155,9 @@ function Choice(props: {
 function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
   const { commands } = useEdt();
   const { jobs } = props;
+  const [stretch, setStretch] = useState<Stretch | null>(null);
+  const ids = jobs.map(job => job.id).join(',');
+  useEffect(() => setStretch(null), [ids]);
   if (jobs.length === 0) {
     return (
       <Empty>
@@ -164,11 +168,14 @@ function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
   const live = jobs.some(job => !isFinal(job.state));
   return (
     <>
-      <Picture
+      <ZoomablePicture
         path="pictures/compare"
-        query={{ jobs: jobs.map(job => job.id).join(',') }}
+        query={{ jobs: ids }}
         seconds={live ? SECONDS : null}
         what="Drawing the curves"
+        stretch={stretch}
+        onStretch={setStretch}
+        named={x => `${grouped(x)} samples`}
       />
       <div className="jp-edt-scroll">
         <table className="jp-edt-table">
