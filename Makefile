@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab front-end screenshots test test-long test-all check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
+.PHONY: help install demo lab front-end screenshots test test-long test-all labs check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -49,6 +49,9 @@ test-long: $(STAMP) ## what is too long for `make test`, and has a shorter sibli
 
 test-all: check ## both at once
 	@$(PYTEST) $(ARGS)
+
+labs: $(STAMP) ## each JupyterLab and Notebook that is supported, opened and tried, minutes each (ARGS="4.2 4.6")
+	@$(BIN)/python -m tests.labs $(ARGS)
 
 check: $(STAMP) ## ruff and mypy, without the tests
 	@$(BIN)/ruff check --quiet .
@@ -92,7 +95,7 @@ constraints: $(STAMP) ## write constraints.txt from .venv, after a deliberate up
 	@mv .venv/constraints.txt constraints.txt
 
 clean: ## remove what demo, lab, tests and builds left behind, but not .venv
-	@rm -rf .demo .lab .bench .chaos build dist jupyter_ext/lab/lib jupyter_ext/lab/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .demo .lab .labs .bench .chaos build dist jupyter_ext/lab/lib jupyter_ext/lab/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is quiet; its errors are not. hatchling first: without build isolation the editable install needs
