@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import aftermath
+from tests import aftermath, leftovers
 
 # How long an example takes is no property of it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays, as ever
         config.stash[_own_folder] = os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="t-")
         config.stash[_watcher] = aftermath.watch(os.environ["TMPDIR"])
+    if os.environ.get("EDT_LEFTOVERS"):
+        config.pluginmanager.register(leftovers)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
