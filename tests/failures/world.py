@@ -17,7 +17,7 @@ import requests
 from nbclient import NotebookClient
 
 from edt_sdk.schemas.job import JobState
-from edt_sdk.testing import LocalServer
+from edt_sdk.testing import START_LIMIT, LocalServer
 from tests.browser.crowd import add_crowd
 from tests.kernels import on_unix_sockets
 
@@ -167,7 +167,7 @@ class Kernel:
 
 def answers(server: LocalServer, *, far: bool = False) -> bool:
     """Wait until it has started, whatever it answers then; `far` when another one is asked. False for too long."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline:
         try:
             told = requests.get(f"{server.url}edt/api/", headers={"Authorization": f"token {server.token}"}, timeout=5)
