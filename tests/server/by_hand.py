@@ -75,7 +75,6 @@ class Server:
         self.identity = None
         self.control = None
         self.public, self.secret = key_pair()
-        self.seen_pids = []
 
     async def start(self):
         self.control = ControlServer(

@@ -1,4 +1,4 @@
-"""What the tests of starting supervisors share."""
+"""What the tests of starting supervisors share, and those of a ledger without any."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from edt_sdk.schemas.control import Launch
-from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.job import JobSpec, JobState
 from edt_server.launcher import key_pair
+from edt_server.ledger import Ledger
+from tests.server.ledger_play import Play
 
 
 @pytest.fixture
@@ -29,3 +31,21 @@ def orders(tmp_path):
         interpreter=sys.executable,
         threads_per_slot=1,
     )
+
+
+@pytest.fixture
+def play(tmp_path):
+    made = Play(tmp_path)
+    yield made
+    digest = made.ledger.core.digest()
+    assert Ledger(made.ledger.store, made.ledger._plan).core.digest() == digest, "replay"
+    made.ledger.close()
+
+
+@pytest.fixture
+def trained(play):
+    """Job "a" trains on all three slots."""
+    play.submit("a")
+    play.train("a")
+    assert play.state("a") is JobState.RUNNING
+    return play

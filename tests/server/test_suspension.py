@@ -1,98 +1,18 @@
-"""Suspend, resume and lost supervisors as changes of a ledger: no processes."""
+"""Suspend and resume as changes of a ledger: no processes."""
 
 from __future__ import annotations
 
 import resource
 import signal
-import time
 from contextlib import contextmanager
 
-import msgspec
 import pytest
 
 from edt_sdk.schemas import control
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
-from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
-from edt_sdk.schemas.paths import JobPaths
-from edt_server import recovery, reports, suspension, views
-from edt_server.core import SlotsChanged
-from edt_server.ledger import Ledger
+from edt_sdk.schemas.job import JobState
+from edt_server import suspension
 from edt_server.store import StoreUnavailable
-from edt_server.submission import Submission
-
-
-class Play:
-    """A ledger with three slots, jobs that were launched, and what they report."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.ledger = Ledger.open(f"sqlite:///{folder / 'edt.db'}")
-        slots = tuple(control.Slot(id=k, host="h") for k in range(3))
-        self.do(lambda change: change.apply(SlotsChanged(slots)))
-        self.numbers: dict[str, int] = {}
-
-    def do(self, work):
-        value, self.outcome = self.ledger.change(work)
-        self.ledger.core.check()
-        for job in self.outcome.launches:
-            self.supervise(job)
-        return value
-
-    def paths(self, job):
-        return JobPaths(self.folder, "ann", job)
-
-    def supervise(self, job):
-        attempt = self.row(job).attempt + 1
-        key = "k" * 39 + str(attempt)
-        self.ledger.change(lambda change: change.tx.update_job(job, attempt=attempt, public_key=key))
-
-    def submit(self, job, max_workers=3):
-        spec = JobSpec(name=job, main="train.py", max_workers=max_workers)
-        self.do(Submission(job, "ann", spec, "/python", 1, self.paths(job)).enter)
-
-    def say(self, job, report):
-        self.numbers[job] = self.numbers.get(job, 0) + 1
-        numbered = control.Numbered(number=self.numbers[job], time=time.time(), report=report)
-        self.do(lambda change: reports.take(change, job, numbered))
-
-    def train(self, job):
-        self.say(job, control.TrainingStarted(training=0, shards=3, epochs=1))
-        self.form(job)
-
-    def form(self, job):
-        slots = self.ledger.core.holding(job)
-        for worker, slot in enumerate(slots):
-            self.say(job, control.WorkerStarted(worker=worker, slot=slot, pid=100 + worker))
-        members = tuple(range(len(slots)))
-        pids = tuple(100 + worker for worker in members)
-        formed = control.GenerationFormed(training=0, number=1, workers=members, slots=slots, pids=pids, update=0)
-        self.say(job, formed)
-
-    def leave(self, job):
-        for slot in self.ledger.core.leaving(job):
-            self.say(job, control.SlotReleased(slot=slot, worker=None, exit_code=0))
-
-    def suspend(self, job):
-        return self.do(lambda change: suspension.suspend(change, job, "ann"))
-
-    def resume(self, job, checkpoint=""):
-        return self.do(lambda change: suspension.resume(change, self.paths(job), job, "ann", checkpoint))
-
-    def lose(self, job, **what):
-        self.do(lambda change: recovery.supervisor_lost(change, job, "Killed", **what))
-
-    def row(self, job):
-        return self.ledger.row(job)
-
-    def state(self, job):
-        return self.row(job).state
-
-    def workers(self, job):
-        events = self.ledger.store.events(job=job, kinds=views.WORKER_KINDS)
-        return [each["worker"] for each in views.running_workers(events, self.ledger.core.slots)]
-
-    def texts(self, job, kind):
-        return [event.text for event in self.ledger.store.events(job=job, kinds=[kind])]
 
 
 @contextmanager
@@ -106,24 +26,6 @@ def no_room_for_a_page():
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)
-
-
-@pytest.fixture
-def play(tmp_path):
-    made = Play(tmp_path)
-    yield made
-    digest = made.ledger.core.digest()
-    assert Ledger(made.ledger.store, made.ledger._plan).core.digest() == digest, "replay"
-    made.ledger.close()
-
-
-@pytest.fixture
-def trained(play):
-    """Job "a" trains on all three slots."""
-    play.submit("a")
-    play.train("a")
-    assert play.state("a") is JobState.RUNNING
-    return play
 
 
 def checkpoint(play, job, name, training=0):
@@ -314,105 +216,3 @@ class TestCheckpoints:
         trained.say("a", control.JobEnded(state=JobState.FAILED, message=""))
         trained.resume("a", "epoch-1")
         assert trained.texts("a", "job_arrived")[-1] == "taken up again (by ann), from checkpoint epoch-1"
-
-
-class TestLostWorkers:
-    LOST = control.WorkerLost(
-        worker=1, slot=1, pid=101, exit_code=-9, member=True, update=12, why="Worker 1 (slot 1) was killed by SIGKILL."
-    )
-
-    def test_a_member_that_is_lost_is_recovered_from(self, trained):
-        assert trained.workers("a") == [0, 1, 2]
-        trained.say("a", self.LOST)
-        assert trained.state("a") is JobState.RECOVERING
-        assert trained.row("a").message == self.LOST.why
-        assert trained.workers("a") == [0, 2]
-        assert trained.texts("a", "worker_lost") == [
-            "worker 1 (slot 1) was killed by SIGKILL; the training goes on after update 12"
-        ]
-        trained.form("a")
-        assert (trained.state("a"), trained.row("a").message) == (JobState.RUNNING, "")
-
-    def test_one_that_was_no_member_yet_changes_no_state(self, trained):
-        trained.say("a", msgspec.structs.replace(self.LOST, member=False))
-        assert trained.state("a") is JobState.RUNNING
-
-    def test_the_last_one_may_die_when_all_is_trained(self, trained):
-        trained.say("a", self.LOST)
-        trained.say("a", control.TrainingEnded(training=0, updates=13))
-        assert trained.state("a") is JobState.RUNNING
-
-    def test_a_driver_is_told_of(self, trained):
-        trained.say("a", control.DriverLost(pid=9, exit_code=-9, why="The driver was killed by SIGKILL."))
-        assert trained.state("a") is JobState.RUNNING
-        assert trained.texts("a", "driver_lost") == ["the driver was killed by SIGKILL; its main script runs again"]
-
-
-class TestLostSupervisors:
-    def test_the_next_attempt_has_the_same_slots(self, trained):
-        progress = JobProgress(update=7)
-        trained.lose("a", progress=progress)
-        assert (trained.state("a"), trained.outcome.launches) == (JobState.RECOVERING, ("a",))
-        row = trained.row("a")
-        assert (row.attempt, row.progress, row.ended) == (2, progress, None)
-        assert len(trained.ledger.core.holding("a")) == 3
-        assert trained.workers("a") == []
-        trained.form("a")
-        assert trained.state("a") is JobState.RUNNING
-
-    def test_three_that_came_to_nothing_fail_the_job(self, trained):
-        trained.lose("a")  # this one had trained
-        for _ in range(2):
-            trained.lose("a")
-            assert trained.state("a") is JobState.RECOVERING
-        trained.lose("a")
-        assert (trained.state("a"), trained.ledger.core.free()) == (JobState.FAILED, (0, 1, 2))
-        assert trained.row("a").message.endswith("\nKilled")
-        trained.resume("a")
-        trained.lose("a")
-        assert trained.state("a") is JobState.RECOVERING, "a person wanted it tried anew"
-
-    def test_any_fruit_begins_the_count_anew(self, trained):
-        for _ in range(4):
-            trained.lose("a")
-            trained.lose("a")
-            trained.form("a")
-        assert trained.state("a") is JobState.RUNNING
-
-    def test_one_that_was_to_be_stopped_is(self, trained):
-        trained.lose("a", stopping="Stopped by ann.")
-        assert (trained.state("a"), trained.row("a").message) == (JobState.KILLED, "Stopped by ann.")
-
-    def test_a_suspended_job_is_launched_when_it_is_resumed(self, trained):
-        trained.suspend("a")
-        trained.leave("a")
-        trained.lose("a")
-        assert (trained.state("a"), trained.outcome.launches) == (JobState.SUSPENDED, ())
-        assert not trained.row("a").supervised
-        trained.resume("a")
-        assert (trained.state("a"), trained.outcome.launches) == (JobState.LAUNCHING, ("a",))
-
-    def test_one_that_is_being_suspended_gets_another_that_sees_its_workers_off(self, trained):
-        trained.suspend("a")
-        trained.lose("a")
-        assert (trained.state("a"), trained.outcome.launches) == (JobState.RECOVERING, ("a",))
-        trained.leave("a")
-        assert trained.state("a") is JobState.SUSPENDED
-
-    def test_between_two_trainings_its_script_begins_in_a_slot_again(self, trained):
-        trained.say("a", control.TrainingEnded(training=0, updates=7))
-        trained.leave("a")
-        trained.lose("a")
-        assert (trained.state("a"), trained.outcome.launches) == (JobState.RECOVERING, ("a",))
-        assert len(trained.ledger.core.holding("a")) == 1
-
-    def test_one_that_waits_for_a_slot_is_launched_with_it(self, trained):
-        trained.suspend("a")
-        trained.leave("a")
-        for job in "bcd":
-            trained.submit(job, 1)
-        trained.resume("a")
-        trained.lose("a")
-        assert (trained.state("a"), trained.outcome.launches) == (JobState.PENDING, ())
-        trained.say("b", control.JobEnded(state=JobState.FINISHED, message=""))
-        assert (trained.state("a"), trained.outcome.launches) == (JobState.LAUNCHING, ("a",))

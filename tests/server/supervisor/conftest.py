@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edt_server.supervisor import orphans as module
+from tests.server.supervisor.story import Story
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,3 +20,9 @@ def orphans(monkeypatch, strangers):
     real = module.orphans
     monkeypatch.setattr(module, "orphans", lambda known: real({*strangers, *known}))
     return module.orphans
+
+
+@pytest.fixture
+def story():
+    """A membership machine, one event at a time."""
+    return Story()

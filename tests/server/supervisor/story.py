@@ -97,3 +97,10 @@ class Story:
 
 def members(generation):
     return [(member.worker, member.fresh) for member in generation.members]
+
+
+def told_of(story):
+    """The one generation of the last answer and who was told."""
+    told = story.told(link.Generation)
+    assert len({id(each.message) for each in told}) == 1
+    return told[0].message.number, members(told[0].message), [each.process for each in told]

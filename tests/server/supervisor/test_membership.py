@@ -25,11 +25,6 @@ from edt_server.supervisor.membership import Membership
 from .story import Story, members
 
 
-@pytest.fixture
-def story():
-    return Story()
-
-
 def test_nothing_starts_without_a_slot_and_everything_with_the_first(story):
     assert story.allocate(1) == []
     assert story.allocate(2, 5) == [StartDriver(), StartWorker(0, Slot(id=5, host="h"))]

@@ -16,13 +16,6 @@ from edt_server.supervisor.events import (
 )
 from edt_server.supervisor.tails import LastWords
 
-from .story import Story
-
-
-@pytest.fixture
-def story():
-    return Story()
-
 
 def finish_training(story):
     story.say(0, link.Trained(worker=0, training=0, updates=9))
