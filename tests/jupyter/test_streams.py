@@ -93,7 +93,7 @@ async def test_streams_end_with_the_server_and_do_not_say_end(edt, submit, follo
     streams = [asyncio.ensure_future(follow(job, path)) for path in ("logs", "events", "metrics")]
     await until(lambda: len(edt.service.hub._watches.get(job, ())) == 3, "three readers")
     edt.service.hub.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for events in await asyncio.gather(*streams):
             assert "end" not in [kind for kind, _, _ in events]
 

@@ -51,7 +51,7 @@ async def test_one_that_was_started_by_somebody_else_is_waited_for_too():
     await asyncio.sleep(0)
     assert not waiting.done()
     os.kill(pid, signal.SIGKILL)
-    await asyncio.wait_for(waiting, 20)
+    await asyncio.wait_for(waiting, 60)
     assert not is_alive(identity)
 
 

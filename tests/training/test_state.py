@@ -31,7 +31,7 @@ class Channel:
         return self
 
     def recv(self, tensor: Tensor, src: int) -> Channel:
-        tensor.copy_(self.queues[1].get(timeout=20))
+        tensor.copy_(self.queues[1].get(timeout=60))
         return self
 
     def wait(self) -> None:
@@ -118,7 +118,7 @@ def test_a_joiner_gets_every_bit_and_continues_alike(name: str, staged: bool) ->
     sender = threading.Thread(target=transfer.send, args=(channel, [1], captured))
     sender.start()
     extra = state.restore(transfer.receive(channel, 0, joiner, DEVICE, staged=staged), joiner, joiners)
-    sender.join(20)
+    sender.join(60)
 
     assert extra == {"position": 17}
     assert bits(joiner, joiners) == bits(survivor, optimizer)
