@@ -20,7 +20,7 @@ from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
-from edt_jupyter import state_events
+from edt_jupyter import front_ends, state_events
 from edt_jupyter.forwarding import Peer, introduction
 from edt_jupyter.group_setting import GroupSettings
 from edt_jupyter.remote import Remote
@@ -205,6 +205,8 @@ class EdtApp(ExtensionApp):
         # What the service logs belongs into the server's log, with its level and its handlers.
         logging.getLogger("edt_server").parent = self.log if isinstance(self.log, logging.Logger) else None
         state_events.register(serverapp.event_logger)
+        for sentence in front_ends.too_old(front_ends.installed()):
+            self.log.warning("edt | %s", sentence)
         await self._try_to_start()
         if isinstance(self._trouble, StoreUnavailable):
             self._spawn(self._start_later(), "edt start")

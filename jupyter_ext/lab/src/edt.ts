@@ -5,6 +5,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { Api } from './api';
 import { Jobs } from './jobs';
 import { IEdt } from './tokens';
+import { warnWhereTooOld } from './too_old';
 
 export const PLUGIN = 'jupyter-edt:plugin';
 
@@ -15,6 +16,7 @@ export const edt: JupyterFrontEndPlugin<IEdt> = {
   provides: IEdt,
   optional: [ISettingRegistry],
   activate: (app: JupyterFrontEnd, registry: ISettingRegistry | null): IEdt => {
+    warnWhereTooOld(app);
     const api = new Api(app.serviceManager.serverSettings);
     const jobs = new Jobs(api, app.serviceManager.events);
     void registry?.load(PLUGIN).then(settings => {
