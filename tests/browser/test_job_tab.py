@@ -4,6 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.patience import until
 from tests.browser.screen import Screen
 
 LOUD = """\
@@ -37,6 +38,12 @@ def test_a_hundred_thousand_lines_and_one_of_a_megabyte(screen, server, tmp_path
     expect(log).to_contain_text("progress 99 %")
     expect(log).not_to_contain_text("progress 98 %")
     expect(log).to_contain_text("<b>to stderr</b>")
+    # Its end is in the window, also where that is small, and it grows with the window.
+    for height in (720, 1000):
+        page.set_viewport_size({"width": 1366, "height": height})
+        low = "node => node.getBoundingClientRect().bottom <= document.getElementById('jp-main-dock-panel')"
+        until(page, lambda low=low: log.evaluate(f"{low}.getBoundingClientRect().bottom"), "the log fits")
+    assert log.bounding_box()["height"] > 400
     # However many there are, few are in the document.
     assert log.get_by_role("listitem").count() < 200
     page.get_by_role("button", name="Read from the beginning").click()

@@ -198,6 +198,17 @@ def test_05_compare(screen: Screen, server, shoot, finished):
     shoot("compare")
 
 
+def test_05_validated(screen: Screen, server, shoot, finished):
+    trained = finished[0]
+    trained.validate("loss,accuracy,f1,confusion").wait(280)
+    page = screen.open("lab")
+    wide(page)
+    screen.run("edt:open-job", id=trained.id, tab="validation")
+    expect(page.get_by_role("table", name="Confusion matrix")).to_be_visible()
+    page.set_viewport_size({"width": SIZE[0], "height": 1060})
+    shoot("job-validation")
+
+
 def write(home: Path, name: str, *cells: str) -> None:
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
