@@ -41,7 +41,8 @@ with open(os.path.join(os.environ["RESULT_DIR"], "model", "mine.pth"), "wb") as 
 
 @pytest.fixture
 def shared(server: WmlaServer) -> Iterator[Path]:
-    """The server's data folder, with a data set and a template."""
+    """The server's data folder, with a data set and a template; nothing is known to the server, before and after."""
+    forget_all(server)
     conf = requests.get(f"{server.dli}/conf", auth=server.basic, verify=False).json()
     root = Path(conf["DLI_DATA_FS"])
     for part in ("train", "test"):
@@ -53,6 +54,11 @@ def shared(server: WmlaServer) -> Iterator[Path]:
     (root / "templates" / "says" / "main.py").write_text(SAYS)
     (root / "templates" / "says" / "notes.txt").write_text("Notizen\n")
     yield root
+    forget_all(server)
+
+
+def forget_all(server: WmlaServer) -> None:
+    """End and remove what the tests of this file, or of another one with the same server, have made."""
     client = server.local.client()
     for model in client.models():
         client.delete_model(model.name, kind=model.kind)

@@ -172,7 +172,7 @@ def test_one_rank_that_fails_ends_the_others(four_slots: Jobs, folder: Path) -> 
     with pytest.raises(JobFailed, match=r"Rank 1 .*exit code 1") as failed:
         job.wait(120)
     assert "OSError: the disk is full" in str(failed.value)
-    assert four_slots.client.cluster()["jobs"] == []
+    assert job.id not in {each["id"] for each in four_slots.client.cluster()["jobs"]}
 
 
 def test_a_command_that_is_not_there(four_slots: Jobs, folder: Path) -> None:
