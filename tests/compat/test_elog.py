@@ -3,7 +3,6 @@
 import io
 import time
 
-import pandas as pd
 import pytest
 
 
@@ -66,7 +65,7 @@ def test_a_time_stamp_is_rounded_to_the_nearest_millisecond(job, noon, lines):
     assert "Timestamp: 1614877200251," in lines("stdout")[0]
 
 
-def read_as_the_notebooks_do(text):
+def read_as_the_notebooks_do(text, pd):
     """Their own steps: colons become commas, five columns are picked and named, milliseconds become times."""
     frame = pd.read_csv(io.StringIO(text.replace(":", ",")), header=None)
     frame = frame[[4, 6, 8, 10, 12]]
@@ -76,11 +75,13 @@ def read_as_the_notebooks_do(text):
 
 
 def test_pandas_reads_the_log_as_a_table(job, noon, tmp_path):
+    import pandas as pd
+
     with job.elog.ELog.open() as log:
         for step, loss, accuracy in ((1, 2.3, 0.0), (2, 0.0000601, 0.1135), (3, 1e9, 1)):
             log.recordTrain("Train", step + 1, step, loss, accuracy, 0)
         log.recordTest("Test", 0.5, 0.25, 0)
-    frame = read_as_the_notebooks_do((tmp_path / "log" / "stdout").read_text())
+    frame = read_as_the_notebooks_do((tmp_path / "log" / "stdout").read_text(), pd)
     assert frame["timestamp"].tolist() == [pd.Timestamp("2021-03-04 17:00:00.25")] * 4
     train = frame[:3]
     assert train["global_steps"].astype(int).tolist() == [1, 2, 3]

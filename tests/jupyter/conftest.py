@@ -15,6 +15,8 @@ from types import SimpleNamespace
 import pytest
 from tornado.httpclient import HTTPClientError
 
+from tests.pauses import pauses
+
 LIMIT = 90.0  # for what hangs, on a machine with much else to do
 
 
@@ -76,13 +78,15 @@ async def _stop(app):
 async def wait_until(condition, what, limit=LIMIT):
     """The first true value of `condition()`, which may be a coroutine function; fails by name."""
     deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
+    for pause in pauses():
         value = condition()
         if asyncio.iscoroutine(value):
             value = await value
         if value:
             return value
-        await asyncio.sleep(0.02)
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(pause)
     pytest.fail(f"waited {limit:.0f} s in vain for {what}")
 
 

@@ -107,9 +107,9 @@ async def test_a_job_of_before_packages_were_kept_is_cloned_from_its_folder(call
     assert "old" in await ended(again.json["id"])
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
+async def test_what_cannot_be_is_refused_with_a_sentence(call, first):
+    job = await first()
+    refused = (
         ({"source": {"job": "nobody-aaaaaa"}}, 404, None),
         ({"source": {"jobs": "x"}}, 400, "source"),
         ({"source": {}}, 400, "source"),
@@ -123,14 +123,12 @@ async def test_a_job_of_before_packages_were_kept_is_cloned_from_its_folder(call
         ({"spec": {"instance_group": "no"}}, 422, "instance_group"),
         ({"spec": {"dataset": "no"}}, 404, "dataset"),
         ({"spec": {"warm_start": "no"}}, 404, None),
-    ],
-)
-async def test_what_cannot_be_is_refused_with_a_sentence(call, first, body, status, field):
-    job = await first()
-    answer = await call("POST", "submissions", body={"source": {"job": job}, **body})
-    assert (answer.status, answer.json.get("field")) == (status, field), answer.json
-    assert len(answer.json["message"]) > 10
-    assert len((await call("GET", "jobs")).json["jobs"]) == 1
+    )
+    for body, status, field in refused:
+        answer = await call("POST", "submissions", body={"source": {"job": job}, **body})
+        assert (answer.status, answer.json.get("field")) == (status, field), (body, answer.json)
+        assert len(answer.json["message"]) > 10
+        assert len((await call("GET", "jobs")).json["jobs"]) == 1
 
 
 async def test_weights_that_it_began_with_are_kept_when_their_job_is_gone(call, submit, ended, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from edt_sdk import Client, Conflict, JobFailed, JobState, NotFound, TooLarge, Unprocessable, WaitTimeout
 from edt_sdk.discovery import running_servers
 from edt_sdk.testing import LocalServer
+from tests.pauses import pauses
 
 TALKS = """\
 import sys
@@ -22,10 +23,12 @@ SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
 
 def until(condition, what):
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    for pause in pauses():
         if condition():
             return
-        time.sleep(0.05)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(pause)
     pytest.fail(f"waited 60 s in vain for {what}")
 
 

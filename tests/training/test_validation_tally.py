@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn import metrics
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
@@ -17,8 +14,19 @@ ALL = ("accuracy", "top1", "top3", "precision", "recall", "f1", "iou", "confusio
 
 
 @pytest.fixture(scope="module")
+def metrics():
+    """Scikit-learn's, which each process of a suite would import if it were needed to find the tests."""
+    from sklearn import metrics
+
+    return metrics
+
+
+@pytest.fixture(scope="module")
 def digits():
     """Scores [n, 10] of a model that is often wrong, and labels."""
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+
     data = load_digits()
     model = LogisticRegression(max_iter=20, C=0.001).fit(data.data[:300, ::3], data.target[:300])
     return torch.tensor(model.decision_function(data.data[300:, ::3])), torch.tensor(data.target[300:])
@@ -33,7 +41,7 @@ def counted(outputs, labels, wanted, batch=97):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_classes_are_scored_as_scikit_learn_does(digits):
+def test_classes_are_scored_as_scikit_learn_does(digits, metrics):
     scores, labels = digits
     wanted = Wanted(ALL)
     found = counted(scores, labels, wanted)
@@ -58,7 +66,7 @@ def test_classes_are_scored_as_scikit_learn_does(digits):
     np.testing.assert_allclose(told, np.array(each).T, atol=1e-12)
 
 
-def test_a_class_that_occurs_nowhere_is_in_no_mean():
+def test_a_class_that_occurs_nowhere_is_in_no_mean(metrics):
     scores = torch.eye(5)[[0, 1, 1, 3]]
     labels = torch.tensor([0, 1, 2, 3])
     wanted = Wanted(("precision", "recall", "f1"))
@@ -75,7 +83,7 @@ def test_a_class_that_occurs_nowhere_is_in_no_mean():
 @pytest.mark.parametrize("threshold", [None, 0.2, 0.5, 0.8])
 @pytest.mark.parametrize("column", [False, True])
 @pytest.mark.parametrize("logits", [False, True])
-def test_binary_outputs_are_compared_with_the_threshold(threshold, column, logits):
+def test_binary_outputs_are_compared_with_the_threshold(threshold, column, logits, metrics):
     generator = torch.Generator().manual_seed(4)
     outputs = torch.randn(500, generator=generator)
     labels = (outputs + torch.randn(500, generator=generator) > 0).float()
@@ -98,7 +106,7 @@ def test_binary_outputs_are_compared_with_the_threshold(threshold, column, logit
     assert found.confusion.tolist() == metrics.confusion_matrix(labels, said).tolist()
 
 
-def test_a_threshold_is_also_one_for_two_classes():
+def test_a_threshold_is_also_one_for_two_classes(metrics):
     scores = torch.randn(300, 2, generator=torch.Generator().manual_seed(1))
     labels = torch.randint(0, 2, (300,), generator=torch.Generator().manual_seed(2))
     wanted = Wanted(("confusion",), 0.7)
@@ -107,7 +115,7 @@ def test_a_threshold_is_also_one_for_two_classes():
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_each_pixel_counts_and_padding_does_not(last):
+def test_each_pixel_counts_and_padding_does_not(last, metrics):
     generator = torch.Generator().manual_seed(3)
     scores = torch.randn(6, 4, 5, 7, generator=generator)
     labels = torch.randint(-1, 4, (6, 5, 7), generator=generator)
