@@ -110,6 +110,8 @@ def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., Lo
         given = {
             "ServerApp.base_url": BASE,
             "EdtApp.threads_per_slot": 1,
+            # Nothing here is about them, and each is as much work as a worker.
+            "EdtApp.standby_workers": 0,
             "LabApp.extra_labextensions_path": front_end,
             "JupyterNotebookApp.extra_labextensions_path": front_end,
             **EXPOSED,
@@ -228,6 +230,27 @@ def submit(server: LocalServer, lasting_trainer: str, tmp_path: Path):
     submit.finish = stop.touch
     yield submit
     stop.touch()
+    for job in jobs:
+        with suppress(NotFound, Conflict):  # deleted, or just ended
+            job.stop()
+
+
+@pytest.fixture
+def idle(server: LocalServer, tmp_path: Path):
+    """Submits a job that holds a slot and does nothing, where any job will do; a training is twice the work."""
+    jobs = []
+
+    def submit(name: str):
+        folder = tmp_path / f"idle{len(jobs)}"
+        folder.mkdir()
+        (folder / "train.py").write_text("")
+        job = server.client().submit(
+            folder, command="exec sleep 1000", framework="PyTorch", name=name, max_workers=1, progress=False
+        )
+        jobs.append(job)
+        return job
+
+    yield submit
     for job in jobs:
         with suppress(NotFound, Conflict):  # deleted, or just ended
             job.stop()

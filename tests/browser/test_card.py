@@ -107,8 +107,8 @@ def test_notebook_7_shows_it_and_acts(screen, server, submit, write_notebook):
     expect(card).to_contain_text("running")
 
 
-def test_of_a_deleted_job_it_says_so_and_shows_how_it_was(screen, server, submit, write_notebook):
-    job = submit("short-lived")
+def test_of_a_deleted_job_it_says_so_and_shows_how_it_was(screen, server, idle, write_notebook):
+    job = idle("short-lived")
     write_notebook(server, "deleted.ipynb", "job", bundles=[bundle_of(job)])
     job.stop()
     with pytest.raises(JobFailed):
@@ -122,8 +122,8 @@ def test_of_a_deleted_job_it_says_so_and_shows_how_it_was(screen, server, submit
     screen.shot("card-deleted")
 
 
-def test_of_another_server_s_job_it_shows_what_the_notebook_stored(screen, server, submit, write_notebook):
-    job = submit("elsewhere")
+def test_of_another_server_s_job_it_shows_what_the_notebook_stored(screen, server, idle, write_notebook):
+    job = idle("elsewhere")
     stored = bundle_of(job, id="elsewhere-000000", origin="http://gpu-box:8888/", view=None)
     write_notebook(server, "elsewhere.ipynb", "job", bundles=[stored])
     page = screen.open("lab/tree/elsewhere.ipynb")
@@ -133,14 +133,15 @@ def test_of_another_server_s_job_it_shows_what_the_notebook_stored(screen, serve
     screen.shot("card-elsewhere")
 
 
-@pytest.mark.parametrize("told", [{"version": 2}, {"version": 1}, "<b>no</b>", None])
-def test_of_a_bundle_it_cannot_read_it_shows_what_the_notebook_stored(screen, server, submit, write_notebook, told):
-    stored = bundle_of(submit("strange")) | {MIME: told}
-    write_notebook(server, "strange.ipynb", "job", bundles=[stored])
+def test_of_a_bundle_it_cannot_read_it_shows_what_the_notebook_stored(screen, server, idle, write_notebook):
+    told = [{"version": 2}, {"version": 1}, "<b>no</b>", None]
+    stored = bundle_of(idle("strange"))
+    write_notebook(server, "strange.ipynb", *["job"] * 4, bundles=[stored | {MIME: each} for each in told])
     page = screen.open("lab/tree/strange.ipynb")
-    output = page.locator(".jp-OutputArea-output")
-    expect(output).to_contain_text("strange")
-    expect(output).to_contain_text("Snapshot")
+    for cell in range(len(told)):
+        output = page.locator(".jp-Cell").nth(cell).locator(".jp-OutputArea-output")
+        expect(output).to_contain_text("strange")
+        expect(output).to_contain_text("Snapshot")
 
 
 def test_many_cards_ask_once_and_hidden_ones_not_at_all(screen, server, submit, write_notebook):

@@ -1,26 +1,53 @@
 """The monitor as a person uses it in JupyterLab: every tab, controls that act, and nothing dead left behind."""
 
 import re
+from contextlib import suppress
 
 import pytest
 import requests
 from playwright.sync_api import expect
 
+from edt_sdk.schemas.errors import Conflict
 from tests.browser.screen import Screen
 
 TABS = ("Overview", "Metrics", "Allocation", "Logs", "Checkpoints")
 
 
+@pytest.fixture(scope="module")
+def lasting(server, lasting_trainer, tmp_path_factory):
+    """A training that outlasts all tests which are content to look at it: it is as much work as they are."""
+    folder = tmp_path_factory.mktemp("lasting")
+    slower = lasting_trainer.replace("else 40", "else 200")
+    assert slower != lasting_trainer
+    (folder / "train.py").write_text(slower)
+    enough = folder / "enough"
+    job = server.client().submit(folder, main="train.py", name="digits", max_workers=4, args=[str(enough)])
+    yield job
+    enough.touch()
+    with suppress(Conflict):  # just ended
+        job.stop()
+
+
 @pytest.fixture
-def monitored(screen, server, submit, write_notebook):
+def monitored(screen, server, write_notebook, lasting):
     """A running job, and a notebook whose first cell monitors it and has been run."""
+    watch(screen, server, write_notebook, lasting)
+    return lasting
+
+
+@pytest.fixture
+def ending(screen, server, write_notebook, submit):
+    """The same with a job of its own, which ends with the test, or before."""
     job = submit("digits", max_workers=4)
+    watch(screen, server, write_notebook, job)
+
+
+def watch(screen, server, write_notebook, job) -> None:
     code = f"from edt_sdk import Client\njob = Client().job({job.id!r})\njob.monitor()"
     write_notebook(server, "watch.ipynb", code, "'free'")
     screen.open("lab/tree/watch.ipynb")
     screen.run_cell()
     expect(output(screen)).to_contain_text("running", ignore_case=True)
-    return job
 
 
 def output(screen: Screen):
@@ -65,7 +92,7 @@ def test_a_changed_maximum_acts_at_once_and_says_what_it_comes_to(screen, monito
     expect(field).to_have_value("1")
 
 
-def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, submit, monitored):
+def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, submit, ending):
     submit.finish()
     shown = output(screen)
     expect(shown).to_contain_text("FINISHED")
@@ -79,7 +106,7 @@ def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, 
     expect(shown.locator(".jupyter-widgets")).to_have_count(0)
 
 
-def test_in_an_untrusted_notebook_the_picture_is_still_one(screen, server, submit, monitored, write_notebook):
+def test_in_an_untrusted_notebook_the_picture_is_still_one(screen, server, submit, ending, write_notebook):
     submit.finish()
     expect(output(screen).locator("summary")).to_have_count(4)
     screen.save()
@@ -110,7 +137,7 @@ def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, se
     screen.shot(f"monitor-kernel-{how}")
 
 
-def test_a_cleared_cell_asks_for_nothing_any_more(screen, monitored):
+def test_a_cleared_cell_asks_for_nothing_any_more(screen, ending):
     page = screen.page
     screen.context_menu(page.locator(".jp-Cell").first.locator(".jp-InputPrompt"), "Clear Cell Output")
     expect(output(screen).locator(".widget-tab")).to_have_count(0)

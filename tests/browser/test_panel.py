@@ -95,8 +95,8 @@ def _tab_to(page, what):
     raise AssertionError(f"Tab does not lead to where {what}")
 
 
-def test_by_keys_alone(screen, submit):
-    jobs = {name: submit(name) for name in ("key-one", "key-two", "key-three")}
+def test_by_keys_alone(screen, submit, idle):
+    jobs = {"key-one": idle("key-one"), "key-two": submit("key-two"), "key-three": idle("key-three")}
     page = screen.open()
     screen.command_by_keys("Show Jobs", page.locator(".jp-edt-panel"))
     rows = page.locator(".jp-edt-row")
@@ -198,8 +198,8 @@ def test_a_thousand_jobs_scroll(page, crowded):
     expect(rows).to_contain_text("The main script ended with code 1.")
 
 
-def test_notebook_7_has_the_panel_too(screen, server, submit, write_notebook):
-    submit("digits")
+def test_notebook_7_has_the_panel_too(screen, server, idle, write_notebook):
+    idle("digits")
     write_notebook(server, "seven.ipynb", "1 + 1")
     page = screen.open("notebooks/seven.ipynb")
     screen.command("Show Jobs")
