@@ -104,8 +104,8 @@ def test_instance_groups(screen: Screen, server):
     expect(row).to_have_count(0)
 
 
-def test_pages_in_notebook_7(screen: Screen, server, submit, write_notebook):
-    job = submit("seven")
+def test_pages_in_notebook_7(screen: Screen, server, idle, write_notebook):
+    job = idle("seven")
     write_notebook(server, "seven.ipynb", "1")
     page = screen.open("tree")
     screen.run("edt:open-job", id=job.id)
