@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from edt_sdk.testing import LocalServer
+from tests.pauses import pauses
 
 TLS = Path(__file__).parent / "tls"
 MODELS = Path(__file__).parent / "models"
@@ -60,13 +61,13 @@ class WmlaServer:
     def wait(self, exec_id: str, *states: str, limit: float = LIMIT) -> dict[str, object]:
         """The exec as soon as it is in one of the states."""
         deadline = time.monotonic() + limit
-        while time.monotonic() < deadline:
+        for pause in pauses():
             found = requests.get(f"{self.dli}/execs/{exec_id}", auth=self.basic, verify=False).json()
             if found["state"] in states:
                 return dict(found)
-            if found["state"] in ("FINISHED", "KILLED", "ERROR"):
+            if found["state"] in ("FINISHED", "KILLED", "ERROR") or time.monotonic() > deadline:
                 break
-            time.sleep(0.05)
+            time.sleep(pause)
         log = requests.get(
             f"{self.dli}/execs/{exec_id}/log?logType=outerrlog",
             auth=self.basic,

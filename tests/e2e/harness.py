@@ -13,6 +13,7 @@ import pytest
 
 from edt_sdk import Client, Job
 from edt_sdk.testing import LocalServer
+from tests.pauses import pauses
 
 JOBS = Path(__file__).parent / "jobs"
 
@@ -20,11 +21,13 @@ JOBS = Path(__file__).parent / "jobs"
 def wait_until(condition: Callable[[], Any], what: str, limit: float = 120.0) -> Any:
     """The first true value of `condition`; fails by name when it stays false."""
     deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
+    for pause in pauses():
         value = condition()
         if value:
             return value
-        time.sleep(0.1)  # most conditions ask the server
+        if time.monotonic() > deadline:
+            break
+        time.sleep(pause)
     pytest.fail(f"waited {limit:.0f} s in vain for {what}")
 
 
