@@ -14,17 +14,9 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import { type Api, ApiError, sentenceOf } from './api';
 import { Listing, MOST } from './listing';
 import { type IReach, type Question, Reach } from './reach';
-import { type ICluster, type IJobPage, type IJobView, type IStateEvent, isFinal } from './views';
+import { type ICluster, type IJobPage, type IJobView, type IKnown, type IStateEvent, isFinal } from './views';
 
 export const STATE_SCHEMA = 'https://schema.jupyter-edt.org/edt/job_state/v1';
-
-/** A job as last seen, `taken` seconds since the epoch; `gone` when the server says that there is no such job. */
-export interface IKnown {
-  view: IJobView | undefined;
-  taken: number;
-  gone: boolean;
-  trouble: string;
-}
 
 export type Scope = 'mine' | 'all';
 

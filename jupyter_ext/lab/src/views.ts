@@ -95,6 +95,14 @@ export interface IJobView {
   validates?: string;
 }
 
+/** A job as last seen, `taken` seconds since the epoch; `gone` when the server says that there is no such job. */
+export interface IKnown {
+  view: IJobView | undefined;
+  taken: number;
+  gone: boolean;
+  trouble: string;
+}
+
 /** What may change while a job lives. */
 export interface IJobPatch {
   priority?: number;

@@ -1,7 +1,6 @@
 /** How a card stands to the server: live, old, of a job that was deleted, or of another server's. Pure. */
-import type { IKnown } from '../jobs';
+import type { IJobView, IKnown } from '../views';
 import type { IReach } from '../reach';
-import type { IJobView } from '../views';
 import { clock } from '../words';
 import { type IBundle, isElsewhere } from './bundle';
 

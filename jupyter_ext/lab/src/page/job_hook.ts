@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from 'react';
 
-import type { IKnown } from '../jobs';
+import type { IKnown } from '../views';
 
 import { useEdt } from './surroundings';
 import { useShown } from './shown';
