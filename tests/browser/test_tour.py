@@ -106,7 +106,7 @@ def test_train_form_and_job_tab(screen: Screen, server, lasting_trainer, tmp_pat
     form.get_by_label("What to train").fill("project")
     form.get_by_label("Main file").fill("train.py")
     form.get_by_label("Arguments").fill(f"'{stop}'")
-    expect(page.get_by_label("Preview")).to_contain_text("It would start at once")
+    expect(page.get_by_role("region", name="Preview")).to_contain_text("It would start at once")
     screen.shot("tour-train-form")
     page.get_by_role("button", name="Submit").click()
     head = page.locator(".jp-edt-job-header")

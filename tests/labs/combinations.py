@@ -35,7 +35,7 @@ COMBINATIONS = (
         "4.2.0",
         "==4.2.0",
         "==7.2.0",
-        ("jupyter-server==2.16.0", "ipywidgets==8.1.0", "jupyterlab-widgets==3.0.9", "ipykernel==6.29.0"),
+        ("jupyter-server==2.18.0", "ipywidgets==8.1.0", "jupyterlab-widgets==3.0.9", "ipykernel==6.29.0"),
     ),
     Combination("4.2", "==4.2.*", "==7.2.*"),
     Combination("4.3", "==4.3.*", "==7.3.*"),
