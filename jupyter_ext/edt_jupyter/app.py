@@ -179,6 +179,13 @@ class EdtApp(ExtensionApp):
         """True while this server runs the jobs."""
         return self._member is not None and self._member.leads
 
+    async def surely_leads(self) -> bool:
+        """The same, of a server that may have been stopped once it has asked whether it still leads."""
+        try:
+            return self._member is not None and await self._member.leader() is None
+        except EdtError:
+            return False
+
     @property
     def remote(self) -> Remote | None:
         """The server that runs the jobs of this one's user, None where this one may."""

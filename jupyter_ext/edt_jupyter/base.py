@@ -47,6 +47,9 @@ class Extension(Protocol):
     def leads(self) -> bool:
         """True while this server runs the jobs."""
 
+    async def surely_leads(self) -> bool:
+        """The same, of a server that may have been stopped once it has asked whether it still leads."""
+
     async def elsewhere(self, user: str) -> Peer | None:
         """The server that answers `user`, None for this one; waits while there is none, ServerUnreachable for long."""
 
@@ -86,7 +89,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             await super().prepare()
             return
         self.current_user = self._jupyter_current_user = User(username=self._asked_for)
-        if not self.extension.leads:
+        if not await self.extension.surely_leads():
             raise HTTPError(NOT_LEADING)
 
     async def forwarded(self) -> bool:
