@@ -20,6 +20,7 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import START_LIMIT, LocalServer
 from tests.browser.crowd import add_crowd
 from tests.kernels import on_unix_sockets
+from tests.pauses import pauses
 
 CROWD = 10_000
 _AUTHORIZER = '''
@@ -168,14 +169,16 @@ class Kernel:
 def answers(server: LocalServer, *, far: bool = False) -> bool:
     """Wait until it has started, whatever it answers then; `far` when another one is asked. False for too long."""
     deadline = time.monotonic() + START_LIMIT
-    while time.monotonic() < deadline:
+    for pause in pauses():
         try:
             told = requests.get(f"{server.url}edt/api/", headers={"Authorization": f"token {server.token}"}, timeout=5)
             if far or told.status_code != 503:
                 return True
         except (requests.ConnectionError, requests.Timeout):
             pass
-        time.sleep(0.05)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(pause)
     return False
 
 
