@@ -41,8 +41,8 @@ class Change:
         delay: seconds from the request to the first commit at the new size.
         repeated: updates that were committed a second time.
         steps: how many times the members changed on the way; of two joiners one may arrive before the other.
-        updates: seconds that two updates usually take, one at the old and one at the new size: a delay holds the rest
-            of the one under way and the whole of the other, whatever else it holds.
+        updates: seconds that updates take of the delay if all take as long as usual: the rest of the one that was under
+            way at the request, and the first one at the new size. Nobody can join sooner.
     """
 
     request: Request
@@ -105,9 +105,15 @@ def _change(commits: Sequence[Commit], request: Request, usual: Mapping[int, flo
         stall=commits[first].time - commits[last].time - expected,
         delay=commits[first].time - request.time,
         repeated=sum(commit.update in known for commit in _same_members(commits, first)),
-        updates=usual[_known(request.before, usual)] + usual[request.after],
+        updates=_rest(commits, request, usual[_known(request.before, usual)]) + usual[request.after],
         steps=sum(a.generation != b.generation for a, b in pairwise(commits[last : first + 1])),
     )
+
+
+def _rest(commits: Sequence[Commit], request: Request, usual: float) -> float:
+    """What was left, at a request, of the update under way."""
+    begun = max((commit.time for commit in commits if commit.time <= request.time), default=request.time)
+    return max(0.0, usual - (request.time - begun))
 
 
 def _known(world: int, usual: Mapping[int, float]) -> int:

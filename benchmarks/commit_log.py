@@ -81,6 +81,11 @@ class CommitLog:
             time.sleep(POLL)
 
 
+def lasted(commits: list[Commit]) -> float:
+    """Seconds of the newest update; 0 while there is only one."""
+    return commits[-1].time - commits[-2].time if len(commits) > 1 else 0.0
+
+
 def behind(commits: list[Commit], world: int, since: float) -> int:
     """How many updates in a row, up to the last one, `world` workers have committed after `since`."""
     count = 0

@@ -1,20 +1,20 @@
 """How long does a change of the number of workers hold a training up? 1 → 2 → 4 → 3 → 1, beside torchrun.
 
 Both sides train the same model with the same update (`linear_stack/`): four micro-batches shared out among one to four
-workers of one thread, 25 to 50 ms at 8 MB of model and optimizer; at 150 MB the exchange of the gradients makes it
-longer. Four workers, a server and this program share the machine's cores, which both sides suffer alike. The sides
-alternate: a round is some cycles of ours, warm, cold and from nothing, then one of torchrun's.
+workers of one thread, 25 to 50 ms at 8 MB of model and optimizer, 0.14 to 0.17 s at 150 MB. Four workers, a server and
+this program share the machine's cores, which both sides suffer alike. The sides alternate: a round is some cycles of
+ours, warm, cold and from nothing, then one of torchrun's.
 
 Ours: a job on a real server that asks for four slots; how many there are is changed; the request is the scheduler's
-grant (or revocation) in the event list; stall and delay are from the commit log (`changes.py` has the formula). Warm:
-on a server as it is by default, which keeps a spare supervisor for the next job (`EdtApp.warm_workers=1`) and workers
-ready for the next slots (`EdtApp.standby_workers=2`), once they are. Cold: on a server without (`=0`). In both nothing
-is killed. From nothing, growing only and without a target: what joiners are forked from, zygote and heir, is killed
-just before the request, so that a joiner costs a start of Python and the import of torch; beside it stands what `python
--c "import torch"` takes in the same round. torchrun: an agent a worker; growing starts agents, shrinking sends SIGTERM
-to them; its script loads the newest checkpoint (in memory, at most 10 updates old) and writes the same log. Its first
-commit at the new size ends the stall although it repeats an update. Its defaults need more than half a minute a change:
-one in each direction, 1 → 2 → 1.
+grant (or revocation) in the event list, which comes at any moment of an update; stall and delay are from the commit log
+(`changes.py` has the formula). Warm: on a server as it is by default, which keeps a spare supervisor for the next job
+(`EdtApp.warm_workers=1`) and workers ready for the next slots (`EdtApp.standby_workers=2`), once they are. Cold: on a
+server without (`=0`). In both nothing is killed. From nothing, growing only and without a target: what joiners are
+forked from, zygote and heir, is killed just before the request, so that a joiner costs a start of Python and the import
+of torch; beside it stands what `python -c "import torch"` takes in the same round. torchrun: an agent a worker; growing
+starts agents, shrinking sends SIGTERM to them; its script loads the newest checkpoint (in memory, at most 10 updates
+old) and writes the same log. Its first commit at the new size ends the stall although it repeats an update. Its
+defaults need more than half a minute a change: one in each direction, 1 → 2 → 1.
 
 Takes about 15 minutes (`--quick`: two to three, without the defaults; `--only-ours`: half). Prints a table, writes
 `.bench/rescale.json`; exit code 1 when a target is missed.
@@ -23,6 +23,7 @@ Takes about 15 minutes (`--quick`: two to three, without the defaults; `--only-o
 from __future__ import annotations
 
 import argparse
+import random
 import shutil
 import sys
 import time
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.changes import Change, Request, changes
-from benchmarks.commit_log import CommitLog, behind
+from benchmarks.commit_log import CommitLog, behind, lasted
 from benchmarks.our_jobs import import_torch, server
 from benchmarks.plan_job import PlanJob
 from benchmarks.report import ROOT, finish, table
@@ -58,7 +59,8 @@ class Size:
 
 
 SMALL = Size(8, ("--width", "512", "--rows", "12", "--samples", "8"), hold=8)
-LARGE = Size(150, ("--width", "2160", "--rows", "1", "--samples", "4"), hold=6)
+# One sample a micro-batch: with four, whose products MKL has no good kernel for, an update takes twice as long.
+LARGE = Size(150, ("--width", "2160", "--rows", "1", "--samples", "1"), hold=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,13 @@ class Resizable(Protocol):
         """Why nothing more is to be expected, or ""."""
 
 
-def walk(job: Resizable, path: Sequence[int], cycles: int, hold: int) -> list[Request]:
+def walk(job: Resizable, path: Sequence[int], cycles: int, hold: int, moments: random.Random) -> list[Request]:
     """Take a job along `path`, `cycles` times; when each change was asked for."""
     hold_size(job, path[0], hold, 0.0)
     requests = []
     for before, after in [*pairwise(path)] * cycles:
+        # Just after a commit would be the worst moment of all, and nobody who asks knows of updates.
+        time.sleep(moments.random() * lasted(job.log.read()))
         requests.append(Request(job.resize(after), before, after))
         hold_size(job, after, hold, requests[-1].time)
     return requests
@@ -98,13 +102,20 @@ def hold_size(job: Resizable, workers: int, hold: int, since: float) -> None:
 
 
 def ours(
-    on: LocalServer, size: Size, cycles: int, *, spares: Spares | None = None, from_nothing: bool = False
+    on: LocalServer,
+    size: Size,
+    moments: random.Random,
+    cycles: int,
+    *,
+    spares: Spares | None = None,
+    from_nothing: bool = False,
 ) -> list[Change]:
     """One job of ours.
 
     Args:
         on: the server; it has no other job.
         size: of the model.
+        moments: of an update, at which changes are asked for.
         cycles: along `PATH`.
         spares: of that server; the job uses one up, whose successor must not be imported while a change is measured.
         from_nothing: kill what joiners are forked from, and measure growing alone.
@@ -114,22 +125,27 @@ def ours(
     with PlanJob(on, name, size.arguments, PATH[0], standbys=standbys, from_nothing=from_nothing) as job:
         if spares is not None:
             spares.wait()
-        asked = walk(job, PATH, cycles, size.hold)
+        asked = walk(job, PATH, cycles, size.hold, moments)
         granted = job.granted([request.time for request in asked])
     requests = [Request(when, one.before, one.after) for when, one in zip(granted, asked, strict=True)]
     return [one for one in changes(job.log.read(), requests) if one.request.grows or not from_nothing]
 
 
-def torchrun(folder: Path, setting: Setting, size: Size, path: Sequence[int]) -> list[Change]:
+def torchrun(folder: Path, setting: Setting, size: Size, path: Sequence[int], moments: random.Random) -> list[Change]:
     """One job of torchrun's, once along `path`."""
     with TorchrunJob(folder, setting, size.arguments, MEMORY) as job:
         job.resize(path[0])
-        requests = walk(job, path, 1, size.hold)
+        requests = walk(job, path, 1, size.hold, moments)
     return changes(job.log.read(), requests)
 
 
 def parts(
-    options: argparse.Namespace, number: int, warm: LocalServer, spares: Spares, cold: LocalServer
+    options: argparse.Namespace,
+    number: int,
+    warm: LocalServer,
+    spares: Spares,
+    cold: LocalServer,
+    moments: random.Random,
 ) -> Iterator[Part]:
     """What is measured in round `number`.
 
@@ -137,18 +153,18 @@ def parts(
     """
     for size, part in ((SMALL, 2), (LARGE, 4)):
         sides = {
-            "warm": (options.repeat, partial(ours, warm, size, spares=spares)),
-            "cold": (max(1, options.repeat // part), partial(ours, cold, size)),
-            "nothing": (max(1, options.repeat // (2 * part)), partial(ours, cold, size, from_nothing=True)),
+            "warm": (options.repeat, partial(ours, warm, size, moments, spares=spares)),
+            "cold": (max(1, options.repeat // part), partial(ours, cold, size, moments)),
+            "nothing": (max(1, options.repeat // (2 * part)), partial(ours, cold, size, moments, from_nothing=True)),
         }
         for key, (total, run) in sides.items():
             if cycles := share(total, options.rounds, number):
                 yield Part(key, size, partial(run, cycles))
         folder = ROOT / "rescale" / f"torchrun-{size.megabytes}-{number}"
         if options.torchrun and (size is SMALL or share((options.rounds + 1) // 2, options.rounds, number)):
-            yield Part("best", size, partial(torchrun, folder / "best", BEST, size, PATH))
+            yield Part("best", size, partial(torchrun, folder / "best", BEST, size, PATH, moments))
         if options.defaults and size is SMALL and number == 0:
-            yield Part("defaults", size, partial(torchrun, folder / "defaults", DEFAULTS, size, SHORT_PATH))
+            yield Part("defaults", size, partial(torchrun, folder / "defaults", DEFAULTS, size, SHORT_PATH, moments))
 
 
 def share(total: int, rounds: int, number: int) -> int:
@@ -178,12 +194,13 @@ def main() -> int:
     folder = ROOT / "rescale"
     shutil.rmtree(folder, ignore_errors=True)
     floor: list[float] = []
+    moments = random.Random(1)
     with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
         spares = Spares(warm.pid)
         spares.wait()
         for number in range(options.rounds):
             floor.append(import_torch())
-            for part in parts(options, number, warm, spares, cold):
+            for part in parts(options, number, warm, spares, cold, moments):
                 found = part.run()
                 measured.append(Measured(part.key, part.size.megabytes, tuple(found)))
                 stalls = ", ".join(f"{c.request.before}→{c.request.after} {duration(c.stall)}" for c in found[:4])
@@ -194,7 +211,7 @@ def main() -> int:
     some = summarize(floor)
     assert some is not None, "each round measures it"
     print(f'  python -c "import torch", below which nothing from nothing comes: {some.text()}')
-    print("  A delay holds the rest of the update under way and the first one at the new size: two updates at most.")
+    print("  Updates of a delay: the rest of the one under way at the request, and the first one at the new size.")
     print(f"  {seconds} s in all. A stall is without the updates' own time; a negative one is noise.")
     sides = ["warm", "cold", *["best"] * options.torchrun, *["defaults"] * options.defaults]
     results = {"seconds": seconds, "import_torch": floor, "measured": [asdict(some) for some in measured]}

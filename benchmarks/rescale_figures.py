@@ -18,7 +18,7 @@ NAMES = {
     "best": "torchrun, best settings",
     "defaults": "torchrun, defaults",
 }
-HEADING = ["side", "state", "change", "n", "stall", "worst", "request → first", "worst", "two updates", "repeated"]
+HEADING = ["side", "state", "change", "n", "stall", "worst", "request → first", "worst", "of it updates", "repeated"]
 STALL_TARGETS = {8: 0.050, 150: 0.150}
 # "nothing" has none: it is a start of Python and the import of torch, which no design of ours makes shorter.
 JOIN_TARGETS = {"warm": 0.3, "cold": 1.5}

@@ -19,14 +19,14 @@ def on(tmp_path_factory):
 
 
 def test_our_changes_are_measured(on):
-    found = rescale.ours(on, TINY, 1)
+    found = rescale.ours(on, TINY, random.Random(0), 1)
     assert [(one.request.before, one.request.after) for one in found] == [(1, 2), (2, 4), (4, 3), (3, 1)]
     assert all(one.delay > 0 and one.repeated == 0 for one in found)
 
 
 @pytest.mark.long
 def test_our_changes_from_nothing_are_measured_beside_what_importing_torch_takes(on):
-    found = rescale.ours(on, TINY, 1, from_nothing=True)
+    found = rescale.ours(on, TINY, random.Random(0), 1, from_nothing=True)
     assert [(one.request.before, one.request.after) for one in found] == [(1, 2), (2, 4)]
     assert all(one.delay > 0 and one.repeated == 0 for one in found)
     assert import_torch() > 0
@@ -37,7 +37,7 @@ def test_our_changes_are_measured_beside_a_spare(tmp_path):
     with server(tmp_path, warm=True) as warm:
         spares = Spares(warm.pid)
         spares.wait()
-        found = rescale.ours(warm, TINY, 1, spares=spares)
+        found = rescale.ours(warm, TINY, random.Random(0), 1, spares=spares)
     assert len(found) == 4
 
 
@@ -52,7 +52,7 @@ def test_the_script_alone_is_measured(tmp_path):
 def test_torchruns_changes_are_measured_and_nothing_of_it_stays(tmp_path):
     with TorchrunJob(tmp_path / "job", BEST, TINY.arguments) as job:
         job.resize(1)
-        requests = rescale.walk(job, (1, 2), 1, TINY.hold)
+        requests = rescale.walk(job, (1, 2), 1, TINY.hold, random.Random(0))
         assert len(job.pids()) == 2
     assert job.pids() == []
     found = rescale.changes(job.log.read(), requests)

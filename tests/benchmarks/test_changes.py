@@ -23,6 +23,7 @@ def test_the_stall_is_what_an_update_does_not_explain():
     (change,) = changes(commits, [Request(time=commits[3].time + 0.001, before=1, after=2)])
     assert change.stall == pytest.approx(0.030)
     assert change.delay == pytest.approx(commits[6].time - commits[3].time - 0.001)
+    assert change.updates == pytest.approx(0.039 + 0.025)  # the rest of the one under way, and the first of two
     assert (change.repeated, change.steps) == (0, 1)
 
 
