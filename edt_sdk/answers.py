@@ -20,8 +20,12 @@ class Answer(WhatIf, frozen=True, kw_only=True):
     def _ends(self) -> str:
         if self.ends_now is None and self.ends_then is None:
             return "When it would end is not known yet."
+        if self.ends_then is None:
+            return f"As things are, its training ends {_when(self.ends_now)}; when it would end then is not known."
+        if self.ends_now is None:
+            return f"Its training would end {_when(self.ends_then)}; when it ends as things are is not known."
         return f"Its training would end {_when(self.ends_then)}; as things are, {_when(self.ends_now)}."
 
 
 def _when(seconds: float | None) -> str:
-    return "at a time not known" if seconds is None else f"about {datetime.fromtimestamp(seconds):%a %H:%M:%S}"
+    return "" if seconds is None else f"about {datetime.fromtimestamp(seconds):%a %H:%M:%S}"

@@ -23,7 +23,7 @@ from edt_server.core import JobChanged
 from edt_server.doubts import Doubts
 from edt_server.ledger import Change
 from edt_server.reading import Reading, ended_already
-from edt_server.recovery import STOP_REQUESTED
+from edt_server.recovery import STOP_REQUESTED, stop_requests
 from edt_server.rigid import check_change, sized
 from edt_server.store import JobRow, StoreError
 
@@ -179,7 +179,7 @@ class Changing(Reading):
             instance_group: the queue it goes on in; None for the one it was in.
 
         Raises:
-            Conflict: it is over for good, or a checkpoint was named while workers still run.
+            Conflict: it is over for good, it is being stopped, or a checkpoint was named while workers still run.
             Unprocessable: its queue or its data set was removed meanwhile, or there is no queue of that name.
             InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
         """
@@ -190,8 +190,15 @@ class Changing(Reading):
             raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
 
         def work(change: Change) -> JobRow:
-            self._mine(user, job, change.row(job))
+            row = self._mine(user, job, change.row(job))
             self._refuse_while_deleted(job)
+            if not row.state.final and job in stop_requests(self._ledger.store, [job]):
+                raise Conflict(
+                    f"Job {job} is being stopped.",
+                    hint="Wait until it has ended, as job.wait() or `edt wait` do, then resume it.",
+                    job=job,
+                    state=row.state.value,
+                )
             return suspension.resume(change, paths, job, user, checkpoint, instance_group)
 
         return await self._changed(user, job, work)

@@ -269,7 +269,7 @@ def ended_already(row: JobRow, what: str) -> Conflict:
     ended = time.strftime("%H:%M:%S", time.localtime(row.ended))
     return Conflict(
         f"Job {row.id} is {row.state.value} since {ended}; it cannot be {what} any more.",
-        hint="Submit it again to run it once more.",
+        hint="Clone it to run it once more: job.clone(), or `edt clone`.",
         job=row.id,
         state=row.state.value,
     )

@@ -198,7 +198,7 @@ def _check(row: JobRow) -> None:
     if what:
         raise Conflict(
             f"Job {row.id} {what}: there is nothing to resume.",
-            hint="Submit it again to run it once more.",
+            hint="Clone it to run it once more: job.clone(), or `edt clone`.",
             job=row.id,
             state=row.state.value,
         )

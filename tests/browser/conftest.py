@@ -133,8 +133,7 @@ def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., Lo
 
     yield start
     for server in servers:
-        if server.running:
-            server.stop()
+        server.stop()  # also one that was killed: its kernels live until then
 
 
 @pytest.fixture(scope="module")

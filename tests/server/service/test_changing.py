@@ -87,3 +87,27 @@ async def test_one_that_could_not_be_deleted_can_be_resumed(stopped, monkeypatch
         with pytest.raises(PermissionError):
             await service.delete("ann", job)
     assert not (await service.resume("ann", job)).state.final
+
+
+async def test_one_that_is_being_stopped_is_not_resumed(settings, package, monkeypatch):
+    async with cleaned(settings), running(settings) as service:
+        job = (await service.submit("ann", spec(framework="PyTorch", max_workers=1), package)).id
+
+        async def runs():
+            return await state_of(service, job) is JobState.RUNNING
+
+        await until(runs, "its script")
+        with monkeypatch.context() as before_it_is_heard:
+            before_it_is_heard.setattr(service._supervision, "end", lambda job, why: None)
+            await service.stop_job("ann", job)
+            with pytest.raises(Conflict, match="is being stopped") as refused:
+                await service.resume("ann", job)
+        assert "edt wait" in refused.value.hint
+        await service.stop_job("ann", job)
+
+        async def killed():
+            return await state_of(service, job) is JobState.KILLED
+
+        await until(killed, "the end of the job")
+        assert await service._supervision.gone(job, LIMIT)
+        assert (await service.resume("ann", job)).state is JobState.LAUNCHING
