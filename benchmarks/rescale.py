@@ -59,8 +59,10 @@ class Size:
 
 
 SMALL = Size(8, ("--width", "512", "--rows", "12", "--samples", "8"), hold=8)
-# One sample a micro-batch: with four, whose products MKL has no good kernel for, an update takes twice as long.
-LARGE = Size(150, ("--width", "2160", "--rows", "1", "--samples", "1"), hold=6)
+# As many numbers as four layers of 2160, in pieces that a cache holds, and one sample a micro-batch: an update of four
+# such layers with four samples, for whose products the library has no good kernel, takes twice as long.
+_LARGE = ("--width", "1080", "--layers", "16", "--rows", "1", "--samples", "1")
+LARGE = Size(150, _LARGE, hold=6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ is chosen by the rows of a sample, independent of it.
 import torch
 from torch import nn
 
-LAYERS = 4
 CLASSES = 10
 # Distinct samples; every 64th is the same one.
 DIFFERENT = 64
@@ -29,13 +28,13 @@ class Rows(torch.utils.data.Dataset):
         return self.rows[index % DIFFERENT], self.labels[index % DIFFERENT]
 
 
-def network(width):
-    """[n, rows, width] -> [n, rows, CLASSES]; `4 * width**2` parameters and a few."""
+def network(width, layers):
+    """[n, rows, width] -> [n, rows, CLASSES]; `layers * width**2` parameters and a few."""
     torch.manual_seed(1)
-    layers = []
-    for _ in range(LAYERS):
-        layers += [nn.Linear(width, width), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(width, CLASSES))
+    stack = []
+    for _ in range(layers):
+        stack += [nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(*stack, nn.Linear(width, CLASSES))
 
 
 def optimizer(model):
@@ -51,6 +50,7 @@ def loss(output, target):
 def add_options(parser):
     """What both scripts are told on their command line."""
     parser.add_argument("--width", type=int, default=512, help="of the linear layers")
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rows", type=int, default=8, help="of a sample")
     parser.add_argument("--samples", type=int, default=8, help="of a micro-batch")
     parser.add_argument("--shards", type=int, default=4, help="micro-batches of an update")

@@ -14,6 +14,6 @@ def datasets():
 
 
 if __name__ == "__main__":
-    model = network(options.width)
+    model = network(options.width, options.layers)
     fabric = FabricModel(model, datasets, loss, optimizer(model))
     fabric.train(1, options.samples, options.shards, checkpoint_freq=0)

@@ -56,7 +56,7 @@ class Trainer:
             dist.init_process_group("gloo")
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if self.distributed else (0, 1)
         self.generation = self._agree_on_a_number()
-        self.model = network(options.width)
+        self.model = network(options.width, options.layers)
         self.optimizer = optimizer(self.model)
         self.done = self._load()
         self.parallel = DistributedDataParallel(self.model) if self.distributed else self.model

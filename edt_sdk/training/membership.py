@@ -85,6 +85,17 @@ class Membership:
 
     def positions(self, own: int) -> list[int]:
         """Everybody's position, in rank order; `own` is this member's."""
+        return self._told(own)
+
+    def lowest(self, own: int) -> int:
+        """The smallest of everybody's numbers; `own` is this member's.
+
+        Raises:
+            RuntimeError: a member is gone.
+        """
+        return own if self.world == 1 else min(self._told(own))
+
+    def _told(self, own: int) -> list[int]:
         found = torch.empty(self.world, dtype=torch.int64)
         self.group.all_gather(found, torch.tensor([own])).wait()
         return [int(position) for position in found]

@@ -25,6 +25,9 @@ from edt_sdk.training.standing import Standing
 from edt_sdk.training.totals import Totals, accuracy
 from edt_sdk.training.update import Committed
 
+# Bytes of gradients whose exchange takes some tens of ms; telling each other one number takes less than one.
+_MUCH = 16 << 20
+
 
 class Steps:
     """Does the steps of one training in one worker.
@@ -136,7 +139,18 @@ class Steps:
             outside.keeper.committed(self.standing.capture, self.standing.position, self.standing.updates)
         for shard in self._own(committed):
             outside.loggers.train(step.epoch, now.world, shard.loss, accuracy(shard), shard.samples, shard.metrics)
-        return committed.pending
+        return self._heard_by_all(committed.pending, now)
+
+    def _heard_by_all(self, told: int, now: Membership) -> int:
+        """The newest generation that all members know of, behind an update.
+
+        What was `told` with the update was so before gradients were exchanged and the optimizer stepped. Where that
+        takes long, who is announced meanwhile need not wait for another update: members tell each other once more. The
+        update is done, whatever becomes of that.
+        """
+        if told > now.number or (now.world > 1 and self._engine.gradient_bytes < _MUCH):
+            return told
+        return now.lowest(self._outside.link.pending)
 
     def _validate(self, step: TestStep, now: Membership) -> int:
         link, examination = self._outside.link, self._examination

@@ -174,6 +174,11 @@ class UpdateEngine:
         self._computed: _Computed | None = None
         self._space: list[Tensor] = []
 
+    @property
+    def gradient_bytes(self) -> int:
+        """What the members exchange in an update, at most: the same for all of them."""
+        return self._layout.nbytes
+
     def compute(
         self, step: TrainStep, block: range, loader: Loader, group: Group | None = None, *, practice: bool = False
     ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -83,6 +84,19 @@ class Dawdling(torch.optim.SGD):
         if gate.exists():
             (self.gates / "dawdling").touch()
             until(lambda: not gate.exists())
+        return super().step(closure)
+
+
+class Listening(torch.optim.SGD):
+    """Waits in an update, when its exchange is over, until this process has heard of generation 2."""
+
+    gates: ClassVar[Path]
+
+    def step(self, closure: Any = None) -> Any:
+        if (self.gates / "listen").exists():
+            (self.gates / f"listening-{os.getpid()}").touch()
+            until(lambda: any(thread.name == "edt-upcoming-2" for thread in threading.enumerate()))
+            (self.gates / f"heard-{os.getpid()}").touch()
         return super().step(closure)
 
 
@@ -229,6 +243,27 @@ def test_who_takes_the_place_of_rank_0_waits_until_it_has_written_its_last_updat
     assert job.expect("w0", wire.Left).update == 5
     job.joined(2)
     ends_well(job, *stay)
+
+
+@pytest.mark.parametrize(("wide", "joins"), [(8, 6), (20_000, 5)], ids=["little", "much"])
+def test_who_is_announced_behind_the_exchange_joins_behind_that_update_where_it_takes_long(
+    job: StandIn, wide: int, joins: int
+) -> None:
+    Listening.gates = job.root
+    begin(job, 0, 1, wide=wide, optimizer_class=Listening)
+    job.prepare(2)
+    joiner = job.children["w2"].process
+    joiner.send_signal(signal.SIGSTOP)  # so that its group is not made before everybody was seen to make it
+    pids = [job.children[name].process.pid for name in ("w0", "w1")]
+    (job.root / "listen").touch()
+    go_on(job)
+    until(lambda: all((job.root / f"listening-{pid}").exists() for pid in pids))
+    (job.root / "listen").unlink()
+    job.generation(2, 0, 1, 2)
+    until(lambda: all((job.root / f"heard-{pid}").exists() for pid in pids))
+    joiner.send_signal(signal.SIGCONT)
+    assert job.expect("w2", wire.Joined).update == joins
+    ends_well(job, 0, 1, 2, wide=wide)
 
 
 def test_suspended_and_resumed_by_others(job: StandIn) -> None:
