@@ -147,7 +147,9 @@ class UpdateEngine:
             for line in remarks(model, self._layout, order):
                 log.info(line)
         self._buffers = Buffers(self._layout)
-        self._step = OptimizerStep(optimizer, self._layout, self._buffers, seed=seed, clip_grad_norm=clip_grad_norm)
+        self._optimizer_step = OptimizerStep(
+            optimizer, self._layout, self._buffers, seed=seed, clip_grad_norm=clip_grad_norm
+        )
         self._runner = ShardRunner(
             model,
             optimizer,
@@ -309,11 +311,12 @@ class UpdateEngine:
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
         # Everything has arrived: from here on nothing waits for anybody.
         if exchange is None:
-            self._runner.keep_gradients(self._exchanges.divisor(counts))
-            self._step.divide_buffers(combined, self._exchanges.divisor(counts))
+            divisor = self._exchanges.divisor(counts)
+            self._runner.keep_gradients(divisor)
+            self._optimizer_step.divide_buffers(combined, divisor)
         else:
-            self._step.take_gradients(summary, combined)
-        self._step.apply(step.update, summary, combined, others)
+            self._optimizer_step.take_gradients(summary, combined)
+        self._optimizer_step.apply(step.update, summary, combined, others)
         computed.pool.give_back(computed.vectors)
         return Committed(summary.shards, summary.pending)
 
