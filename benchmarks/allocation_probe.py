@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.control import (
     Allocation,
     DriverStarted,
     JobEnded,
@@ -26,11 +27,10 @@ from edt_sdk.schemas.control import (
     ToSupervisor,
     TrainingStarted,
 )
-from edt_sdk.schemas.job import JobState
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.processes import identify
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
+from edt_server.system.processes import identify
 
 LOG = "allocations.log"
 SHARDS = 1024

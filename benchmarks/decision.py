@@ -30,13 +30,13 @@ from benchmarks.report import ROOT, finish, table
 from benchmarks.spread import Spread
 from benchmarks.summary import Check
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.control import Launch
 from edt_sdk.schemas.job import JobPatch, JobSpec
-from edt_server.runtime import runtime_dir
-from edt_server.service import Service
+from edt_sdk.schemas.wire.control import Launch
+from edt_server.channel.spare_supervisors import Kind, Spare, Warm
+from edt_server.service.service import Service
 from edt_server.settings import Settings
 from edt_server.store import Store
-from edt_server.warm import Kind, Spare, Warm
+from edt_server.system.runtime import runtime_dir
 
 TARGET = 0.050
 USER = "anna"

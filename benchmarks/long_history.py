@@ -13,11 +13,11 @@ from pathlib import Path
 from sqlalchemy import insert
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobSpec, JobState
-from edt_server.core import (
-    Core,
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import (
     CoreEvent,
     JobArrived,
     JobDemand,
@@ -26,8 +26,8 @@ from edt_server.core import (
     SlotsChanged,
     kind_of,
     to_data,
-    to_event,
 )
+from edt_server.core.instructions import to_event
 from edt_server.store import Store, sqlite_url
 from edt_server.store.engine import make_engine
 from edt_server.store.models import EventModel, JobModel

@@ -54,17 +54,17 @@ fabric = FabricModel(model, lambda: (Slow(), None), torch.nn.CrossEntropyLoss(),
 fabric.train(1, 1, 4)
 """
 OPEN = """
-import edt_sdk.connection
+import edt_sdk.http.connection
 from edt_sdk import Client
 from edt_sdk.monitor.rounds import ROUNDS
 
-asked, really = [], edt_sdk.connection.Connection.open
+asked, really = [], edt_sdk.http.connection.Connection.open
 
 def counted(self, method, path, **options):
     asked.append(path)
     return really(self, method, path, **options)
 
-edt_sdk.connection.Connection.open = counted
+edt_sdk.http.connection.Connection.open = counted
 monitors = [job.monitor() for job in Client({url!r}, {token!r}).jobs()]
 """
 SHOW = "for each in monitors:\n    each._shown({{'new': 1}})\n    each.tabs.selected_index = {tab}\n"

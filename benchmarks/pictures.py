@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.long_history import BEGUN, NAME, write  # noqa: E402
 from benchmarks.report import finish, table  # noqa: E402
 from benchmarks.summary import Check, summarize  # noqa: E402
-from edt_jupyter.identity import account  # noqa: E402
-from edt_sdk.schemas.paths import JobPaths  # noqa: E402
+from edt_jupyter.http.identity import account  # noqa: E402
+from edt_sdk.schemas.wire.paths import JobPaths  # noqa: E402
 from edt_sdk.testing import LocalServer  # noqa: E402
 
 TARGET = 0.3

@@ -26,9 +26,10 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import finish, table  # noqa: E402
 from benchmarks.summary import Check  # noqa: E402
-from edt_sdk.schemas.control import Slot  # noqa: E402
 from edt_sdk.schemas.plan import InstanceGroup, Plan  # noqa: E402
-from edt_server.core import Core, JobArrived, JobDemand, SlotsChanged  # noqa: E402
+from edt_sdk.schemas.wire.control import Slot  # noqa: E402
+from edt_server.core.core import Core  # noqa: E402
+from edt_server.core.events import JobArrived, JobDemand, SlotsChanged  # noqa: E402
 from edt_server.core.rule import Claim, Rule  # noqa: E402
 
 SIZES = ((100, 64), (1_000, 64), (10_000, 64), (1_000, 10_000), (10_000, 20_000), (10_000, 100_000))

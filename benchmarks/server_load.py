@@ -35,7 +35,7 @@ from benchmarks.report import ROOT, finish, table
 from benchmarks.server_processes import wait_for
 from benchmarks.spread import Spread
 from benchmarks.summary import Check
-from edt_jupyter.identity import account
+from edt_jupyter.http.identity import account
 from edt_sdk import Client, Job
 from edt_sdk.testing import LocalServer
 

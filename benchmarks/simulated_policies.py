@@ -21,11 +21,17 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.report import table  # noqa: E402
 from benchmarks.workloads import make_workload  # noqa: E402
 from benchmarks.workloads.make_workload import KINDS, MOST_WORKERS, Kind  # noqa: E402
-from edt_sdk.schemas.control import Slot  # noqa: E402
 from edt_sdk.schemas.plan import Plan  # noqa: E402
-from edt_server.simulator import Settings, SimulatedJob, Speed, fit, make, simulate  # noqa: E402
-from edt_server.simulator.engine import Run  # noqa: E402
+from edt_sdk.schemas.wire.control import Slot  # noqa: E402
+from edt_server.simulator.engine import (  # noqa: E402
+    Run,
+    Settings,
+    simulate,
+)
 from edt_server.simulator.figures import completion, finish_time_fairness  # noqa: E402
+from edt_server.simulator.policies import fit, make  # noqa: E402
+from edt_server.simulator.speed import Speed  # noqa: E402
+from edt_server.simulator.workload import SimulatedJob  # noqa: E402
 
 SLOTS = 64
 SEEDS = range(1, 6)

@@ -36,12 +36,12 @@ from models import TASKS
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from edt_sdk.training.blocks import blocks
-from edt_sdk.training.group import Group
-from edt_sdk.training.loader import ShardLoader
-from edt_sdk.training.order import Order
-from edt_sdk.training.update import UpdateEngine
-from edt_server.supervisor.environment import zygote_environment
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.sampling.order import Order
+from edt_sdk.training.update.loader import ShardLoader
+from edt_sdk.training.update.update import UpdateEngine
+from edt_server.supervisor.programs.environment import zygote_environment
 
 ROOT = Path(__file__).resolve().parents[1] / ".bench"
 SHARDS = 4

@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edt_sdk.pictures import Allocation, Look, Mark, draw_allocation
-from edt_server.picture_data import allocation_of
+from edt_sdk.pictures.allocation import Allocation, draw_allocation
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.marks import Mark
+from edt_server.history.picture_data import allocation_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / ".demo" / "timeline.json"

@@ -18,7 +18,7 @@ from live_notebook import run_notebook
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from edt_sdk import Client, Job
-from edt_sdk.readings import Timeline
+from edt_sdk.display.readings import Timeline
 from edt_sdk.testing import LocalServer
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edt_sdk.callbacks import Callback, LoggerCallback
-    from edt_sdk.client import Client
+    from edt_sdk.client import Client, Job
     from edt_sdk.fabric import FabricModel
-    from edt_sdk.job import Job
-    from edt_sdk.magics import load_ipython_extension, unload_ipython_extension
+    from edt_sdk.notebook.magics import load_ipython_extension, unload_ipython_extension
     from edt_sdk.schemas.errors import (
         ChangedMeanwhile,
         Conflict,
@@ -64,12 +63,12 @@ _HOMES = {
     "Callback": "callbacks",
     "Client": "client",
     "FabricModel": "fabric",
-    "Job": "job",
+    "Job": "client",
     "JobState": "schemas.job",
     "JobView": "schemas.job",
     "LoggerCallback": "callbacks",
-    "load_ipython_extension": "magics",
-    "unload_ipython_extension": "magics",
+    "load_ipython_extension": "notebook.magics",
+    "unload_ipython_extension": "notebook.magics",
 }
 
 

@@ -2,7 +2,7 @@
 
 They hold no state and define every hook as a no-op: subclasses in existing model code often neither call
 `super().__init__()` nor define more than two of the hooks. Who calls them, when and with what is decided by
-`edt_sdk.training.hooks` (callbacks, on rank 0) and `edt_sdk.training.logging_hooks` (loggers).
+`edt_sdk.training.user.hooks` (callbacks, on rank 0) and `edt_sdk.training.user.logging_hooks` (loggers).
 """
 
 from __future__ import annotations

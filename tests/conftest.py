@@ -71,7 +71,7 @@ def _left_running(folder: str) -> dict[int, str]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """How many processes `-n auto` means: few, since each starts others, but more than two cores, since tests wait."""
-    from edt_server.slots import usable_cores
+    from edt_server.system.slots import usable_cores
 
     return min(4, usable_cores() + 1)
 

@@ -1,10 +1,14 @@
-"""`edt`: the verbs of the SDK at a shell's prompt.
+"""Own `edt`: the verbs of the SDK at a shell prompt.
 
-stdout carries the answer alone (of `submit`, the job's id), stderr everything said to a person. Errors are one clean
+stdout carries only the answer (for `submit`, the job's id). Everything said to a person goes to stderr. An error is one
 line.
 
-Exit codes: 0 fine; 1 the job failed (`wait`, `submit --wait`); 2 wrong use, also when it is the server that says so (no
-such job, wrong state, a value it refuses); 3 timed out; 4 no server, or it fails; 130 interrupted.
+Exit codes: 0 fine; 1 the job failed (`wait`, `submit --wait`); 2 wrong use, also when the server reports it (no such
+job, wrong state, a value it refuses); 3 timed out; 4 no server, or the server fails; 130 interrupted.
+
+Never: a verb that the SDK does not have.
+
+Read first: `session.py` (the client and the errors), then `jobs.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import version
 from typing import NoReturn
 
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
@@ -96,9 +101,7 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from edt_sdk import __version__
-
-        print(f"edt {__version__}")
+        print(f"edt {version('jupyter-edt')}")
         parser.exit()
 
 

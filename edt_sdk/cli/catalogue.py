@@ -127,7 +127,7 @@ def run_dataset_add(arguments: argparse.Namespace) -> int:
 
 def run_dataset_list(arguments: argparse.Namespace) -> int:
     """`edt dataset list`."""
-    from edt_sdk.catalogue_view import DATASET_HEAD, dataset_cells
+    from edt_sdk.display.catalogue_view import DATASET_HEAD, dataset_cells
 
     found = client(arguments).datasets()
     if arguments.output == "json":
@@ -168,7 +168,7 @@ def run_model_add(arguments: argparse.Namespace) -> int:
 
 def run_model_list(arguments: argparse.Namespace) -> int:
     """`edt model list`."""
-    from edt_sdk.catalogue_view import MODEL_HEAD, model_cells
+    from edt_sdk.display.catalogue_view import MODEL_HEAD, model_cells
 
     found = client(arguments).models()
     if arguments.output == "json":

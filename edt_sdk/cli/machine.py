@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from edt_sdk.cli.session import Verbs, add_verb, client, print_json, table
-from edt_sdk.cluster_view import cluster_text
+from edt_sdk.display.cluster_view import cluster_text
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edt_sdk.cli.session import Verbs, add_verb, client
-from edt_sdk.pictures import THEMES
-from edt_sdk.pictures.look import NARROWEST, WIDEST
+from edt_sdk.pictures.parts.look import NARROWEST, THEMES, WIDEST
 from edt_sdk.schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client
-    from edt_sdk.picture import Picture
+    from edt_sdk.display.picture import Picture
 
 OF_A_JOB = ("loss", "allocation", "efficiency", "spark")
 OF_THE_MACHINE = ("timeline", "slots", "shares")
@@ -112,8 +111,8 @@ def _fetch(server: Client, name: str, jobs: list[str], arguments: argparse.Names
 
 def _text(server: Client, name: str, jobs: list[str], arguments: argparse.Namespace) -> str:
     """The same in characters; "" where there is nothing but the sentence yet."""
-    from edt_sdk import text_pictures as text
-    from edt_sdk.cluster_view import cluster_text
+    from edt_sdk.display import text_pictures as text
+    from edt_sdk.display.cluster_view import cluster_text
 
     width = shutil.get_terminal_size((100, 24)).columns
     if name == "slots":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
-from edt_sdk.number_words import clock, zone
-from edt_sdk.schemas.parts import PARTS, STREAMS
+from edt_sdk.formatting.number_words import clock, zone
+from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:

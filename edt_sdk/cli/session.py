@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from edt_sdk.text_table import table
+from edt_sdk.formatting.text_table import table
 
 __all__ = ["Verbs", "add_verb", "client", "job", "print_json", "table"]
 
 if TYPE_CHECKING:
-    from edt_sdk.client import Client
-    from edt_sdk.job import Job
+    from edt_sdk.client import Client, Job
 
 Verbs = Any  # argparse's subparsers action; its class is private
 

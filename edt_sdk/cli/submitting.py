@@ -6,11 +6,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from edt_sdk.cli import frameworks, torchrunning
+from edt_sdk.cli import frameworks
 from edt_sdk.cli.session import Verbs, add_verb, client, job
+from edt_sdk.torchrun.command_line import command
 
 if TYPE_CHECKING:
-    from edt_sdk.job import Job
+    from edt_sdk.client import Job
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -79,7 +80,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
         "threads_per_slot": arguments.threads_per_slot,
         "warm_start": arguments.warm_start,
         "env": dict(arguments.env),
-        **torchrunning.asked(arguments),
+        **command.asked(arguments),
         **frameworks.chosen(arguments),
     }
     if arguments.dry_run:

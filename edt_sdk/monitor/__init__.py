@@ -1,8 +1,8 @@
-"""Watching jobs live: tabs of widgets in a notebook, a line in a terminal.
+"""Own jobs watched live: tabs of widgets in a notebook, a line in a terminal.
 
-`job_monitor.py` and `client_monitor.py` are the two monitors; `base.py` what they share, `rounds.py` the one thread
-behind all of them, `kernel.py` what they need of IPython. A tab is a `page.py`; what is pure (log lines, facts, the
-sentence of a consequence) has files of its own.
+Never: ipywidgets at import.
+
+Read first: `base.py` (what both monitors share), then `job_monitor.py`.
 """
 
 from edt_sdk.monitor.base import Monitor

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from edt_sdk.display.shown import workers_html
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Page
 from edt_sdk.schemas.job import JobView
-from edt_sdk.shown import workers_html
 
 _ANYWAY = 10.0
 

@@ -17,16 +17,16 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from edt_sdk.connection import Connection, watching
-from edt_sdk.html_table import GREY
+from edt_sdk.formatting.html_table import GREY
+from edt_sdk.formatting.number_words import clock, zone
+from edt_sdk.formatting.surroundings import in_notebook
+from edt_sdk.http.connection import Connection, watching
 from edt_sdk.monitor.counted import counted
 from edt_sdk.monitor.kernel import Output, Signs, display, running_cell, toolkit
 from edt_sdk.monitor.page import Wish
 from edt_sdk.monitor.patience import Silence
 from edt_sdk.monitor.rounds import ROUNDS
-from edt_sdk.number_words import clock, zone
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound, ServerUnreachable
-from edt_sdk.surroundings import in_notebook
 
 _log = logging.getLogger("edt_sdk.monitor")
 Bundle = dict[str, Any]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from edt_sdk.html_table import note
+from edt_sdk.display.shown import checkpoints_html
+from edt_sdk.formatting.html_table import note
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Page
 from edt_sdk.monitor.parts import done, refused
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState, JobView
-from edt_sdk.shown import checkpoints_html
 
 
 class CheckpointsPage(Page):

@@ -9,19 +9,19 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.card import jobs_table, sentence
-from edt_sdk.connection import Params
-from edt_sdk.html_table import note
+from edt_sdk.display.card import jobs_table, sentence
+from edt_sdk.formatting.html_table import note
+from edt_sdk.formatting.number_words import stamp
+from edt_sdk.http.connection import Params
 from edt_sdk.monitor.base import Bundle, Monitor
 from edt_sdk.monitor.comparing import Comparing
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.snapshot import snapshot
-from edt_sdk.monitor.terminal import jobs_lines
-from edt_sdk.monitor.watched import Listing
-from edt_sdk.number_words import stamp
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView
+from edt_sdk.waiting.terminal import jobs_lines
+from edt_sdk.waiting.watched import Listing
 
 # Ten thousand jobs are nobody's to read: the newest are listed, the rest is counted by `client.jobs(limit=…)`.
 LISTED = 200

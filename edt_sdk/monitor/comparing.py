@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.connection import Connection
-from edt_sdk.html_table import note, table
+from edt_sdk.formatting.html_table import note, table
+from edt_sdk.formatting.number_words import figures
+from edt_sdk.http.connection import Connection
 from edt_sdk.monitor.drawings import drawing
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Ask
 from edt_sdk.monitor.parts import refused
-from edt_sdk.number_words import figures
 from edt_sdk.pictures.comparison import MOST_JOBS
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.monitor.parts import lasting
-from edt_sdk.number_words import clock, zone
 from edt_sdk.schemas.what_if import WhatIf
 
 # Others named in a sentence; more are counted.

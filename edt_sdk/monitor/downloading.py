@@ -6,13 +6,13 @@ import threading
 import time
 from typing import Any
 
-from edt_sdk.connection import watching
+from edt_sdk.formatting.number_words import size
+from edt_sdk.http.connection import watching
 from edt_sdk.monitor.kernel import toolkit
 from edt_sdk.monitor.page import Desk
 from edt_sdk.monitor.parts import done, refused
-from edt_sdk.number_words import size
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
-from edt_sdk.schemas.parts import PARTS
+from edt_sdk.schemas.wire.parts import PARTS
 
 _REDRAW_EVERY = 0.25
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edt_sdk.connection import Connection
-from edt_sdk.picture import fetch_picture
+from edt_sdk.display.picture import fetch_picture
+from edt_sdk.http.connection import Connection
 
 
 def drawing(connection: Connection, path: str, **params: str | int | float | None) -> str:

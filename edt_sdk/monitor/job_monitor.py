@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import cycle
 from typing import Any
 
-from edt_sdk.card import MIME, head_html, html_card, live_card, text_snapshot
-from edt_sdk.html_table import note
+from edt_sdk.display.card import MIME, head_html, html_card, live_card, text_snapshot
+from edt_sdk.formatting.html_table import note
+from edt_sdk.formatting.number_words import stamp
 from edt_sdk.monitor.allocation import AllocationPage
 from edt_sdk.monitor.base import SIGNS, Bundle, Monitor
 from edt_sdk.monitor.checkpoints import CheckpointsPage
@@ -16,11 +17,10 @@ from edt_sdk.monitor.metrics import MetricsPage
 from edt_sdk.monitor.overview import Overview
 from edt_sdk.monitor.page import Desk, Page
 from edt_sdk.monitor.snapshot import snapshot
-from edt_sdk.monitor.terminal import job_line
-from edt_sdk.monitor.watched import Watched
-from edt_sdk.number_words import stamp
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState
+from edt_sdk.waiting.terminal import job_line
+from edt_sdk.waiting.watched import Watched
 
 # Seconds after which a cell counts as one that somebody watches the job beside, such as job.wait().
 _BUSY = 3.0

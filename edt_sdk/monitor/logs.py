@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.connection import Params
-from edt_sdk.log_line import LogLine
+from edt_sdk.display.log_line import LogLine
+from edt_sdk.display.log_lines import LogLines, log_html, log_words
+from edt_sdk.http.connection import Params
 from edt_sdk.monitor.kernel import toolkit
-from edt_sdk.monitor.log_lines import LogLines, log_html, log_words
 from edt_sdk.monitor.page import Page
 from edt_sdk.schemas.job import JobView
 

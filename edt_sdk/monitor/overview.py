@@ -6,8 +6,9 @@ import time
 from html import escape
 from typing import Any
 
-from edt_sdk.card import picture, why_words
-from edt_sdk.html_table import facts
+from edt_sdk.display.card import picture, why_words
+from edt_sdk.formatting.html_table import facts
+from edt_sdk.formatting.number_words import clock, figures, zone
 from edt_sdk.monitor.actions import Actions
 from edt_sdk.monitor.downloading import Downloading
 from edt_sdk.monitor.drawings import drawing
@@ -16,7 +17,6 @@ from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.page import Desk, Page
 from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.settings import Settings
-from edt_sdk.number_words import clock, figures, zone
 from edt_sdk.schemas.job import JobView
 
 _SPARK_EVERY = 2.0

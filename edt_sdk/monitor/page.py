@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from edt_sdk.connection import Connection
-from edt_sdk.monitor.watched import Watched
+from edt_sdk.http.connection import Connection
 from edt_sdk.schemas.job import JobView
+from edt_sdk.waiting.watched import Watched
 
 # Somebody's wish, carried out by the monitors' thread at once.
 Wish = Callable[[], None]

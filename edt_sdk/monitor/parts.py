@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from edt_sdk.formatting.html_table import BAD
 from edt_sdk.schemas.errors import EdtError
-
-BAD = "#d1495b"
 
 
 def refused(error: EdtError) -> str:

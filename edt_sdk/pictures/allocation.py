@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from edt_sdk.pictures import scales
-from edt_sdk.pictures.colours import Colours, colours, weave_defs
-from edt_sdk.pictures.lettering import shortened, width_of
-from edt_sdk.pictures.look import OTHERS_COLOUR, Look, on_colour
-from edt_sdk.pictures.marks import Mark, drawn, entries, gathered
-from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, num, tag, told, words
-from edt_sdk.pictures.scales import Frame, bounded
-from edt_sdk.pictures.time_axis import time_axis
+from edt_sdk.pictures.parts import scales
+from edt_sdk.pictures.parts.colours import Colours, colours, weave_defs
+from edt_sdk.pictures.parts.lettering import shortened, width_of
+from edt_sdk.pictures.parts.look import OTHERS_COLOUR, Look, on_colour
+from edt_sdk.pictures.parts.marks import Mark, drawn, entries, gathered
+from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, num, tag, told, words
+from edt_sdk.pictures.parts.scales import Frame, bounded
+from edt_sdk.pictures.parts.time_axis import time_axis
 
 OTHERS = ""  # the id of the band of all that have none of their own
 _PALE = "0.22"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from edt_sdk.pictures.colours import Colours, colours
 from edt_sdk.pictures.curves import LEFT, Loss, dots, drawable, lines, loss_axis, loss_frame, loss_grid, smoothed
-from edt_sdk.pictures.lettering import shortened
-from edt_sdk.pictures.look import Look
-from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
-from edt_sdk.pictures.scales import Frame, bounded
+from edt_sdk.pictures.parts.colours import Colours, colours
+from edt_sdk.pictures.parts.lettering import shortened
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, tag, told, words
+from edt_sdk.pictures.parts.scales import Frame, bounded
 
 MOST_JOBS = 5
 _POINTS = 160

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edt_sdk.pictures import scales
-from edt_sdk.pictures.look import Look
-from edt_sdk.pictures.paper import num, tag
-from edt_sdk.pictures.scales import Frame, bounded
-from edt_sdk.pictures.time_axis import time_axis
+from edt_sdk.pictures.parts import scales
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import num, tag
+from edt_sdk.pictures.parts.scales import Frame, bounded
+from edt_sdk.pictures.parts.time_axis import time_axis
 
 AXES = ("samples", "updates", "time")
 MOST_POINTS = 400

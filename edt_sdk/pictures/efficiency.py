@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edt_sdk.pictures import scales
-from edt_sdk.pictures.lettering import width_of
-from edt_sdk.pictures.look import Look
-from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
-from edt_sdk.pictures.scales import Frame, bounded
+from edt_sdk.pictures.parts import scales
+from edt_sdk.pictures.parts.lettering import width_of
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, tag, told, words
+from edt_sdk.pictures.parts.scales import Frame, bounded
 
 _LEFT = 62
 _MOST = 64

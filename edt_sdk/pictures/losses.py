@@ -23,11 +23,11 @@ from edt_sdk.pictures.curves import (
     loss_grid,
     smoothed,
 )
-from edt_sdk.pictures.lettering import width_of
-from edt_sdk.pictures.look import Look
-from edt_sdk.pictures.marks import Mark, drawn, entries, gathered
-from edt_sdk.pictures.paper import SMALL, document, legend, line, moved, notice, tag, told, words
-from edt_sdk.pictures.scales import Frame, bounded
+from edt_sdk.pictures.parts.lettering import width_of
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.marks import Mark, drawn, entries, gathered
+from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, moved, notice, tag, told, words
+from edt_sdk.pictures.parts.scales import Frame, bounded
 
 NO_UPDATE = "No update yet: the curve begins with the first one."
 _STRIP = 26

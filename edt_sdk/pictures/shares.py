@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edt_sdk.pictures import scales
-from edt_sdk.pictures.lettering import shortened, width_of
-from edt_sdk.pictures.look import Look
-from edt_sdk.pictures.paper import SMALL, document, legend, line, notice, tag, told, words
-from edt_sdk.pictures.scales import Frame
+from edt_sdk.pictures.parts import scales
+from edt_sdk.pictures.parts.lettering import shortened, width_of
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, tag, told, words
+from edt_sdk.pictures.parts.scales import Frame
 
 _MOST_GROUPS = 40
 _ROW, _BAR = 38.0, 14.0

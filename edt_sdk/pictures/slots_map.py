@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from edt_sdk.pictures.colours import Colours, colours, weave_defs
-from edt_sdk.pictures.lettering import shortened, width_of
-from edt_sdk.pictures.look import Ink, Look, on_colour
-from edt_sdk.pictures.paper import SMALL, document, legend, notice, tag, told, words
+from edt_sdk.pictures.parts.colours import Colours, colours, weave_defs
+from edt_sdk.pictures.parts.lettering import shortened, width_of
+from edt_sdk.pictures.parts.look import Ink, Look, on_colour
+from edt_sdk.pictures.parts.paper import SMALL, document, legend, notice, tag, told, words
 
 # What a slot may be, and the word for it; one that is held has its job's name instead.
 STATES = {

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from edt_sdk.pictures.curves import Loss, drawable, lines
-from edt_sdk.pictures.lettering import shortened, width_of
-from edt_sdk.pictures.look import Look
-from edt_sdk.pictures.paper import SMALL, document, line, tag, words
-from edt_sdk.pictures.scales import Frame, number
+from edt_sdk.pictures.parts.lettering import shortened, width_of
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import SMALL, document, line, tag, words
+from edt_sdk.pictures.parts.scales import Frame, number
 
 _POINTS = 100
 _CURVE, _BAR, _BOX = 34.0, 8.0, 7.0

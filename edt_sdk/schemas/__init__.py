@@ -1,5 +1,21 @@
-"""What crosses a process boundary: job specifications, messages, events, errors and the places of files.
+"""Own the structs and errors that clients and the server share. msgspec refuses a malformed one where it arrives.
 
-Every other package may import this one; it imports nothing of ours and neither torch nor numpy. Messages are msgspec
-structs, so a malformed one is refused where it arrives, with the path of the wrong field.
+Never: logic, torch, numpy, or any other package of ours.
+
+Read first: `job.py` (a job's settings), then `errors.py`.
 """
+
+__all__ = [
+    "catalogue",
+    "errors",
+    "events",
+    "forecast",
+    "frameworks",
+    "job",
+    "plan",
+    "registered",
+    "torchrun",
+    "validation",
+    "what_if",
+    "wmla",
+]

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from edt_sdk.schemas.context import JobContext, WorkerContext, job_context, worker_context
-from edt_sdk.schemas.link import Began, Crashed, Done, Failed
 from edt_sdk.schemas.torchrun import AgentContext, agent_context
+from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
+from edt_sdk.schemas.wire.link import Began, Crashed, Done, Failed
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery, open_nursery
 from edt_sdk.torchrun.plan_link import PlanLink
 

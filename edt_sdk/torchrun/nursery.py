@@ -1,8 +1,8 @@
 """Processes of a script, forked from one that has imported torch: a round begins without waiting for that.
 
 An agent forks its nursery before it has any thread; the nursery forks on request, as the zygote does and with the same
-words (`edt_sdk.schemas.zygote`). The agent is the parent of everything, and all of it is killed with the agent, however
-that ends. What is no Python script is executed in the forked process.
+words (`edt_sdk.schemas.wire.zygote`). The agent is the parent of everything, and all of it is killed with the agent,
+however that ends. What is no Python script is executed in the forked process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas import zygote as wire
+from edt_sdk.schemas.wire import zygote as wire
 from edt_sdk.torchrun.script import COMMAND_VARIABLE
 from edt_sdk.training import zygote
 

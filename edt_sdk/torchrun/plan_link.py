@@ -12,7 +12,7 @@ import threading
 
 import msgspec
 
-from edt_sdk.schemas import link as wire
+from edt_sdk.schemas.wire import link as wire
 
 
 class PlanLink:

@@ -16,8 +16,8 @@ from torch.distributed.elastic.multiprocessing import api
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 from torch.distributed.elastic.utils.api import macros
 
-from edt_sdk.schemas.context import JobContext
 from edt_sdk.schemas.torchrun import AgentContext, TorchrunOptions
+from edt_sdk.schemas.wire.context import JobContext
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery
 
 # What only this agent needs, or sets for itself.

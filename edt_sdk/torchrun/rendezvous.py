@@ -21,10 +21,10 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousStoreInfo,
 )
 
-from edt_sdk.schemas.context import job_context, worker_context
-from edt_sdk.schemas.link import Began, Round, Stopped, WorkerHello
+from edt_sdk.schemas.wire.context import job_context, worker_context
+from edt_sdk.schemas.wire.link import Began, Round, Stopped, WorkerHello
 from edt_sdk.torchrun.plan_link import PlanLink
-from edt_sdk.training.group import open_store
+from edt_sdk.training.exchange.group import open_store
 
 BACKEND = "edt"
 

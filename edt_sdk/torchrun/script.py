@@ -23,8 +23,8 @@ from typing import NoReturn
 
 import msgspec
 
-from edt_sdk.schemas.context import JOB_VARIABLE, WORKER_VARIABLE
 from edt_sdk.schemas.torchrun import AGENT_VARIABLE
+from edt_sdk.schemas.wire.context import JOB_VARIABLE, WORKER_VARIABLE
 
 COMMAND_VARIABLE = "EDT_COMMAND"
 _NOT_FOUND = 127

@@ -12,11 +12,11 @@ import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from edt_sdk.schemas.context import JobContext, job_context
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
-from edt_sdk.schemas.link import DriverHello, Failed
-from edt_sdk.training import session
-from edt_sdk.training.link import Link
+from edt_sdk.schemas.wire.context import JobContext, job_context
+from edt_sdk.schemas.wire.link import DriverHello, Failed
+from edt_sdk.training.calls import session
+from edt_sdk.training.member.link import Link
 
 NEVER_TRAINED = (
     "{main} ended without calling FabricModel(...).train(...). "

@@ -12,7 +12,7 @@ import signal
 import sys
 import traceback
 
-from edt_sdk.schemas.context import JobContext, job_context
+from edt_sdk.schemas.wire.context import JobContext, job_context
 from edt_sdk.training import driver
 
 # As a shell says it.

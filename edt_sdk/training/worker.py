@@ -20,26 +20,27 @@ from typing import NoReturn
 
 import torch
 
-from edt_sdk.schemas.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.errors import EdtError, Unprocessable
-from edt_sdk.schemas.link import Begin, Failed, WorkerHello, WorkerReady
-from edt_sdk.schemas.pulse import Phase, Pulse
-from edt_sdk.training import determinism, payload
-from edt_sdk.training.datasets import open_datasets
-from edt_sdk.training.group import open_store
-from edt_sdk.training.heartbeat import Heartbeat
-from edt_sdk.training.link import Link, end_process
-from edt_sdk.training.loader import ShardLoader
-from edt_sdk.training.logging_hooks import WorkerLoggers
-from edt_sdk.training.loop import Loop
-from edt_sdk.training.membership import Place
-from edt_sdk.training.order import Order, TestOrder
-from edt_sdk.training.outside import Data, Given, Outside
-from edt_sdk.training.payload import Training
-from edt_sdk.training.recorder import Recorder
-from edt_sdk.training.rolling import Keeper
-from edt_sdk.training.update import UpdateEngine
-from edt_sdk.training.validation_step import examination
+from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
+from edt_sdk.schemas.wire.link import Begin, Failed, WorkerHello, WorkerReady
+from edt_sdk.schemas.wire.pulse import Phase, Pulse
+from edt_sdk.training.checkpoints.rolling import Keeper
+from edt_sdk.training.exchange.group import open_store
+from edt_sdk.training.member.environment import Data, Given, Outside
+from edt_sdk.training.member.heartbeat import Heartbeat
+from edt_sdk.training.member.link import Link, end_process
+from edt_sdk.training.member.loop import Loop
+from edt_sdk.training.member.membership import Place
+from edt_sdk.training.records.recorder import Recorder
+from edt_sdk.training.sampling.order import Order, TestOrder
+from edt_sdk.training.update import determinism
+from edt_sdk.training.update.loader import ShardLoader
+from edt_sdk.training.update.update import UpdateEngine
+from edt_sdk.training.user import payload
+from edt_sdk.training.user.datasets import open_datasets
+from edt_sdk.training.user.logging_hooks import WorkerLoggers
+from edt_sdk.training.user.payload import Training
+from edt_sdk.training.validation.step import examination
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The zygote: imports once what every driver and worker imports, and then forks them instead of starting them.
 
 Started by the supervisor as `python -u -m edt_sdk.training.zygote`, one a job; stdin is its socket
-(`edt_sdk.schemas.zygote`). It stays single-threaded, runs no code of the user's, computes nothing and never touches
-CUDA: a forked process finds what a started one would have found, only sooner. It is forked twice, so that its parent is
-the supervisor, which adopts orphans. A zygote ends when its socket does.
+(`edt_sdk.schemas.wire.zygote`). It stays single-threaded, runs no code of the user's, computes nothing and never
+touches CUDA: a forked process finds what a started one would have found, only sooner. It is forked twice, so that its
+parent is the supervisor, which adopts orphans. A zygote ends when its socket does.
 
 It forks heirs too: zygotes with sockets of their own, which wait there in silence until they are asked for something,
 because the one before them has died. What was imported lives on in them.
@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from edt_sdk.schemas import zygote as wire
+from edt_sdk.schemas.wire import zygote as wire
 
 PROGRAMS = ("edt_sdk.training.driver", "edt_sdk.training.worker")
 # The first optimizer of a process imports torch._dynamo, which takes as long as torch.
-_MORE = ("edt_sdk.fabric", "torch._dynamo")
+_MORE = ("edt_sdk.fabric.fabric", "torch._dynamo")
 # What shows in `ps`: the same length, so that it can be written in place.
 _NAME = b"edt_sdk.training.zygote"
 _MOST_DESCRIPTORS = 64

@@ -20,23 +20,22 @@ from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
-from edt_jupyter import front_ends, state_events
-from edt_jupyter.forwarding import Peer, introduction
+from edt_jupyter import front_ends
+from edt_jupyter.api import API, handlers
 from edt_jupyter.group_setting import GroupSettings
-from edt_jupyter.remote import Remote
-from edt_jupyter.routes import API, handlers
-from edt_jupyter.wmla.routes import handlers as wmla_handlers
+from edt_jupyter.http import state_events
+from edt_jupyter.http.forwarding import Peer, introduction
+from edt_jupyter.http.remote import Remote
+from edt_jupyter.wmla import handlers as wmla_handlers
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
-from edt_server.leader import MANY_HOSTS, ONE_HOST, Member
-from edt_server.processes import identify
-from edt_server.runtime import leave_runtime_dir, runtime_dir
-from edt_server.service import Service
+from edt_server.leadership import MANY_HOSTS, ONE_HOST, Member, shared_secret
+from edt_server.service import Service, configured_plan
 from edt_server.settings import Settings
-from edt_server.shared_secret import shared_secret
-from edt_server.sharing import configured_plan
 from edt_server.store import JobRow, Store, StoreUnavailable
+from edt_server.system.processes import identify
+from edt_server.system.runtime import leave_runtime_dir, runtime_dir
 
 _ALIVE = 10.0
 _STORE_AWAY = 1.0

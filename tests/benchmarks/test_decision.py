@@ -4,8 +4,8 @@ import asyncio
 
 from benchmarks import decision
 from edt_sdk.schemas import events as kinds
-from edt_server.runtime import runtime_dir
 from edt_server.settings import Settings
+from edt_server.system.runtime import runtime_dir
 
 
 def test_every_change_is_heard_of_by_the_supervisors(tmp_path):

@@ -2,8 +2,8 @@
 
 from benchmarks import pictures
 from benchmarks.long_history import BEGUN, NAME, write
-from edt_jupyter.identity import account
-from edt_sdk.schemas.paths import JobPaths
+from edt_jupyter.http.identity import account
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.testing import LocalServer
 
 

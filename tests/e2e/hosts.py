@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk import Job
-from edt_sdk.schemas.agent import AgentAddress
-from edt_server.processes import is_alive, parent_of
+from edt_sdk.schemas.wire.agent import AgentAddress
+from edt_server.system.processes import is_alive, parent_of
 from tests.e2e.harness import Jobs, wait_until
 
 

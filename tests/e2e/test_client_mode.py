@@ -15,7 +15,7 @@ import requests
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from edt_jupyter.remote import Remote
+from edt_jupyter.http.remote import Remote
 from edt_sdk import Client, ServerUnreachable
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
@@ -83,7 +83,7 @@ async def _states_while(asks: LocalServer, client: Client) -> list[str]:
 def test_a_token_that_is_not_known_there_is_said_in_the_log_once(
     runs: LocalServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edt_jupyter.remote._AGAIN", 0.01)
+    monkeypatch.setattr("edt_jupyter.http.remote._AGAIN", 0.01)
     heard: list[object] = []
     asyncio.run(_listen_in_vain(Remote(runs.url, "wrong"), heard.append, lambda: refusals(runs)))
     assert ["403" in record.getMessage() for record in caplog.records if record.name == "test"] == [True]

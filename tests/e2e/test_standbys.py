@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from edt_sdk import Job
-from edt_server.supervisor.memory_left import memory_now
+from edt_server.supervisor.processes.memory_left import memory_now
 from tests.e2e.harness import Jobs, wait_until
 
 MEMORY = memory_now()

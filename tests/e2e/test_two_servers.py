@@ -14,7 +14,7 @@ import requests
 from edt_sdk import ChangedMeanwhile, Client, Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
-from edt_server.leader import MANY_HOSTS, ONE_HOST
+from edt_server.leadership.leader import MANY_HOSTS, ONE_HOST
 from tests.chaos import processes
 from tests.e2e.harness import JOBS, Jobs, wait_until
 from tests.server.store.conftest import cluster

@@ -3,7 +3,7 @@
 import time
 
 from edt_sdk.testing import LocalServer
-from edt_server.simulator import read_events, recorded_run, workload_of
+from edt_server.simulator.recorded import read_events, recorded_run, workload_of
 
 
 def test_of_a_job_that_trains_and_its_past_played_again(tmp_path, slow_trainer):

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from edt_sdk.schemas.job import JobState, JobView
-from edt_server.logs import LogReader
-from edt_server.runtime import runtime_dir
-from edt_server.service import Service
+from edt_server.outputs.logs import LogReader
+from edt_server.service.service import Service
 from edt_server.settings import Settings
+from edt_server.system.runtime import runtime_dir
 from edt_server.wmla.args import parse
 from edt_server.wmla.request import job_spec
 

@@ -12,8 +12,8 @@ import nbformat
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from edt_sdk.card import MIME
-from edt_sdk.job import Job
+from edt_sdk.client.job import Job
+from edt_sdk.display.card import MIME
 from edt_sdk.schemas.errors import JobFailed
 from tests.browser.conftest import BASE, EXPOSED, NO_NEWS, browser, chromium, front_end  # the last three are fixtures
 from tests.browser.screen import PATIENCE, Screen

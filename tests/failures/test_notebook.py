@@ -28,7 +28,7 @@ TOOLS = """
 %load_ext edt_sdk
 import os, time
 from edt_sdk import Client
-from edt_sdk.live_cell import wait
+from edt_sdk.notebook.live_cell import wait
 client = Client()
 
 def until(there):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jupyter_server.auth import Authorizer, IdentityProvider, User
 
-from edt_jupyter.routes import ROUTES
+from edt_jupyter.api.routes import ROUTES
 
 # What each operation must ask for. Written out here a second time on purpose.
 DECLARED = {

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tornado.httpclient import HTTPClientError
 
-from edt_jupyter.remote import Remote
+from edt_jupyter.http.remote import Remote
 
 
 class TestNoAddress:
@@ -101,7 +101,7 @@ class TestNobodyListens:
             assert silent.connections() == []
 
     async def test_one_that_is_not_answered_holds_nobody_up(self, monkeypatch):
-        monkeypatch.setattr("edt_jupyter.remote._LAST_MOMENT", 0.01)
+        monkeypatch.setattr("edt_jupyter.http.remote._LAST_MOMENT", 0.01)
         async with Silent().serving() as silent:
             hearing = asyncio.create_task(self.remote(silent).hear(print, logging.getLogger("test")))
             await silent.asked.wait()

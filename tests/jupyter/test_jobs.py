@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from tornado.web import HTTPError
 
-from edt_jupyter.state_events import SCHEMA_ID
+from edt_jupyter.http.state_events import SCHEMA_ID
 
 SLEEPER = {"train.py": b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"}
 LEAVER = {"train.py": b"print('no training here', flush=True)\n"}

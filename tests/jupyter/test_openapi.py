@@ -9,7 +9,7 @@ import yaml
 from openapi_spec_validator import validate
 from tornado.web import RequestHandler
 
-from edt_jupyter.routes import ROUTES, handlers
+from edt_jupyter.api.routes import ROUTES, handlers
 
 VERBS = ("get", "head", "post", "put", "patch", "delete")
 
@@ -49,7 +49,7 @@ def test_schemas_have_the_fields_of_the_structs(spec):
     from edt_sdk.schemas.forecast import Forecast, Picked, Preview
     from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobView, Reason
     from edt_sdk.schemas.what_if import WhatIf
-    from edt_server.logs import Line
+    from edt_server.outputs.logs import Line
 
     schemas = spec["components"]["schemas"]
     pairs = {"Job": JobView, "Spec": JobSpec, "Patch": JobPatch, "Progress": JobProgress, "Reason": Reason}

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.wire.paths import JobPaths
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from edt_jupyter.pictures import JOB_PICTURES, MACHINE_PICTURES
+from edt_jupyter.api.pictures import JOB_PICTURES, MACHINE_PICTURES
 
 
 def says(answer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edt_server.core import JobDemand
+from edt_server.core.events import JobDemand
 
 SLEEPER = {"train.py": b"import time\ntime.sleep(600)\n"}
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from edt_sdk.sse import EventParser
+from edt_sdk.http.sse import EventParser
 
 TALKER = {"train.py": b"for k in range(20):\n    print('line', k, flush=True)\n"}
 SLEEPER = {"train.py": b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"}

@@ -40,7 +40,7 @@ def needed(source, known):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            # `from edt_sdk import card` needs the module edt_sdk.card, and no name of the package.
+            # `from edt_sdk import cli` needs the module edt_sdk.cli, and no name of the package.
             spelled = (f"{node.module}.{alias.name}" for alias in node.names)
             yield from (each if each in known else node.module for each in spelled if {each, node.module} & known)
 
@@ -87,12 +87,12 @@ def test_a_circle_is_found(needs, found):
 @pytest.mark.parametrize(
     ("source", "names"),
     [
-        ("from edt_sdk.card import MIME", {"edt_sdk.card"}),
-        ("from edt_sdk import card, Client", {"edt_sdk.card", "edt_sdk"}),
-        ("def late():\n    import edt_sdk.card", {"edt_sdk.card"}),
-        ("if TYPE_CHECKING:\n    from edt_sdk.card import MIME", set()),
+        ("from edt_sdk.cli import main", {"edt_sdk.cli"}),
+        ("from edt_sdk import cli, Client", {"edt_sdk.cli", "edt_sdk"}),
+        ("def late():\n    import edt_sdk.cli", {"edt_sdk.cli"}),
+        ("if TYPE_CHECKING:\n    from edt_sdk.cli import main", set()),
         ("import os, json", set()),
     ],
 )
 def test_what_a_source_needs(source, names):
-    assert set(needed(source, {"edt_sdk", "edt_sdk.card"})) == names
+    assert set(needed(source, {"edt_sdk", "edt_sdk.cli"})) == names

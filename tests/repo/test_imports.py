@@ -13,7 +13,7 @@ PACKAGES = {
 }
 OURS = tuple(PACKAGES)
 # What the server may use of the SDK: pure, light, and the same on both sides.
-SHARED = ("edt_sdk.schemas", "edt_sdk.pictures", "edt_sdk.packing", "edt_sdk.torchrun.options")
+SHARED = ("edt_sdk.schemas", "edt_sdk.pictures", "edt_sdk.packing", "edt_sdk.torchrun.command_line.options")
 ALLOWED = {
     "edt_sdk": ("edt_sdk",),
     "edt_server": ("edt_server", *SHARED),

@@ -10,7 +10,7 @@ import yaml
 
 from edt_sdk import Client, Job
 from edt_sdk.cli import build_parser
-from edt_sdk.magics import OURS
+from edt_sdk.notebook.magics import OURS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"

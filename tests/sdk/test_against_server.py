@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from edt_sdk import Client, Conflict, JobFailed, JobState, NotFound, TooLarge, Unprocessable, WaitTimeout
-from edt_sdk.discovery import running_servers
+from edt_sdk.http.discovery import running_servers
 from edt_sdk.testing import LocalServer
 from tests.pauses import pauses
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from edt_sdk import InvalidRequest, Unprocessable
-from edt_sdk.answers import Answer
+from edt_sdk.display.answers import Answer
 from edt_sdk.schemas.what_if import WhatIfShare
 
 TOLD = {

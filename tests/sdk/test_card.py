@@ -4,8 +4,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from edt_sdk.card import html_card, jobs_table, sentence, short_line, text_card
-from edt_sdk.pictures import curve, image, progress_bar
+from edt_sdk.display.card import html_card, jobs_table, sentence, short_line, text_card
+from edt_sdk.pictures.parts.boxes import progress_bar
+from edt_sdk.pictures.parts.embedded import image
+from edt_sdk.pictures.parts.sparkline import curve
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
 
 PROGRESS = JobProgress(

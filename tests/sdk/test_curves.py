@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.curves import Curves, Step, Stretch
+from edt_sdk.notebook.curves import Curves, Step, Stretch
 
 
 def train(update: int, time: float, *, loss: float | None = 1.0, world: int = 1, training: int = 0) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from edt_sdk import Client, NotAllowed, ServerUnreachable
-from edt_sdk.discovery import clean_url, connect, running_servers
+from edt_sdk.http.discovery import clean_url, connect, running_servers
 
 
 def announce(folder, peer, *, pid=None, token=None, url=None, name=None, **more):

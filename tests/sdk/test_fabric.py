@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from edt_sdk.callbacks import Callback, LoggerCallback
-from edt_sdk.fabric import FabricModel
-from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
+from edt_sdk.fabric.fabric import FabricModel
 from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, ServerUnreachable
-from edt_sdk.training import onnx_export
+from edt_sdk.schemas.wire.context import JobContext, WorkerContext, to_environ
+from edt_sdk.training.member import onnx_export
 
 COMPAT = Path(__file__).parents[2] / "edt_sdk" / "compat"
 
@@ -235,8 +235,8 @@ IMPORTS = """
 from fabric_model import FabricModel
 from pyedt.fabric_model import FabricModel as Again
 from callbacks import Callback, LoggerCallback
-import edt_sdk.callbacks, edt_sdk.fabric
-assert FabricModel is Again is edt_sdk.fabric.FabricModel
+import edt_sdk.callbacks, edt_sdk.fabric.fabric
+assert FabricModel is Again is edt_sdk.fabric.fabric.FabricModel
 assert Callback is edt_sdk.callbacks.Callback and LoggerCallback is edt_sdk.callbacks.LoggerCallback
 """
 

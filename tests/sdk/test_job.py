@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from edt_sdk import InvalidRequest, JobFailed, JobState, NotFound, ServerUnreachable, WaitTimeout
-from edt_sdk.job import MIME, Job
+from edt_sdk.client.job import MIME, Job
 from edt_sdk.schemas.job import JobProgress, Reason
 
 
@@ -58,7 +58,7 @@ SUSPENDED = Reason(
 
 def test_a_wait_goes_on_while_the_job_is_suspended(peer, job, make_view, stream, events, monkeypatch):
     seen = []
-    monkeypatch.setattr("edt_sdk.waiting.ProgressLine.show", lambda _, view: seen.append(view and view.state))
+    monkeypatch.setattr("edt_sdk.waiting.waiting.ProgressLine.show", lambda _, view: seen.append(view and view.state))
     asleep = make_view(state=JobState.SUSPENDED, slots=0, reason=SUSPENDED)
     answers = [
         stream(events((1, "job", asleep)), end=False),
@@ -88,7 +88,7 @@ def test_ctrl_c_stops_waiting_only(peer, job, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("edt_sdk.job.watch", interrupted)
+    monkeypatch.setattr("edt_sdk.client.job.watch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         job.wait()
     assert "goes on" in capsys.readouterr().err
@@ -269,7 +269,7 @@ def test_what_a_notebook_shows(peer, job, make_view):
 
 
 def test_the_repr_works_without_the_server(client, make_view):
-    from edt_sdk.connection import Connection
+    from edt_sdk.http.connection import Connection
 
     lost = Job(Connection("http://127.0.0.1:1/", "", retries=0), make_view(), taken=50551.0)
     text = repr(lost)

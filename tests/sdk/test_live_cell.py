@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edt_sdk.live_cell import StoppedWaiting, due, state_line
+from edt_sdk.notebook.live_cell import StoppedWaiting, due, state_line
 from edt_sdk.schemas.job import JobProgress, JobState, JobView, Reason
 
 MakeView = Callable[..., JobView]

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from edt_sdk.local_zone import local_zone
-from edt_sdk.number_words import clock, stamp
+from edt_sdk.formatting.local_zone import local_zone
+from edt_sdk.formatting.number_words import clock, stamp
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from edt_sdk.job import Job
-from edt_sdk.magics import EdtMagics
+from edt_sdk.client.job import Job
+from edt_sdk.notebook.magics import EdtMagics
 from edt_sdk.schemas.job import JobState
 
 NAMES = {

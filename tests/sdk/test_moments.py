@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from edt_sdk import InvalidRequest
-from edt_sdk.moments import moment
+from edt_sdk.formatting.moments import moment
 
 NOW = datetime(2026, 5, 2, 14, 0, 0).timestamp()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from edt_sdk.pictures import Losses, draw_losses
+from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.schemas.errors import InvalidRequest
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from edt_sdk import InvalidRequest, NotFound, Unprocessable
 from edt_sdk.cli.sharing import POLICIES, groups_table
-from edt_sdk.cluster_view import Cluster, cluster_text
+from edt_sdk.display.cluster_view import Cluster, cluster_text
 from edt_sdk.schemas import plan as schema
 from edt_sdk.schemas.errors import ChangedMeanwhile
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from edt_sdk.html_table import facts, left_out, table
-from edt_sdk.log_line import LogLine
-from edt_sdk.log_text import LogText
-from edt_sdk.number_words import size
-from edt_sdk.readings import Checkpoints, Metrics, Story, Timeline, Workers
+from edt_sdk.display.log_line import LogLine
+from edt_sdk.display.log_text import LogText
+from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
+from edt_sdk.formatting.html_table import facts, left_out, table
+from edt_sdk.formatting.number_words import size
 from edt_sdk.schemas.events import Event
 
 HARMLESS = {"div", "span", "b", "br", "code", "img", "table", "tr", "th", "td", "p", "pre", "details", "summary"}

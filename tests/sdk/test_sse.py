@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.connection import Connection
-from edt_sdk.following import follow
+from edt_sdk.http.connection import Connection
+from edt_sdk.http.following import follow
+from edt_sdk.http.sse import EventParser, ServerEvent
 from edt_sdk.schemas.errors import NotFound, ServerUnreachable
-from edt_sdk.sse import EventParser, ServerEvent
 
 TEXT = (
     "\ufeff: hello\n\nid: 1\nevent: line\ndata: first\ndata:  indented\n\nid: 2\r\ndata:äöü\r\rretry: 5\n"

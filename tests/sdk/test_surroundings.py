@@ -9,7 +9,8 @@ import pytest
 @pytest.mark.parametrize("module", ["ipykernel", "IPython"])
 def test_a_process_that_has_loaded_a_kernel_s_modules_is_none(module):
     code = (
-        f"import sys, {module}; from edt_sdk.surroundings import in_notebook; from edt_sdk.waiting import ProgressLine;"
+        f"import sys, {module}; from edt_sdk.formatting.surroundings import in_notebook;"
+        "from edt_sdk.waiting.waiting import ProgressLine;"
         "assert not in_notebook(); assert ProgressLine()._stream is sys.stderr"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

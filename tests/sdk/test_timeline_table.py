@@ -1,4 +1,4 @@
-from edt_sdk.timeline_table import timeline_table
+from edt_sdk.display.timeline_table import timeline_table
 
 
 def row(time, slots, free, text, settled=True):

@@ -10,8 +10,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from edt_sdk import Client, InvalidRequest
 from edt_sdk.cli import main
+from edt_sdk.display.validation import Validation
 from edt_sdk.schemas.validation import ClassScores, Validated, named_metrics
-from edt_sdk.validation import Validation
 
 RESULT = Validated(
     training="digits-abc",

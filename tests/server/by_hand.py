@@ -12,7 +12,8 @@ import textwrap
 
 import msgspec
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.wire.control import (
     PROTOCOL,
     Allocation,
     GenerationFormed,
@@ -20,11 +21,10 @@ from edt_sdk.schemas.control import (
     Slot,
     Welcome,
 )
-from edt_sdk.schemas.job import JobSpec
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.control import ControlServer
-from edt_server.launcher import key_pair, launch, wait_gone
-from edt_server.processes import is_alive
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.channel.control import ControlServer
+from edt_server.channel.launcher import key_pair, launch, wait_gone
+from edt_server.system.processes import is_alive
 
 # Its folder in memory is one of the machine: tests of other processes must not share it.
 JOB = f"digits-{os.getpid()}"

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.wire.control import (
     PROTOCOL,
     Welcome,
 )
-from edt_server.control import ControlServer
+from edt_server.channel.control import ControlServer
 
 
 async def until(condition):

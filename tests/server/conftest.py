@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from edt_sdk.schemas.control import Launch
 from edt_sdk.schemas.job import JobSpec, JobState
-from edt_server.launcher import key_pair
-from edt_server.ledger import Ledger
+from edt_sdk.schemas.wire.control import Launch
+from edt_server.channel.launcher import key_pair
+from edt_server.ledger.ledger import Ledger
 from tests.server.ledger_play import Play
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 
-from edt_sdk.schemas import control
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.schemas.paths import JobPaths
-from edt_server import recovery, reports, suspension, views
-from edt_server.core import SlotsChanged
-from edt_server.ledger import Ledger
-from edt_server.submission import Submission
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.core.events import SlotsChanged
+from edt_server.jobs.submission import Submission
+from edt_server.ledger import recovery, reports, suspension
+from edt_server.ledger.ledger import Ledger
+from edt_server.service import views
 
 
 class Play:

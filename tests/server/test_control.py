@@ -12,7 +12,8 @@ import pytest_asyncio
 import zmq
 import zmq.asyncio
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.job import JobProgress
+from edt_sdk.schemas.wire.control import (
     PROTOCOL,
     Ack,
     Allocation,
@@ -26,10 +27,9 @@ from edt_sdk.schemas.control import (
     decode_to_supervisor,
     encode,
 )
-from edt_sdk.schemas.job import JobProgress
-from edt_server.launcher import key_pair
-from edt_server.processes import identify
+from edt_server.channel.launcher import key_pair
 from edt_server.store import StoreUnavailable
+from edt_server.system.processes import identify
 from tests.server.channel import Service, until
 
 pytestmark = pytest.mark.asyncio

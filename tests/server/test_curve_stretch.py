@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.curve_stretch import MOST_UPDATES, detail
-from edt_server.picture_data import PLACES
-from edt_server.training_curve import CurveShelf
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.history.picture_data import PLACES
+from edt_server.outputs.curve_stretch import MOST_UPDATES, detail
+from edt_server.outputs.training_curve import CurveShelf
 
 SAMPLES = 4
 

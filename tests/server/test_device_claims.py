@@ -10,12 +10,12 @@ import time
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
-from edt_server.core import JobArrived, JobGone, SlotReleased, SlotsChanged
-from edt_server.device_claims import DeviceClaims
-from edt_server.ledger import Ledger
-from edt_server.processes import identify
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.events import JobArrived, JobGone, SlotReleased, SlotsChanged
+from edt_server.ledger.ledger import Ledger
 from edt_server.store import sqlite_url
+from edt_server.system.device_claims import DeviceClaims
+from edt_server.system.processes import identify
 
 
 @pytest.fixture

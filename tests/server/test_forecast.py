@@ -4,16 +4,16 @@ import time
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobProgress, JobSpec
-from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
-from edt_server import what_if
-from edt_server.core import JobDemand, SlotsChanged
-from edt_server.forecast import forecast
-from edt_server.ledger import Ledger
-from edt_server.submission import Submission
+from edt_sdk.schemas.wire.control import Slot
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.core.events import JobDemand, SlotsChanged
+from edt_server.jobs.submission import Submission
+from edt_server.ledger.ledger import Ledger
+from edt_server.service import what_if
+from edt_server.service.forecast import forecast
 
 NOW = 2_000_000_000.0
 

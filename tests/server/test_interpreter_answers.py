@@ -6,8 +6,8 @@ import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
-from edt_server import interpreters
-from edt_server.interpreters import Interpreters
+from edt_server.system import interpreters
+from edt_server.system.interpreters import Interpreters
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,15 +10,16 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.pictures import Look, Losses, draw_losses
+from edt_sdk.pictures.losses import Losses, draw_losses
+from edt_sdk.pictures.parts.look import Look
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import NotFound
 from edt_sdk.schemas.job import JobSpec, JobState
-from edt_server.commits import Commits
-from edt_server.drawings import Drawings, present
-from edt_server.latest_events import LatestEvents
-from edt_server.latest_rows import LatestRows
-from edt_server.ledger import Ledger
+from edt_server.history.drawings import Drawings, present
+from edt_server.ledger.ledger import Ledger
+from edt_server.ledger.writer import Commits
+from edt_server.service.latest_events import LatestEvents
+from edt_server.service.latest_rows import LatestRows
 from edt_server.store import JobRow, StoreUnavailable
 
 

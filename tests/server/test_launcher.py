@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.launcher import launch, wait_gone
-from edt_server.processes import identify, is_alive, parent_of
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.channel.launcher import launch, wait_gone
+from edt_server.system.processes import identify, is_alive, parent_of
 
 pytestmark = pytest.mark.asyncio
 

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
-from edt_server.leader import Leadership, LeaseLost, Member, Pace
-from edt_server.processes import identify
-from edt_server.shared_secret import shared_secret
+from edt_server.leadership.leader import Leadership, LeaseLost, Member, Pace
+from edt_server.leadership.shared_secret import shared_secret
 from edt_server.store import Store, Writer, sqlite_url
+from edt_server.system.processes import identify
 from tests.server.store.conftest import cluster
 
 __all__ = ["cluster"]  # a fixture
@@ -276,7 +276,7 @@ async def test_who_cannot_lead_says_so_and_lets_the_next_one(store, processes) -
 
 @pytest.mark.asyncio
 async def test_who_is_asked_while_it_starts_says_that_it_does(store, processes, monkeypatch) -> None:
-    monkeypatch.setattr("edt_server.leader.PATIENCE", 0.1)
+    monkeypatch.setattr("edt_server.leadership.leader.PATIENCE", 0.1)
     server = Server(store, processes[0], "")
     ready = server.ready = asyncio.Event()
     starting = asyncio.create_task(server.member.start())
@@ -326,7 +326,7 @@ async def test_who_waits_while_a_renewal_takes_long_is_answered_after_it(store, 
 @pytest.mark.asyncio
 async def test_a_store_that_is_slow_is_what_is_named(store, processes, slow_renewals, monkeypatch) -> None:
     _, goes_on = slow_renewals
-    monkeypatch.setattr("edt_server.leader.PATIENCE", 0.1)
+    monkeypatch.setattr("edt_server.leadership.leader.PATIENCE", 0.1)
     server = Server(store, processes[0], "")
     await server.member.start()
     goes_on.clear()

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.paths import JobPaths
-from edt_server import logs
-from edt_server.logs import Line, LogReader, Placed, TimeIndex, as_text, elog_name, merge
-from edt_server.tail import MAX_LINE
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs import logs
+from edt_server.outputs.logs import Line, LogReader, Placed, TimeIndex, as_text, elog_name, merge
+from edt_server.outputs.tail import MAX_LINE
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_refuses_what_it_does_not_know(paths, options):
 
 
 def test_a_cursor_cannot_name_a_file(paths):
-    from edt_server.cursor import to_cursor
+    from edt_server.outputs.cursor import to_cursor
 
     for key in ("../../etc/passwd", "l:../x", "x", ""):
         with pytest.raises(InvalidRequest):

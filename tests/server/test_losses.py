@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from edt_sdk.schemas import control
 from edt_sdk.schemas.job import JobProgress, JobState
+from edt_sdk.schemas.wire import control
 
 
 class TestLostWorkers:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.cursor import to_cursor
-from edt_server.metrics import MetricsReader, thin
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs.cursor import to_cursor
+from edt_server.outputs.metrics import MetricsReader, thin
 
 
 @pytest.fixture

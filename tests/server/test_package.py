@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import PackageError
-from edt_server.package import unpack
+from edt_server.files.package import unpack
 
 
 def file(name, data=b"print(1)\n", mode=0o644, **more):

@@ -7,11 +7,12 @@ import re
 
 import pytest
 
-from edt_sdk.pictures import draw_allocation, draw_slots
-from edt_sdk.pictures.look import JOB_COLOURS, job_colour
+from edt_sdk.pictures.allocation import draw_allocation
+from edt_sdk.pictures.parts.look import JOB_COLOURS, job_colour
+from edt_sdk.pictures.slots_map import draw_slots
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.picture_data import (
+from edt_server.history.picture_data import (
     MOST_BANDS,
     allocation_of,
     compared,
@@ -21,8 +22,8 @@ from edt_server.picture_data import (
     shares_of,
     slots_of,
 )
-from edt_server.results import Checkpoint
-from edt_server.training_curve import Curve, TestPoint, TrainPoint
+from edt_server.outputs.results import Checkpoint
+from edt_server.outputs.training_curve import Curve, TestPoint, TrainPoint
 
 LEGEND = re.compile(r'rx="\d" fill="(#\w+)"[^>]*/></g><text [^>]*>(early|late|gone)')
 

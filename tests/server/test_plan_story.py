@@ -7,8 +7,8 @@ import pytest
 
 from edt_sdk.schemas.events import PLAN_CHANGED, SLOT_REVOKED, Event
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
-from edt_server.plan_story import plan_changes
-from edt_server.story import describe
+from edt_server.history.plan_story import plan_changes
+from edt_server.history.story import describe
 
 
 def plan(*groups, resources=({"name": "default"},)):

@@ -6,7 +6,7 @@ import sys
 import msgspec
 import pytest
 
-from edt_server.processes import identify, is_alive, open_pidfd, parent_of, send_signal, stat_fields, visible
+from edt_server.system.processes import identify, is_alive, open_pidfd, parent_of, send_signal, stat_fields, visible
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import os
 import pytest
 import pytest_asyncio
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.job import JobProgress, JobSpec
+from edt_sdk.schemas.wire.control import (
     PROTOCOL,
     Ack,
     DriverStarted,
@@ -19,11 +20,10 @@ from edt_sdk.schemas.control import (
     SupervisorHello,
     Welcome,
 )
-from edt_sdk.schemas.job import JobProgress, JobSpec
-from edt_server.launcher import key_pair
-from edt_server.processes import identify
+from edt_server.channel.launcher import key_pair
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
+from edt_server.system.processes import identify
 from tests.server.channel import Service, until
 
 pytestmark = pytest.mark.asyncio

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edt_sdk.schemas.paths import JobPaths
-from edt_sdk.schemas.saved import Saved
-from edt_server.results import Checkpoint, checkpoints, plan
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.saved import Saved
+from edt_server.outputs.results import Checkpoint, checkpoints, plan
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import os
 
 import pytest
 
-from edt_sdk.schemas import control
 from edt_sdk.schemas.job import JobSpec, JobState
-from edt_sdk.schemas.paths import JobPaths
-from edt_server import reports
-from edt_server.core import SlotsChanged
-from edt_server.ledger import Ledger
-from edt_server.retention import DAY, GRACE, JOB_REMOVED, Kept, Limits, Retention, size_of
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.core.events import SlotsChanged
+from edt_server.jobs.retention import DAY, GRACE, JOB_REMOVED, Kept, Limits, Retention, size_of
+from edt_server.jobs.submission import Submission
+from edt_server.ledger import reports
+from edt_server.ledger.ledger import Ledger
 from edt_server.store import StoreUnavailable
-from edt_server.submission import Submission
 from tests.server.store.trouble import no_room
 
 NOW = 100 * DAY

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
-from edt_server.runtime import ServerLock, leave_runtime_dir, private_dir, runtime_dir
+from edt_server.system.runtime import ServerLock, leave_runtime_dir, private_dir, runtime_dir
 
 
 def test_nothing_of_it_is_left_when_nothing_is_in_it(tmp_path):

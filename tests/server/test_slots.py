@@ -8,11 +8,11 @@ import socket
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import Plan, ResourceGroup
-from edt_server import slots
-from edt_server.slots import Host, find_gpus, find_host, find_slots, plan_slots, threads_per_slot, usable_cores
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.system import slots
+from edt_server.system.slots import Host, find_gpus, find_host, find_slots, plan_slots, threads_per_slot, usable_cores
 
 
 @pytest.fixture(autouse=True)

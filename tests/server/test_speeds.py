@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from edt_sdk.schemas import control
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.job import JobProgress, JobSpec
-from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server import reports
-from edt_server.core import SlotsChanged
-from edt_server.ledger import Ledger
-from edt_server.speeds import PERIOD, Speeds, measure
-from edt_server.submission import Submission
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.control import Slot
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.core.events import SlotsChanged
+from edt_server.jobs.submission import Submission
+from edt_server.ledger import reports
+from edt_server.ledger.ledger import Ledger
+from edt_server.service.speeds import PERIOD, Speeds, measure
 
 
 @pytest.fixture

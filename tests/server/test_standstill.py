@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from edt_server.processes import identify
-from edt_server.standstill import BEAT, NOTICED, SEEN, Pulse, Watch, stopped
+from edt_server.system.processes import identify
+from edt_server.system.standstill import BEAT, NOTICED, SEEN, Pulse, Watch, stopped
 
 ECHO = "import sys\nfor line in sys.stdin:\n    print(line, end='', flush=True)\n"
 THREADS = "import threading\nthreading.Thread(target=input, daemon=True).start()\nprint(flush=True)\nwhile True: pass\n"

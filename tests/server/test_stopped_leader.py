@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from edt_server.leader import ONE_HOST, Leadership, Member, Pace
-from edt_server.processes import identify
+from edt_server.leadership.leader import ONE_HOST, Leadership, Member, Pace
 from edt_server.store import Store, StoreUnavailable, sqlite_url
+from edt_server.system.processes import identify
 from tests.server.store.conftest import cluster
 
 __all__ = ["cluster"]  # a fixture
@@ -23,8 +23,8 @@ __all__ = ["cluster"]  # a fixture
 PACE = Pace(renew=600.0, valid=6000.0, look=ONE_HOST.look)
 LEADER = """
 import asyncio, os, sys
-from edt_server.leader import Member, Pace
-from edt_server.processes import identify
+from edt_server.leadership.leader import Member, Pace
+from edt_server.system.processes import identify
 from edt_server.store import Store
 
 async def main(url, renew, valid, look):

@@ -14,18 +14,18 @@ from dataclasses import replace
 
 import pytest
 
-from edt_sdk.schemas import control
 from edt_sdk.schemas.job import JobSpec, JobState
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.core import SlotsChanged
-from edt_server.ledger import Ledger
-from edt_server.processes import send_signal
-from edt_server.runtime import runtime_dir
-from edt_server.service import Service
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.core.events import SlotsChanged
+from edt_server.jobs.submission import Submission
+from edt_server.ledger.ledger import Ledger
+from edt_server.service.service import Service
 from edt_server.settings import Settings
 from edt_server.store import Store, StoreUnavailable
 from edt_server.store import engine as engine_module
-from edt_server.submission import Submission
+from edt_server.system.processes import send_signal
+from edt_server.system.runtime import runtime_dir
 from tests.server.store.cluster import Cluster, Missing
 from tests.server.store.trouble import no_room
 

@@ -10,9 +10,10 @@ import pytest
 
 from edt_sdk.schemas.errors import NotFound
 from edt_sdk.schemas.job import JobSpec, JobState
-from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.files.job_files import PACKAGE
+from edt_server.jobs.stored_package import stored
 from edt_server.store import JobRow
-from edt_server.stored_package import PACKAGE, stored
 
 MANY = 60
 

@@ -6,7 +6,7 @@ import pytest
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.story import because, describe, sentences
+from edt_server.history.story import because, describe, sentences
 
 
 def call(job: str) -> str:
@@ -137,7 +137,7 @@ def test_sentences(kind, data, sentence):
 
 def test_every_kind_has_its_words():
     every = {value for name, value in vars(kinds).items() if name.isupper() and isinstance(value, str)}
-    from edt_server.story import _TELLERS
+    from edt_server.history.story import _TELLERS
 
     assert set(_TELLERS) == every
 

@@ -10,8 +10,8 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wmla import WmlaRequest
-from edt_server.rigid import check_change, sized
-from edt_server.submission import main_file, remarks
+from edt_server.jobs.fixed_size import check_change, sized
+from edt_server.jobs.submission import main_file, remarks
 
 
 def spec(**more: object) -> JobSpec:

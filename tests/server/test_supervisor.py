@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.control import (
     DriverStarted,
     GenerationFormed,
     JobEnded,
@@ -18,8 +19,7 @@ from edt_sdk.schemas.control import (
     TrainingEnded,
     TrainingStarted,
 )
-from edt_sdk.schemas.job import JobState
-from edt_server.logs import LogReader
+from edt_server.outputs.logs import LogReader
 from edt_server.supervisor.journal import read_journal
 from tests.server.by_hand import JOB, PRINTS_AND_WAITS, Server, script, serving
 

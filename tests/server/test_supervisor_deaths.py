@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.control import (
     DriverLost,
     DriverStarted,
     GenerationFormed,
@@ -14,8 +15,7 @@ from edt_sdk.schemas.control import (
     TrainingStarted,
     WorkerLost,
 )
-from edt_sdk.schemas.job import JobState
-from edt_server.logs import LogReader
+from edt_server.outputs.logs import LogReader
 from tests.server.by_hand import PRINTS_AND_WAITS, script, serving
 
 pytestmark = pytest.mark.asyncio

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from edt_sdk.schemas import control
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobState
-from edt_server import suspension
+from edt_sdk.schemas.wire import control
+from edt_server.ledger import suspension
 from edt_server.store import StoreUnavailable
 
 

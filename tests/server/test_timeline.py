@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
-from edt_server.core import JobArrived, JobChanged, JobDemand, JobGone, JobResumed, JobSuspended, SlotsChanged
-from edt_server.story import sentences
-from edt_server.timeline import allocation, during, settled
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobResumed, JobSuspended, SlotsChanged
+from edt_server.history.story import sentences
+from edt_server.history.timeline import allocation, during, settled
 from tests.server.timeline_histories import Recorder, call, wander
 
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
-from edt_server.core import SlotsChanged
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.events import SlotsChanged
+from edt_server.history.timeline import allocation
+from edt_server.history.timeline_feed import TimelineFeed
 from edt_server.store import Store
-from edt_server.timeline import allocation
-from edt_server.timeline_feed import TimelineFeed
 from tests.server.timeline_histories import Recorder, call, wander
 
 

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
-from edt_server.core import JobArrived, JobGone, SlotsChanged
-from edt_server.timeline import allocation, during
-from edt_server.timeline_index import TimelineIndex
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.events import JobArrived, JobGone, SlotsChanged
+from edt_server.history.timeline import allocation, during
+from edt_server.history.timeline_index import TimelineIndex
 from tests.server.timeline_histories import Recorder, call, wander
 
 

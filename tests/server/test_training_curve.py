@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from edt_sdk.pictures.extremes import fewest, height
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.training_curve import MOST, Curve, CurveShelf
+from edt_sdk.pictures.parts.extremes import fewest, height
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs.training_curve import MOST, Curve, CurveShelf
 
 
 @pytest.fixture

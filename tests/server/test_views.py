@@ -1,10 +1,10 @@
 """What a job's owner sees, and what everybody does."""
 
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.schemas.paths import JobPaths
-from edt_server import views
-from edt_server.ledger import Ledger
-from edt_server.submission import Submission
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.jobs.submission import Submission
+from edt_server.ledger.ledger import Ledger
+from edt_server.service import views
 
 
 def test_whose_weights_a_job_began_with_is_its_owners_to_see(tmp_path):

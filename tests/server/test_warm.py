@@ -10,10 +10,10 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from edt_sdk.schemas.paths import JobPaths
-from edt_server import warm as module
-from edt_server.launcher import launch, wait_gone
-from edt_server.warm import Kind, Warm, start_spare
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.channel import spare_supervisors as module
+from edt_server.channel.launcher import launch, wait_gone
+from edt_server.channel.spare_supervisors import Kind, Warm, start_spare
 
 pytestmark = pytest.mark.asyncio
 KIND = Kind(sys.executable, 1)

@@ -3,14 +3,14 @@
 import pytest
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState
-from edt_sdk.schemas.paths import JobPaths
-from edt_server import what_if
-from edt_server.core import JobChanged, JobDemand, SlotsChanged
-from edt_server.ledger import Ledger
-from edt_server.submission import Submission
+from edt_sdk.schemas.wire.control import Slot
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.core.events import JobChanged, JobDemand, SlotsChanged
+from edt_server.jobs.submission import Submission
+from edt_server.ledger.ledger import Ledger
+from edt_server.service import what_if
 
 NOW = 2_000_000_000.0  # of the questions; what happened before is told relative to it
 

@@ -8,8 +8,8 @@ import signal
 import psutil
 import pytest
 
-from edt_sdk.schemas.control import GenerationFormed, JobEnded, SlotReleased, StopJob, TrainingStarted, WorkerLost
 from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.control import GenerationFormed, JobEnded, SlotReleased, StopJob, TrainingStarted, WorkerLost
 from tests.server.by_hand import JOB, script, serving
 
 pytestmark = pytest.mark.asyncio

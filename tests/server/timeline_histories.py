@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
-from edt_server.core import (
-    Core,
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import (
     JobArrived,
     JobDemand,
     JobGone,
@@ -18,9 +18,9 @@ from edt_server.core import (
     SlotsChanged,
     kind_of,
     to_data,
-    to_event,
 )
-from edt_server.story import describe
+from edt_server.core.instructions import to_event
+from edt_server.history.story import describe
 
 
 def call(job: str) -> str:

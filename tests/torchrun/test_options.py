@@ -10,7 +10,7 @@ import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.torchrun.options import names_torchrun, parse, sorted_out
+from edt_sdk.torchrun.command_line.options import names_torchrun, parse, sorted_out
 
 
 def spec(words: str, **given: int) -> JobSpec:

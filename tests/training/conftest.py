@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from edt_sdk.training.group import open_store
+from edt_sdk.training.exchange.group import open_store
 from tests.training import forked
 
 DEADLINE = 90

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from edt_sdk.schemas.zygote import PASS, Fork, Forked, Ready, to_wire
-from edt_server.supervisor.environment import zygote_environment
-from edt_server.supervisor.zygote import ZygoteProcess
+from edt_sdk.schemas.wire.zygote import PASS, Fork, Forked, Ready, to_wire
+from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.programs.environment import zygote_environment
 
 PR_SET_CHILD_SUBREAPER = 36
 

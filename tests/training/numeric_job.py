@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edt_sdk.training import exchanges
-from edt_sdk.training.blocks import blocks
-from edt_sdk.training.group import Group, connect_store
-from edt_sdk.training.loader import ShardLoader
-from edt_sdk.training.order import Order, TestOrder
-from edt_sdk.training.update import UpdateEngine
+from edt_sdk.training.exchange import strategy as exchanges
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.group import Group, connect_store
+from edt_sdk.training.sampling.order import Order, TestOrder
+from edt_sdk.training.update.loader import ShardLoader
+from edt_sdk.training.update.update import UpdateEngine
 
 CPU = torch.device("cpu")
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from edt_sdk.schemas import link as wire
-from edt_sdk.schemas.context import JobContext, WorkerContext, to_environ
-from edt_sdk.training import payload
-from edt_sdk.training.payload import Training
+from edt_sdk.schemas.wire import link as wire
+from edt_sdk.schemas.wire.context import JobContext, WorkerContext, to_environ
+from edt_sdk.training.user import payload
+from edt_sdk.training.user.payload import Training
 from tests.training.forked import Process, fork
 
 DEADLINE = 60.0

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edt_sdk.training import state
-from edt_sdk.training.state import State
+from edt_sdk.training.state import state
+from edt_sdk.training.state.state import State
 
 
 class Net(nn.Module):

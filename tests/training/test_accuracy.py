@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from edt_sdk.training.accuracy import count_correct, eva
+from edt_sdk.training.update.accuracy import count_correct, eva
 
 
 def test_one_label_a_sample():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from edt_sdk.training import checkpoint
+from edt_sdk.training.checkpoints import model_files as checkpoint
 
 
 def model() -> nn.Module:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training.datasets import open_datasets
+from edt_sdk.training.user.datasets import open_datasets
 
 
 def test_the_first_opens_alone_the_others_side_by_side(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from edt_sdk.schemas import link as wire
-from edt_sdk.training import checkpoint, payload
-from edt_sdk.training.recorder import Recorder, TestLine, TrainLine
+from edt_sdk.schemas.wire import link as wire
+from edt_sdk.training.checkpoints import model_files as checkpoint
+from edt_sdk.training.records.recorder import Recorder, TestLine, TrainLine
+from edt_sdk.training.user import payload
 from tests.training.stand_in import COMPAT, DEADLINE, StandIn
 
 SCRIPT = """

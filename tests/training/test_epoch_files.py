@@ -17,11 +17,11 @@ import pytest
 import torch
 from torch import nn
 
-from edt_sdk.schemas import link as wire
-from edt_sdk.schemas.saved import read_header
-from edt_sdk.training.lines import epoch_ended
-from edt_sdk.training.payload import Training
-from edt_sdk.training.schedule import Cursor, EpochEnd, Schedule
+from edt_sdk.schemas.wire import link as wire
+from edt_sdk.schemas.wire.saved import read_header
+from edt_sdk.training.records.lines import epoch_ended
+from edt_sdk.training.sampling.schedule import Cursor, EpochEnd, Schedule
+from edt_sdk.training.user.payload import Training
 from tests.training import test_recovery as recovery
 from tests.training.stand_in import DEADLINE, StandIn
 from tests.training.test_loop import lines

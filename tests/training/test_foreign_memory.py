@@ -10,9 +10,9 @@ import signal
 import pytest
 import torch
 
-from edt_sdk.training import foreign_memory
-from edt_sdk.training.foreign_memory import Place, Reader, Shown
-from edt_sdk.training.lost import PeerLost, is_lost_peer
+from edt_sdk.training.exchange.peer_errors import PeerLost, is_lost_peer
+from edt_sdk.training.state import foreign_memory
+from edt_sdk.training.state.foreign_memory import Place, Reader, Shown
 
 
 class Owner:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from edt_sdk.training import state, transfer
-from edt_sdk.training.group import Group, connect_store, open_store
-from edt_sdk.training.lost import is_lost_peer
+from edt_sdk.training.exchange.group import Group, connect_store, open_store
+from edt_sdk.training.exchange.peer_errors import is_lost_peer
+from edt_sdk.training.state import state, transfer
 
 CPU = torch.device("cpu")
 

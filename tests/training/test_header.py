@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.blocks import blocks
-from edt_sdk.training.header import Header, Report, ShardStats, summarize
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.header import Header, Report, ShardStats, summarize
 
 NUMBERS = st.floats(allow_nan=False)
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from edt_sdk.callbacks import Callback
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training.group import Group, connect_store, open_store
-from edt_sdk.training.hooks import Hooks
+from edt_sdk.training.exchange.group import Group, connect_store, open_store
+from edt_sdk.training.user.hooks import Hooks
 
 
 class Member:

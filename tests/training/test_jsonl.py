@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training import jsonl
-from edt_sdk.training.jsonl import JsonLines, backwards, cut_torn_line, truncate
+from edt_sdk.training.records import jsonl
+from edt_sdk.training.records.jsonl import JsonLines, backwards, cut_torn_line, truncate
 
 texts = st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b"")), max_size=12)
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training.buffers import Buffers
-from edt_sdk.training.layout import ALIGNMENT, Layout
+from edt_sdk.training.exchange.layout import ALIGNMENT, Layout
+from edt_sdk.training.update.buffers import Buffers
 
 
 def layout_of(model, parameters=None, shards=4):

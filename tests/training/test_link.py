@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from edt_sdk.schemas import link as wire
-from edt_sdk.training.link import SUPERVISOR_GONE, Link
+from edt_sdk.schemas.wire import link as wire
+from edt_sdk.training.member.link import SUPERVISOR_GONE, Link
 
 
 def member(worker: int) -> wire.Member:
@@ -100,7 +100,7 @@ def test_many_threads_send_whole_lines(pair: tuple[Link, socket.socket]) -> None
 
 PROCESS = """
 import multiprocessing, os, socket, sys, time
-from edt_sdk.training.link import Link
+from edt_sdk.training.member.link import Link
 link = Link(socket.socket(fileno=int(sys.argv[1])))
 child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
 child.start()

@@ -14,8 +14,8 @@ import torch
 from torch.utils.data import get_worker_info
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training.loader import ShardLoader
-from edt_sdk.training.order import TEST, TRAIN, BatchKey, Order
+from edt_sdk.training.sampling.order import TEST, TRAIN, BatchKey, Order
+from edt_sdk.training.update.loader import ShardLoader
 
 PR_GET_PDEATHSIG = 2
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from edt_sdk.callbacks import LoggerCallback
-from edt_sdk.training.logging_hooks import DriverLoggers, WorkerLoggers
-from edt_sdk.training.recorder import TestLine, TrainLine
+from edt_sdk.training.records.recorder import TestLine, TrainLine
+from edt_sdk.training.user.logging_hooks import DriverLoggers, WorkerLoggers
 
 
 class Hears:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from edt_sdk.callbacks import Callback, LoggerCallback
-from edt_sdk.schemas import link as wire
-from edt_sdk.training.payload import Training, TrainOptions
+from edt_sdk.schemas.wire import link as wire
+from edt_sdk.training.user.payload import Training, TrainOptions
 from tests.training.stand_in import DEADLINE, StandIn
 
 HERE = Path(__file__).parent

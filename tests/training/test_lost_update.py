@@ -4,10 +4,11 @@ import os
 
 import pytest
 
-from edt_sdk.training import exchange, shared_exchange
-from edt_sdk.training.blocks import blocks
-from edt_sdk.training.group import Group, connect_store
-from edt_sdk.training.lost import is_lost_peer
+from edt_sdk.training.exchange import group_exchange as exchange
+from edt_sdk.training.exchange import shared_exchange
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.group import Group, connect_store
+from edt_sdk.training.exchange.peer_errors import is_lost_peer
 from tests.training.numeric_job import CPU, Job, alone, digest, without_windows
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from edt_sdk.training.lr_schedule import LearningRate
+from edt_sdk.training.user.lr_schedule import LearningRate
 
 SCHEDULERS: dict[str, Callable[[Any], Any]] = {
     "step": lambda o: lr_scheduler.StepLR(o, 2, 0.5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.membership import NO_STATE, handover
+from edt_sdk.training.member.membership import NO_STATE, handover
 
 positions = st.lists(st.integers(NO_STATE, 4), min_size=1, max_size=9)
 

@@ -15,8 +15,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.mirror import Mirror, Pace, size_of
-from edt_sdk.training.state import State
+from edt_sdk.training.checkpoints.mirror import Mirror, Pace, size_of
+from edt_sdk.training.state.state import State
 
 ELEMENTS = 200_000
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.blocks import blocks
-from edt_sdk.training.moves import in_one, in_tree
-from edt_sdk.training.tree import Fold
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.reduction_plan import in_one, in_tree
+from edt_sdk.training.exchange.tree import Fold
 
 
 def carried_out(plan, values):

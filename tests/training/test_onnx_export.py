@@ -13,9 +13,9 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from torch import nn
 
-from edt_sdk.training import onnx_export
-from edt_sdk.training.loader import ShardLoader
-from edt_sdk.training.order import Order
+from edt_sdk.training.member import onnx_export
+from edt_sdk.training.sampling.order import Order
+from edt_sdk.training.update.loader import ShardLoader
 
 CPU = torch.device("cpu")
 

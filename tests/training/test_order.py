@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
-from edt_sdk.training.order import Order, TestOrder, TestStep, TrainStep, shard_sizes
-from edt_sdk.training.permutation import Permutation, permutation
+from edt_sdk.training.sampling.order import Order, TestOrder, TestStep, TrainStep, shard_sizes
+from edt_sdk.training.sampling.permutation import Permutation, permutation
 
 
 def check_epoch(order, epoch, samples, micro_batch, sizes):
@@ -191,7 +191,7 @@ def test_parts_of_an_order_are_those_of_the_whole(samples):
 def test_equal_keys_keep_the_order_of_their_samples(monkeypatch):
     """As the stable sort of all of them has it: hardly ever, but then the same everywhere."""
     keys = np.random.default_rng(0).integers(0, 1 << 11, 100_000, dtype=np.uint64) << np.uint64(52)
-    monkeypatch.setattr("edt_sdk.training.permutation._keys", lambda *_: keys)
+    monkeypatch.setattr("edt_sdk.training.sampling.permutation._keys", lambda *_: keys)
     order, whole = Permutation(len(keys), 0, 0), permutation(len(keys), 0, 0)
     for start in range(0, len(keys), 777):
         assert np.array_equal(order.part(start, start + 777), whole[start : start + 777])

@@ -18,10 +18,10 @@ import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training import payload
-from edt_sdk.training.by_value import modules_below
-from edt_sdk.training.culprit import find_culprit
-from edt_sdk.training.payload import Training, TrainOptions
+from edt_sdk.training.user import payload
+from edt_sdk.training.user.by_value import modules_below
+from edt_sdk.training.user.culprit import find_culprit
+from edt_sdk.training.user.payload import Training, TrainOptions
 
 
 def training(model: nn.Module, **parts: object) -> Training:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.training.recorder import CommitLine, MetricsReader, Recorder, ShardLine, TestLine, TrainLine
+from edt_sdk.training.records.recorder import CommitLine, MetricsReader, Recorder, ShardLine, TestLine, TrainLine
 
 
 def train(update: int, loss: float | None = 0.5) -> TrainLine:
@@ -163,7 +163,7 @@ def test_a_rewind_that_was_interrupted_is_done_again_without_doubles(tmp_path: P
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("edt_sdk.training.recorder.truncate", dies)
+        patch.setattr("edt_sdk.training.records.recorder.truncate", dies)
         with pytest.raises(KeyboardInterrupt):
             recorder.rewind(2)
     recorder.close()

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from edt_sdk.callbacks import Callback
-from edt_sdk.schemas import link as wire
-from edt_sdk.schemas.pulse import Phase, read
-from edt_sdk.training.payload import Training, TrainOptions
+from edt_sdk.schemas.wire import link as wire
+from edt_sdk.schemas.wire.pulse import Phase, read
+from edt_sdk.training.user.payload import Training, TrainOptions
 from tests.training.stand_in import DEADLINE, StandIn
 from tests.training.test_loop import hash_of, lines
 

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from edt_sdk.training.layout import Layout
-from edt_sdk.training.order import Order
-from edt_sdk.training.remarks import remarks
+from edt_sdk.training.exchange.layout import Layout
+from edt_sdk.training.sampling.order import Order
+from edt_sdk.training.update.remarks import remarks
 
 
 def test_parameters_that_nobody_trains_are_named():

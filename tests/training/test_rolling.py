@@ -17,10 +17,11 @@ import pytest
 import torch
 
 from edt_sdk.schemas.errors import NotFound, Unprocessable
-from edt_sdk.schemas.paths import JobPaths
-from edt_sdk.schemas.saved import SIZE, read_header
-from edt_sdk.training import checkpoint, state
-from edt_sdk.training.rolling import Keeper, Saved
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.saved import SIZE, read_header
+from edt_sdk.training.checkpoints import model_files as checkpoint
+from edt_sdk.training.checkpoints.rolling import Keeper, Saved
+from edt_sdk.training.state import state
 from tests.training.states import OPTIMIZERS, bits, capture, trained
 
 NEVER = 1e9
@@ -273,7 +274,7 @@ def test_a_full_disk_is_a_line_in_the_log_and_the_next_try_works(
             with pytest.raises(OSError, match="too large"):
                 keep.save(capture(model, own), 4, 4)
         first, second = caplog.records
-        assert (first.levelno, first.name) == (logging.ERROR, "edt_sdk.training.rolling")
+        assert (first.levelno, first.name) == (logging.ERROR, "edt_sdk.training.checkpoints.rolling")
         assert "update-2 was not written" in first.getMessage()
         assert "too large" in first.getMessage()
         assert "epoch-1 was not written" in second.getMessage()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edt_sdk.training.scaleup import ScaleUp
+from edt_sdk.training.user.scaleup import ScaleUp
 
 
 def asked(function: Any, *epochs: int, most: int = 8) -> tuple[list[int | None], list[str]]:

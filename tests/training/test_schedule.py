@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.order import TestStep, TrainStep
-from edt_sdk.training.schedule import Cursor, EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
+from edt_sdk.training.sampling.order import TestStep, TrainStep
+from edt_sdk.training.sampling.schedule import Cursor, EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
 
 schedules = st.builds(
     Schedule,

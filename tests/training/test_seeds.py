@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.seeds import derive, preserved, set_states
+from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 
 
 def draw():

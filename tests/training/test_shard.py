@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training.buffers import Buffers
-from edt_sdk.training.gradients import Contribution
-from edt_sdk.training.layout import Layout
-from edt_sdk.training.loader import Batch
-from edt_sdk.training.nested import to_device
-from edt_sdk.training.shard import ShardRunner
-from edt_sdk.training.user_functions import metric_names
+from edt_sdk.training.exchange.layout import Layout
+from edt_sdk.training.state.nested import to_device
+from edt_sdk.training.update.buffers import Buffers
+from edt_sdk.training.update.gradients import Contribution
+from edt_sdk.training.update.loader import Batch
+from edt_sdk.training.update.shard import ShardRunner
+from edt_sdk.training.update.user_functions import metric_names
 
 CPU = torch.device("cpu")
 
@@ -150,10 +150,10 @@ def test_sparse_gradients_are_made_dense_and_say_so_once(caplog):
 @pytest.mark.parametrize("weight", [1, 3])
 def test_gradients_are_the_same_taken_one_by_one_or_all_at_the_end(monkeypatch, weight):
     """Those of a large model leave one by one; a backward pass that is no shard's is left alone."""
-    monkeypatch.setattr("edt_sdk.training.gradients._SMALL", 4)
+    monkeypatch.setattr("edt_sdk.training.update.gradients._SMALL", 4)
     vectors = []
     for cached in (0, 1 << 20):
-        monkeypatch.setattr("edt_sdk.training.gradients._CACHED", cached)
+        monkeypatch.setattr("edt_sdk.training.update.gradients._CACHED", cached)
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
         runner = Runner(model)

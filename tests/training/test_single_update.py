@@ -9,11 +9,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training.group import Group
-from edt_sdk.training.loader import ShardLoader
-from edt_sdk.training.optimizer_step import draws_nothing
-from edt_sdk.training.order import Order
-from edt_sdk.training.update import UpdateEngine
+from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.sampling.order import Order
+from edt_sdk.training.update.loader import ShardLoader
+from edt_sdk.training.update.optimizer_step import draws_nothing
+from edt_sdk.training.update.update import UpdateEngine
 from tests.training.numeric_job import CPU, one_update
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from edt_sdk.training.payload import Training
-from edt_sdk.training.schedule import Schedule
-from edt_sdk.training.standing import Standing, beginning
-from edt_sdk.training.totals import Totals
+from edt_sdk.training.member.training_state import Standing, beginning
+from edt_sdk.training.sampling.schedule import Schedule
+from edt_sdk.training.update.totals import Totals
+from edt_sdk.training.user.payload import Training
 from tests.training import test_recovery as recovery
 
 SCHEDULE = Schedule(epochs=3, updates_per_epoch=4)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training import state, transfer
-from edt_sdk.training.twins import freeze, thaw
+from edt_sdk.training.state import state, transfer
+from edt_sdk.training.state.tied_objects import freeze, thaw
 
 DEVICE = torch.device("cpu")
 

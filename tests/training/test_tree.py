@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.training.blocks import blocks, subtrees
-from edt_sdk.training.tree import Fold, Node, finish
+from edt_sdk.training.exchange.blocks import blocks, subtrees
+from edt_sdk.training.exchange.tree import Fold, Node, finish
 
 
 def folded(vectors, block, released=None):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from edt_sdk.schemas.link import Generation, Member
-from edt_sdk.training.lost import Superseded
-from edt_sdk.training.upcoming import Upcoming
+from edt_sdk.schemas.wire.link import Generation, Member
+from edt_sdk.training.exchange.peer_errors import Superseded
+from edt_sdk.training.member.next_group import Upcoming
 
 DEADLINE = 30
 

@@ -8,13 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from edt_sdk.training import exchange, shared_exchange
-from edt_sdk.training.blocks import blocks
-from edt_sdk.training.group import Group, connect_store
-from edt_sdk.training.order import Order
-from edt_sdk.training.seeds import derive, set_states
-from edt_sdk.training.tree import Node, finish
-from edt_sdk.training.update import TestStep
+from edt_sdk.training.exchange import group_exchange as exchange
+from edt_sdk.training.exchange import shared_exchange
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.group import Group, connect_store
+from edt_sdk.training.exchange.tree import Node, finish
+from edt_sdk.training.sampling.order import Order
+from edt_sdk.training.sampling.seeds import derive, set_states
+from edt_sdk.training.update.update import TestStep
 from tests.training.numeric_job import CPU, Job, alone, digest, essence, train, without_windows
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.training.validation_tally import Tally, Wanted, tally
+from edt_sdk.training.validation.tally import Tally, Wanted, tally
 
 ALL = ("accuracy", "top1", "top3", "precision", "recall", "f1", "iou", "confusion")
 

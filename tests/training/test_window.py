@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from edt_sdk.training.window import Address, View, Window, open_window
+from edt_sdk.training.exchange.memory_window import Address, View, Window, open_window
 
 
 @pytest.fixture

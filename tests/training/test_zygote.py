@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from edt_sdk.schemas.context import JobContext, to_environ
-from edt_sdk.schemas.paths import JobPaths
-from edt_sdk.schemas.zygote import PASS, ROOM_VARIABLE, Fork, Forked, Ready, to_wire
-from edt_server.supervisor.environment import zygote_environment
-from edt_server.supervisor.zygote import ZygoteProcess
+from edt_sdk.schemas.wire.context import JobContext, to_environ
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.zygote import PASS, ROOM_VARIABLE, Fork, Forked, Ready, to_wire
+from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.programs.environment import zygote_environment
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -192,7 +192,9 @@ def same(nursery, more):
 
 def test_what_only_clients_need_is_not_in_it(nursery):
     """Each job's zygote takes half a second less for it."""
-    nursery.program("import sys\nprint([name for name in ('edt_sdk.client', 'requests') if name in sys.modules])")
+    nursery.program(
+        "import sys\nprint([name for name in ('edt_sdk.client.client', 'requests') if name in sys.modules])"
+    )
     assert nursery.fork(nursery.environment())[:2] == (0, "[]\n")
 
 

@@ -1,7 +1,7 @@
 """`monitor_pth`, which console-managed models of WMLA import: prints the lines its progress charts were drawn from.
 
-Two lines a call, in the format of the engine's own (`edt_sdk.training.logging_hooks`). It needs nothing but what it is
-given, and no torch of its own.
+Two lines a call, in the format of the engine's own (`edt_sdk.training.user.logging_hooks`). It needs only what it
+is given, and no torch of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`fabric_model`, the module that WMLA's model code imports: `FabricModel` of `edt_sdk.fabric`."""
+"""`fabric_model`, the module that WMLA's model code imports: `FabricModel` of `edt_sdk.fabric.fabric`."""
 
-from edt_sdk.announcement import announce
 from edt_sdk.fabric import FabricModel
+from edt_sdk.http.announcement import announce
 
 __all__ = ["FabricModel"]
 

@@ -1,1 +1,10 @@
-"""WMLA's REST routes, thin: each reads a request as IBM's clients send it, and asks the same service as `/edt/api`."""
+"""Own WMLA's REST routes: each reads a request as IBM's clients send it, and asks the same service as `/edt/api`.
+
+Never: verbs of its own.
+
+Read first: `routes.py`, then `execs.py`.
+"""
+
+from edt_jupyter.wmla.routes import handlers
+
+__all__ = ["handlers"]

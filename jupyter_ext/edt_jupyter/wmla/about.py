@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 
 

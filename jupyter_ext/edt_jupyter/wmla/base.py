@@ -13,8 +13,8 @@ from typing import Any
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
-from edt_jupyter.base import EdtHandler, error_body
-from edt_jupyter.forwarding import SECRET
+from edt_jupyter.http.base import EdtHandler, error_body
+from edt_jupyter.http.forwarding import SECRET
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
 from edt_jupyter.wmla.doorkeeper import Doorkeeper, doorkeeper

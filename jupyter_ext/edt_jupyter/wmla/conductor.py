@@ -7,7 +7,7 @@ import time
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import NotFound
 from edt_server.wmla import ids, log_files

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_server.wmla import data_pages

@@ -6,8 +6,8 @@ import asyncio
 
 from tornado.web import authenticated
 
-from edt_jupyter.artifacts import send_archive
-from edt_jupyter.authorization import authorized
+from edt_jupyter.api import send_archive
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.frameworks import Framework
 from edt_server.wmla.log_files import training_log

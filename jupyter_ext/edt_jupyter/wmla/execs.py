@@ -8,13 +8,13 @@ from functools import partial
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
-from edt_jupyter.receiving import ReceivingHandler
+from edt_jupyter.http.authorization import authorized
+from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.parts import Parts, form_data
 from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_server.jobs import main_file
 from edt_server.settings import Settings
-from edt_server.submission import main_file
 from edt_server.wmla import frameworks
 from edt_server.wmla.archive import pack
 from edt_server.wmla.execs import choice, chosen, exec_object

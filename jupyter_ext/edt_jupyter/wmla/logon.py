@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.base import USER, WmlaHandler
 from edt_jupyter.wmla.credentials import COOKIE

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
-from edt_jupyter.receiving import ReceivingHandler
+from edt_jupyter.http.authorization import authorized
+from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.console import ConsoleHandler, split
 from edt_jupyter.wmla.parts import Parts
 from edt_sdk.schemas.catalogue import Model

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from edt_jupyter.upload import too_large
+from edt_jupyter.http.upload import too_large
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_server.wmla.archive import Part
 

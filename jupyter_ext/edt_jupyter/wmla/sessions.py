@@ -22,7 +22,7 @@ from jupyter_server.auth import IdentityProvider
 from tornado.web import create_signed_value, decode_signed_value
 
 from edt_sdk.schemas.errors import ServerUnreachable
-from edt_server.private_files import make_private_dir
+from edt_server.system.private_files import make_private_dir
 
 SECONDS = 12 * 3600
 _DAY = 86_400

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_jupyter.wmla.execs import RemovingHandler
 from edt_sdk.schemas.errors import Conflict, NotFound

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from tornado.web import HTTPError, authenticated
 
-from edt_jupyter.authorization import authorized
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import NotFound
 
@@ -18,7 +18,7 @@ class _NoRoute(WmlaHandler):
 
 
 def _verbs(about: str, cls: type[_NoRoute]) -> type[_NoRoute]:
-    """Give a handler all verbs; each is decorated for itself (see `edt_jupyter.authorization`)."""
+    """Give a handler all verbs; each is decorated for itself (see `edt_jupyter.http.authorization`)."""
 
     @authenticated
     @authorized("read", resource="edt:cluster")

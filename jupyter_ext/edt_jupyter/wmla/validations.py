@@ -6,7 +6,7 @@ from typing import Any
 
 from tornado.web import authenticated
 
-from edt_jupyter.authorization import authorized
+from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.execs import RemovingHandler
 from edt_jupyter.wmla.trainings import ModelTrainingsHandler
 from edt_sdk.schemas.errors import Conflict, NotFound

@@ -1,5 +1,6 @@
-"""One small process per host: starts and reaps there what the server and the supervisors of other hosts ask for.
+"""Own one small process per host, which starts and reaps the workers of other hosts' jobs there (decision 015).
 
-`guard.py` sees to it that nothing outlives an agent, `host.py` is the agent, `outpost.py` the process below it that has
-one job's workers of this host, `client.py` the other end of both.
+Never: decisions, torch or user code.
+
+Read first: `host.py` (the agent), then `outpost.py` (one job's workers on this host) and `guard.py`.
 """

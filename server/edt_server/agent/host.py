@@ -25,17 +25,17 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from edt_sdk.schemas import agent as wire
-from edt_sdk.schemas.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
-from edt_sdk.schemas.control import Launch
-from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
+from edt_sdk.schemas.wire.control import Launch
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.agent.guard import STOPPED_PATIENCE, state_of
-from edt_server.detached import start_detached
-from edt_server.gatekeeper import Gatekeeper
-from edt_server.private_files import make_private_dir, write_private
-from edt_server.processes import identify
-from edt_server.supervisor.memory import forget_host
-from edt_server.supervisor.orphans import reap_orphans
+from edt_server.messaging import Gatekeeper
+from edt_server.supervisor.processes.memory import forget_host
+from edt_server.supervisor.processes.orphans import reap_orphans
+from edt_server.system.detached import start_detached
+from edt_server.system.private_files import make_private_dir, write_private
+from edt_server.system.processes import identify
 
 log = logging.getLogger(__name__)
 

@@ -20,25 +20,25 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas import agent as wire
-from edt_sdk.schemas import pulse
-from edt_sdk.schemas.control import Launch, Slot
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.task import Task
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire import pulse
+from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.task import Task
 from edt_server.agent.host import MAX_LINE
-from edt_server.processes import ended, visible
-from edt_server.supervisor.children import Children
-from edt_server.supervisor.environment import Surroundings
-from edt_server.supervisor.forker import Forker
 from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder
-from edt_server.supervisor.orphans import adopt_orphans, reap_orphans
-from edt_server.supervisor.predecessors import Predecessors
-from edt_server.supervisor.programs import program_of, zygote_environment_of
-from edt_server.supervisor.strays import end_what_was_left
-from edt_server.supervisor.vital_signs import pulse_file, sights
-from edt_server.supervisor.zygote import ZygoteProcess
+from edt_server.supervisor.processes.children import Children
+from edt_server.supervisor.processes.forker import Forker
+from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder
+from edt_server.supervisor.processes.orphans import adopt_orphans, reap_orphans
+from edt_server.supervisor.processes.predecessors import Predecessors
+from edt_server.supervisor.processes.strays import end_what_was_left
+from edt_server.supervisor.processes.vital_signs import pulse_file, sights
+from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.programs.environment import Surroundings
+from edt_server.supervisor.programs.programs import program_of, zygote_environment_of
+from edt_server.system.processes import ended, visible
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,8 @@
-"""The catalogue: data sets and models under names, and their trainings as ordinary jobs (decision 026)."""
+"""Own data sets and models under a name: their files, and what a job takes from them (decision 026).
+
+Never: HTTP or scheduling.
+
+Read first: `catalogue.py` (the verbs), then `shelf.py` (a row and its files, changed together).
+"""
+
+__all__ = ["catalogue", "pinned", "places", "records", "shelf", "training"]

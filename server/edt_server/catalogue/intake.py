@@ -16,10 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from edt_sdk.packing import SourceFile, collect, human_bytes, write_archive
+from edt_sdk.packing.archive import write_archive
+from edt_sdk.packing.sources import SourceFile, collect
+from edt_sdk.packing.table import human_bytes
 from edt_sdk.schemas.catalogue import FileEntry
 from edt_sdk.schemas.errors import PackageError, Unprocessable
-from edt_server.package import unpack
+from edt_server.files import unpack
 
 _TARS = (".tar", ".tar.gz", ".tgz")
 _CODE = (*_TARS, ".zip")

@@ -19,15 +19,15 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobSpec, JobView
-from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.places import Places
 from edt_server.catalogue.records import CALLED
+from edt_server.files import new_id
 from edt_server.ledger import Change
-from edt_server.private_files import make_private_dir
 from edt_server.settings import Settings
 from edt_server.store import CatalogueRow, JobRow, Store, StoreError, Use
-from edt_server.submission import new_id
+from edt_server.system.private_files import make_private_dir
 
 T = TypeVar("T")
 _SHOWN = 10

@@ -11,8 +11,8 @@ from typing import Any
 from edt_sdk.schemas.catalogue import Training
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.schemas.paths import JobPaths
 from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.records import model_record
 from edt_server.store import CatalogueRow
 

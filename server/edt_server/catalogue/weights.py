@@ -17,7 +17,7 @@ from edt_sdk.schemas.errors import EdtError, NotFound, Unprocessable
 from edt_server.catalogue.places import Places, below_data_fs
 from edt_server.catalogue.records import WEIGHTS
 from edt_server.catalogue.shelf import Office, Shelf
-from edt_server.submission import weights_of
+from edt_server.files import weights_of
 
 _EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
 

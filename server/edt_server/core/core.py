@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_sdk.schemas.job import check_max_workers, check_priority, check_units
 from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import (
     CoreEvent,
     JobArrived,

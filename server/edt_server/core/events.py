@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.wire.control import Slot
 
 
 class SlotsChanged(msgspec.Struct, frozen=True, tag=True):

@@ -14,8 +14,8 @@ import zlib
 
 import msgspec
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import CoreEvent
 from edt_server.core.job import Job

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import NotFound, Unprocessable
 from edt_sdk.schemas.job import Reason
 from edt_sdk.schemas.plan import InstanceGroup, Plan
+from edt_sdk.schemas.wire.control import Slot
 from edt_server.core import reason as reasons
 from edt_server.core.job import Job
 from edt_server.core.pool import Pool

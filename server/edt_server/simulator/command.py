@@ -15,9 +15,9 @@ from typing import NoReturn
 
 import msgspec
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.plan import Plan, PlanAsRead
+from edt_sdk.schemas.wire.control import Slot
 from edt_server.simulator.engine import Run, Settings, simulate
 from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness
 from edt_server.simulator.picture import allocation, draw

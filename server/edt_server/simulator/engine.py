@@ -18,18 +18,8 @@ from itertools import count
 from typing import Protocol
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_server.core import (
-    CoreEvent,
-    Grant,
-    Instruction,
-    JobArrived,
-    JobDemand,
-    JobGone,
-    Revoke,
-    SlotReleased,
-    SpeedMeasured,
-    TimePassed,
-)
+from edt_server.core.events import CoreEvent, JobArrived, JobDemand, JobGone, SlotReleased, SpeedMeasured, TimePassed
+from edt_server.core.instructions import Grant, Instruction, Revoke
 from edt_server.simulator.workload import SimulatedJob
 
 _ARRIVAL, _END, _RELEASE, _GIVEN_UP, _DECIDE, _TICK = range(6)

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from edt_sdk.pictures import Allocation, Band, Look, draw_allocation
 from edt_sdk.pictures import allocation as pictured
+from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
+from edt_sdk.pictures.parts.look import Look
 from edt_server.simulator.engine import Life, Run
 
 BANDS = 8

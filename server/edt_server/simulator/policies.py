@@ -12,19 +12,12 @@ from itertools import islice
 
 import msgspec
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.plan import Plan
-from edt_server.core import (
-    Core,
-    CoreEvent,
-    Grant,
-    Instruction,
-    JobArrived,
-    JobGone,
-    PlanChanged,
-    SlotsChanged,
-)
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import CoreEvent, JobArrived, JobGone, PlanChanged, SlotsChanged
+from edt_server.core.instructions import Grant, Instruction
 from edt_server.simulator.engine import Scheduler
 from edt_server.simulator.workload import SimulatedJob
 

@@ -24,7 +24,7 @@ import msgspec
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.events import Event
-from edt_server.core import (
+from edt_server.core.events import (
     JobArrived,
     JobChanged,
     JobDemand,

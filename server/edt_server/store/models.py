@@ -13,9 +13,9 @@ import msgspec
 from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, LargeBinary, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.wire.control import ProcessIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import msgspec
 from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
-from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store.models import JOB_FIELDS, CatalogueModel, EventModel, JobModel, LeaseModel, SnapshotModel
 from edt_server.store.rows import CatalogueRow, JobRow, Lease
 from edt_server.store.schema import VERSION_TABLE

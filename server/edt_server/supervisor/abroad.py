@@ -15,14 +15,14 @@ from pathlib import Path
 
 import zmq.asyncio
 
-from edt_sdk.schemas import agent as wire
-from edt_sdk.schemas.control import Launch, ProcessIdentity, Slot
-from edt_sdk.schemas.link import Downward
-from edt_sdk.schemas.pulse import Beat, Phase
-from edt_sdk.schemas.task import Task
-from edt_server.agent.client import AgentConnection, AgentLost, read_address
-from edt_server.supervisor.events import Event, Hung, LinkLost, NotStarted, Said, Started
-from edt_server.supervisor.watchdog import Sight
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, Slot
+from edt_sdk.schemas.wire.link import Downward
+from edt_sdk.schemas.wire.pulse import Beat, Phase
+from edt_sdk.schemas.wire.task import Task
+from edt_server.messaging import AgentConnection, AgentLost, read_address
+from edt_server.supervisor.machines.events import Event, Hung, LinkLost, NotStarted, Said, Started
+from edt_server.supervisor.machines.watchdog import Sight
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.control import Numbered, encode
+from edt_sdk.schemas.wire.control import Numbered, encode
 
 _decode = msgspec.json.Decoder(Numbered).decode
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError
-from edt_sdk.schemas.link import (
+from edt_sdk.schemas.wire.link import (
     Downward,
     DriverHello,
     Failed,
@@ -29,7 +29,7 @@ from edt_sdk.schemas.link import (
     decode_upward,
     encode,
 )
-from edt_server.supervisor.events import DRIVER
+from edt_server.supervisor.machines.events import DRIVER
 
 log = logging.getLogger(__name__)
 

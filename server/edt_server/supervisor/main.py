@@ -16,19 +16,16 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas import pulse
-from edt_sdk.schemas.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.errors import EdtError
-from edt_sdk.schemas.task import Task
-from edt_server.presence import FILE as PRESENCE
-from edt_server.presence import announce
-from edt_server.processes import identify
+from edt_sdk.schemas.wire import pulse
+from edt_sdk.schemas.wire.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
+from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.abroad import Abroad
-from edt_server.supervisor.by_framework import machine_of
-from edt_server.supervisor.children import Children
-from edt_server.supervisor.elastic_agents import ElasticAgents
-from edt_server.supervisor.environment import Surroundings, make_folders
-from edt_server.supervisor.events import (
+from edt_server.supervisor.journal import Journal
+from edt_server.supervisor.link_server import LinkServer
+from edt_server.supervisor.machines.by_framework import machine_of
+from edt_server.supervisor.machines.elastic_agents import ElasticAgents
+from edt_server.supervisor.machines.events import (
     DRIVER,
     Acknowledged,
     Allocated,
@@ -60,27 +57,30 @@ from edt_server.supervisor.events import (
     Stop,
     Tell,
 )
-from edt_server.supervisor.forker import Forker
-from edt_server.supervisor.history import history_of
-from edt_server.supervisor.journal import Journal
-from edt_server.supervisor.leftovers import end_leftovers
-from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.memory import host_mark, memory_folder, remove_memory_folder, sweep
-from edt_server.supervisor.orphans import reap_orphans
-from edt_server.supervisor.plain import Plain
-from edt_server.supervisor.ports import RunPorts
-from edt_server.supervisor.predecessors import Predecessors
-from edt_server.supervisor.programs import program_of, stream_name, zygote_environment_of
+from edt_server.supervisor.machines.history import history_of
+from edt_server.supervisor.machines.plain import Plain
+from edt_server.supervisor.machines.standbys import NOWHERE
+from edt_server.supervisor.machines.tails import last_words
+from edt_server.supervisor.machines.watchdog import Watchdog
+from edt_server.supervisor.processes.children import Children
+from edt_server.supervisor.processes.forker import Forker
+from edt_server.supervisor.processes.leftovers import end_leftovers
+from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
+from edt_server.supervisor.processes.orphans import reap_orphans
+from edt_server.supervisor.processes.ports import RunPorts
+from edt_server.supervisor.processes.predecessors import Predecessors
+from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
+from edt_server.supervisor.processes.strays import end_what_was_left
+from edt_server.supervisor.processes.vital_signs import pulse_file, sights
+from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.programs.environment import Surroundings, make_folders
+from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
+from edt_server.supervisor.programs.wmla_variables import MASTER
 from edt_server.supervisor.reporter import Reporter
-from edt_server.supervisor.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
-from edt_server.supervisor.standbys import NOWHERE
-from edt_server.supervisor.strays import end_what_was_left
 from edt_server.supervisor.stream_index import StreamIndex
-from edt_server.supervisor.tails import last_words
-from edt_server.supervisor.vital_signs import pulse_file, sights
-from edt_server.supervisor.watchdog import Watchdog
-from edt_server.supervisor.wmla_variables import MASTER
-from edt_server.supervisor.zygote import ZygoteProcess
+from edt_server.system.presence import FILE as PRESENCE
+from edt_server.system.presence import announce
+from edt_server.system.processes import identify
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Supervisor:
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         elog = paths.driver_log_dir(self._job.host) / "stdout"
-        # The name under which `edt_server.logs` looks the file up.
+        # The name under which `edt_server.outputs.logs` looks the file up.
         others = {f"log/{elog.parent.name}/stdout": elog}
         self._index = StreamIndex(paths.stream_index, paths.streams_dir, others)
         self._journal = Journal(paths.journal)

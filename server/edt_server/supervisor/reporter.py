@@ -18,7 +18,8 @@ import zmq
 import zmq.asyncio
 from zmq.utils.monitor import recv_monitor_message
 
-from edt_sdk.schemas.control import (
+from edt_sdk.schemas.job import JobProgress
+from edt_sdk.schemas.wire.control import (
     PROTOCOL,
     Ack,
     Launch,
@@ -33,8 +34,7 @@ from edt_sdk.schemas.control import (
     decode_to_supervisor,
     encode,
 )
-from edt_sdk.schemas.job import JobProgress
-from edt_server.curve_dealer import dealer
+from edt_server.messaging import dealer
 from edt_server.supervisor.journal import Journal
 
 log = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.control import Launch
-from edt_server.supervisor.environment import zygote_environment
+from edt_sdk.schemas.wire.control import Launch
 from edt_server.supervisor.main import Supervisor
-from edt_server.supervisor.orphans import adopt_orphans
-from edt_server.supervisor.programs import zygote_environment_of
-from edt_server.supervisor.waiting import await_orders
-from edt_server.supervisor.zygote import ZygoteProcess
+from edt_server.supervisor.processes.orphans import adopt_orphans
+from edt_server.supervisor.processes.waiting import await_orders
+from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.programs.environment import zygote_environment
+from edt_server.supervisor.programs.programs import zygote_environment_of
 
 
 def main(argv: list[str]) -> int:

@@ -1,7 +1,8 @@
 """When the streams of a job grew: one line `{"t", "f", "n"}` each time a file was seen longer than before.
 
 The streams are written by the processes themselves, straight to files, so that nothing of a killed process is lost;
-what a file cannot say is when. `edt_server.logs` reads this index to merge the streams by time. Looks at sizes only.
+what a file cannot say is when. `edt_server.outputs.logs` reads this index to merge the streams by time.
+Looks at sizes only.
 """
 
 from __future__ import annotations

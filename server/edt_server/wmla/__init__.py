@@ -1,1 +1,21 @@
-"""Between WMLA's words and ours: pure translations; no web, no torch, no second truth."""
+"""Own the translation between WMLA's words and ours, for jobs, logs, plans and its console (decision 021).
+
+Never: the web, torch, or a truth of its own.
+
+Read first: `request.py` (a submission), then `states.py`.
+"""
+
+__all__ = [
+    "applications",
+    "archive",
+    "console",
+    "console_validations",
+    "data_pages",
+    "execs",
+    "frameworks",
+    "ids",
+    "log_files",
+    "plan_tree",
+    "request",
+    "states",
+]

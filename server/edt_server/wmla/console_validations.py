@@ -1,7 +1,7 @@
 """The console's validations in WMLA's words, from ours, and back. Pure.
 
-A validation is a job (`edt_server.validations`). Names of fields are those of IBM's SDK; what came out is a list of
-pairs of texts there, which is all that its console could show, so a confusion matrix is one of them as JSON.
+A validation is a job (`edt_server.service.validations`). Names of fields are those of IBM's SDK; what came out is a
+list of pairs of texts there, which is all that its console could show, so a confusion matrix is one of them as JSON.
 """
 
 from __future__ import annotations

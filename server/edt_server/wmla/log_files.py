@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.logs import LogReader, as_text
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs.logs import LogReader, as_text
 
 OUT, ERR, BOTH = "outlog", "errlog", "outerrlog"
 KINDS = ("launcherlog", "stdout", "stderr")

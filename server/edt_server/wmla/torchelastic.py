@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.torchrun.options import TorchrunCommand, names_torchrun, parse, sorted_out
+from edt_sdk.torchrun.command_line.options import TorchrunCommand, names_torchrun, parse, sorted_out
 from edt_server.wmla.args import Arguments
 
 _NEEDS_A_SHELL = re.compile(r"[;&|<>$`\n*?~(){}]")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import msgspec
 
-from edt_sdk.local_zone import local_zone
+from edt_sdk.formatting.local_zone import local_zone
 from edt_sdk.schemas.job import JobState, Reason
 from tests.sdk.monitor.hands import asked, show
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from edt_sdk.log_line import LogLine
+from edt_sdk.display.log_line import LogLine
+from edt_sdk.display.log_lines import LONGEST, LogLines, log_html, log_words, plain
 from edt_sdk.monitor.consequence import consequence
-from edt_sdk.monitor.log_lines import LONGEST, LogLines, log_html, log_words, plain
 from edt_sdk.monitor.overview import rows
 from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.parts import lasting

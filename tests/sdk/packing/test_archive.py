@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.packing import Multipart, human_bytes, packing_table, write_archive
+from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.sources import Collected, SourceFile, collect
+from edt_sdk.packing.table import human_bytes, packing_table
+from edt_sdk.packing.upload import Multipart
 from edt_sdk.schemas.errors import PackageError, TooLarge
 
 

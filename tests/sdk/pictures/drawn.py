@@ -7,7 +7,7 @@ import re
 from itertools import combinations
 from xml.etree import ElementTree
 
-from edt_sdk.pictures.lettering import width_of
+from edt_sdk.pictures.parts.lettering import width_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 MOST_POINTS = 6000  # numbers in paths and polylines: a few hundred points for each of a dozen curves or bands

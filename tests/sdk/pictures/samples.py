@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import math
 
-from edt_sdk.pictures import (
-    Allocation,
-    Band,
-    Compared,
-    Comparison,
-    Efficiency,
-    GroupShare,
-    Loss,
-    Losses,
-    Mark,
-    Shares,
-    SlotCell,
-    SlotsMap,
-    Spark,
-    Speed,
-    draw_allocation,
-    draw_comparison,
-    draw_efficiency,
-    draw_losses,
-    draw_shares,
-    draw_slots,
-    draw_spark,
-    job_colour,
-)
+from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
+from edt_sdk.pictures.comparison import Compared, Comparison, draw_comparison
+from edt_sdk.pictures.curves import Loss
+from edt_sdk.pictures.efficiency import Efficiency, Speed, draw_efficiency
+from edt_sdk.pictures.losses import Losses, draw_losses
+from edt_sdk.pictures.parts.look import job_colour
+from edt_sdk.pictures.parts.marks import Mark
+from edt_sdk.pictures.shares import GroupShare, Shares, draw_shares
+from edt_sdk.pictures.slots_map import SlotCell, SlotsMap, draw_slots
+from edt_sdk.pictures.spark import Spark, draw_spark
 
 NOON = 1_795_176_000.0  # 2026-11-20 12:00 UTC
 LONG = "resnet50-imagenet-baseline-with-label-smoothing-and-a-long-name-run-0017"

@@ -10,34 +10,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.pictures import (
-    Allocation,
-    Band,
-    Compared,
-    Comparison,
-    Efficiency,
-    GroupShare,
-    Look,
-    Loss,
-    Losses,
-    Mark,
-    Shares,
-    SlotCell,
-    SlotsMap,
-    Spark,
-    Speed,
-    curve,
-    draw_allocation,
-    draw_comparison,
-    draw_efficiency,
-    draw_losses,
-    draw_shares,
-    draw_slots,
-    draw_spark,
-    progress_bar,
-)
-from edt_sdk.pictures.marks import KINDS
-from edt_sdk.pictures.slots_map import STATES
+from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
+from edt_sdk.pictures.comparison import Compared, Comparison, draw_comparison
+from edt_sdk.pictures.curves import Loss
+from edt_sdk.pictures.efficiency import Efficiency, Speed, draw_efficiency
+from edt_sdk.pictures.losses import Losses, draw_losses
+from edt_sdk.pictures.parts.boxes import progress_bar
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.marks import KINDS, Mark
+from edt_sdk.pictures.parts.sparkline import curve
+from edt_sdk.pictures.shares import GroupShare, Shares, draw_shares
+from edt_sdk.pictures.slots_map import STATES, SlotCell, SlotsMap, draw_slots
+from edt_sdk.pictures.spark import Spark, draw_spark
 from tests.sdk.pictures.drawn import check
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edt_sdk.pictures import Look
+from edt_sdk.pictures.parts.look import Look
 from tests.sdk.pictures.drawn import check, crowding, texts
 from tests.sdk.pictures.samples import PICTURES
 

@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from edt_sdk.pictures import AUTO, DARK, LIGHT, Look, job_colour, scales
-from edt_sdk.pictures.colours import colours
 from edt_sdk.pictures.curves import Loss, smoothed
-from edt_sdk.pictures.lettering import clean, shortened, width_of, wrapped
-from edt_sdk.pictures.look import JOB_COLOURS, OTHERS_COLOUR, on_colour
-from edt_sdk.pictures.marks import MOST_MARKS, Mark, gathered
+from edt_sdk.pictures.parts import scales
+from edt_sdk.pictures.parts.colours import colours
+from edt_sdk.pictures.parts.lettering import clean, shortened, width_of, wrapped
+from edt_sdk.pictures.parts.look import AUTO, DARK, JOB_COLOURS, LIGHT, OTHERS_COLOUR, Look, job_colour, on_colour
+from edt_sdk.pictures.parts.marks import MOST_MARKS, Mark, gathered
 
 # Machado, Oliveira and Fernandes (2009), severity 1; tritanopia after Viénot.
 _EYES = {

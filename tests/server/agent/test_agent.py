@@ -15,14 +15,14 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from edt_sdk.schemas import agent as wire
-from edt_sdk.schemas.control import Slot
-from edt_sdk.schemas.link import WorkerHello
-from edt_server.agent.client import AgentConnection, AgentLost, read_address
-from edt_server.launcher import write_orders
-from edt_server.processes import identify, is_alive
-from edt_server.runtime import private_dir
-from edt_server.supervisor.memory import forget_host, host_mark, memory_folder
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.control import Slot
+from edt_sdk.schemas.wire.link import WorkerHello
+from edt_server.channel.launcher import write_orders
+from edt_server.messaging.agent_client import AgentConnection, AgentLost, read_address
+from edt_server.supervisor.processes.memory import forget_host, host_mark, memory_folder
+from edt_server.system.processes import identify, is_alive
+from edt_server.system.runtime import private_dir
 from tests.server.agent.patience import LIMIT, until
 
 pytestmark = pytest.mark.asyncio

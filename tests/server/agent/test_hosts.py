@@ -3,8 +3,8 @@
 import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_server.hosts import check_hosts, local_hosts
-from edt_server.slots import usable_cores
+from edt_server.channel.hosts import check_hosts, local_hosts
+from edt_server.system.slots import usable_cores
 
 
 @pytest.mark.parametrize("hosts", [{"": 1}, {"a/b": 1}, {"a@b": 2}, {"a": 0}, {"a": -1}, {"a": True}, {"a": "four"}])

@@ -7,11 +7,11 @@ import signal
 
 import pytest
 
-from edt_server.agent.client import read_address
-from edt_server.hosts import HostLost, Hosts
-from edt_server.processes import is_alive
-from edt_server.runtime import private_dir
+from edt_server.channel.hosts import HostLost, Hosts
+from edt_server.messaging.agent_client import read_address
 from edt_server.settings import Settings
+from edt_server.system.processes import is_alive
+from edt_server.system.runtime import private_dir
 from tests.server.agent.patience import until
 
 pytestmark = pytest.mark.asyncio

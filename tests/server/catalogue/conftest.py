@@ -8,9 +8,9 @@ import time
 import pytest
 import pytest_asyncio
 
-from edt_server.runtime import runtime_dir
-from edt_server.service import Service
+from edt_server.service.service import Service
 from edt_server.settings import Settings
+from edt_server.system.runtime import runtime_dir
 
 LIMIT = 60.0
 

@@ -15,7 +15,7 @@ import pytest
 from edt_sdk.schemas.catalogue import NewDataset
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, PackageError, Unprocessable
 from edt_sdk.schemas.job import JobSpec
-from edt_server.service import Service
+from edt_server.service.service import Service
 from tests.server.catalogue.conftest import until
 
 pytestmark = pytest.mark.asyncio

@@ -10,14 +10,14 @@ import pytest
 
 from edt_sdk.schemas.catalogue import NewDataset
 from edt_server.catalogue.places import Places
-from edt_server.service import Service
+from edt_server.service.service import Service
 
 pytestmark = pytest.mark.asyncio
 # A server that is killed when half of an upload is in its place.
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from edt_server.service import Service
+from edt_server.service.service import Service
 from edt_server.settings import Settings
 
 async def main(data_dir, runtime_dir):

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.plan import Plan
-from edt_server.core import (
-    Core,
-    Grant,
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import (
     JobArrived,
     JobChanged,
     JobDemand,
     JobGone,
     JobResumed,
     JobSuspended,
-    Revoke,
     SlotReleased,
     SlotsChanged,
     TimePassed,
 )
+from edt_server.core.instructions import Grant, Revoke
 
 
 class Play:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server.core import (
-    Core,
-    Grant,
-    JobArrived,
-    JobChanged,
-    JobDemand,
-    JobGone,
-    JobSuspended,
-    Revoke,
-    SlotReleased,
-    SlotsChanged,
-)
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobSuspended, SlotReleased, SlotsChanged
+from edt_server.core.instructions import Grant, Revoke
 
 
 def test_the_demo(play):

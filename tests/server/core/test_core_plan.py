@@ -5,16 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
-from edt_server.core import (
-    Core,
-    Grant,
-    PlanChanged,
-    Revoke,
-    SlotsChanged,
-)
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import PlanChanged, SlotsChanged
+from edt_server.core.instructions import Grant, Revoke
 
 
 def plan(*groups: InstanceGroup, resources: tuple[ResourceGroup, ...] = Plan().resource_groups) -> Plan:

@@ -8,11 +8,10 @@ import msgspec
 import pytest
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server.core import (
-    Grant,
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.events import (
     JobArrived,
     JobChanged,
     JobDemand,
@@ -20,7 +19,6 @@ from edt_server.core import (
     JobResumed,
     JobSuspended,
     PlanChanged,
-    Revoke,
     SlotReleased,
     SlotsChanged,
     SpeedMeasured,
@@ -29,8 +27,8 @@ from edt_server.core import (
     inputs,
     kind_of,
     to_data,
-    to_event,
 )
+from edt_server.core.instructions import Grant, Revoke, to_event
 
 ALL = [
     SlotsChanged((Slot(id=0, host="h"), Slot(id=1, host="h", device="cuda:1"))),

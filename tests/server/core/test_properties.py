@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
-from edt_server.core import (
-    Core,
-    Grant,
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import (
     JobArrived,
     JobChanged,
     JobDemand,
@@ -25,7 +24,6 @@ from edt_server.core import (
     JobResumed,
     JobSuspended,
     PlanChanged,
-    Revoke,
     SlotReleased,
     SlotsChanged,
     TimePassed,
@@ -33,6 +31,7 @@ from edt_server.core import (
     kind_of,
     to_data,
 )
+from edt_server.core.instructions import Grant, Revoke
 
 EVENTS = int(os.environ.get("EDT_CORE_EVENTS", "12000"))
 PRIORITIES = (1, 1000, 2000, 5000, 5000, 5000, 10000, 10**9)

@@ -9,7 +9,7 @@ import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server.core import TimePassed
+from edt_server.core.events import TimePassed
 
 
 def call(job: str) -> str:

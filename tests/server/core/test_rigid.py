@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server.core import (
-    Core,
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core import snapshot
+from edt_server.core.core import Core
+from edt_server.core.events import (
     JobArrived,
     JobChanged,
     JobDemand,
     JobGone,
     JobResumed,
     JobSuspended,
-    Revoke,
     SlotReleased,
     SlotsChanged,
     TimePassed,
-    snapshot,
 )
+from edt_server.core.instructions import Revoke
 from tests.server.core.conftest import Play
 
 QUICK = Plan(instance_groups=(InstanceGroup(name="default", quantum=5.0),))

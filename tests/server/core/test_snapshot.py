@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.events import JOB_ARRIVED, SLOTS_CHANGED
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
-from edt_server.core import Core, JobArrived, PlanChanged, SlotsChanged, SpeedMeasured, TimePassed
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import JobArrived, PlanChanged, SlotsChanged, SpeedMeasured, TimePassed
 from edt_server.core.snapshot import VERSION, dump, load
-from edt_server.ledger import Ledger
+from edt_server.ledger.ledger import Ledger
 from edt_server.store import Store, sqlite_url
 from tests.server.core.test_properties import some_event
 
@@ -112,7 +113,7 @@ def test_the_ledger_begins_with_its_snapshot_and_without_one_with_everything(tmp
 
 
 def test_a_snapshot_is_due_after_many_events(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("edt_server.ledger.SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr("edt_server.ledger.ledger.SNAPSHOT_EVERY", 3)
     ledger = Ledger.open(sqlite_url(tmp_path / "edt.sqlite"))
     assert not ledger.snapshot_due
     ledger.change(lambda change: change.apply(SlotsChanged((Slot(id=0, host="h"),))))

@@ -9,21 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server.core import (
-    Core,
-    GiveUp,
-    Grant,
-    JobArrived,
-    JobDemand,
-    JobGone,
-    PlanChanged,
-    Revoke,
-    SlotReleased,
-    SlotsChanged,
-    TimePassed,
-)
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import JobArrived, JobDemand, JobGone, PlanChanged, SlotReleased, SlotsChanged, TimePassed
+from edt_server.core.instructions import GiveUp, Grant, Revoke
 
 QUANTUM = 10.0
 TURNS = Plan(instance_groups=(InstanceGroup(name="default", quantum=QUANTUM),))
@@ -357,7 +347,7 @@ class TestPatience:
         assert play.core.next_wake(25.0) is None, "b runs"
 
     def test_a_change_of_the_plan_counts(self, play):
-        from edt_server.core import PlanChanged
+        from edt_server.core.events import PlanChanged
 
         p = play(0)
         p.arrive("a")

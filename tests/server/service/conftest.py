@@ -7,8 +7,8 @@ import tarfile
 
 import pytest
 
-from edt_server.runtime import runtime_dir
 from edt_server.settings import Settings
+from edt_server.system.runtime import runtime_dir
 from tests.server.service.running import SLEEPER
 
 

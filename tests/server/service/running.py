@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from edt_sdk.schemas.job import JobSpec
-from edt_server.service import Service
+from edt_server.service.service import Service
 
 SLEEPER = b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"
 LIMIT = 90.0  # for what hangs, on a machine with much else to do

@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobState
-from edt_server import changing, submission
+from edt_server.files import job_files
+from edt_server.service import changing
 from tests.server.service.running import LIMIT, cleaned, running, spec, state_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -66,7 +67,7 @@ async def test_what_is_being_deleted_is_not_resumed(stopped, monkeypatch):
             refused.append(raised.value)
         real(paths)
 
-    real = submission.remove
+    real = job_files.remove
     monkeypatch.setattr(changing.submission, "remove", while_it_is_resumed)
     await service.delete("ann", job)
     assert len(refused) == 2

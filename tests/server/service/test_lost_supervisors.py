@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from edt_sdk.schemas.job import JobState
-from edt_server.processes import is_alive, send_signal
-from edt_server.recovery import MOST_IN_VAIN
+from edt_server.ledger.recovery import MOST_IN_VAIN
+from edt_server.system.processes import is_alive, send_signal
 from tests.server.service.running import alive, cleaned, driver_pid, replaced, running, spec, state_of, until
 
 pytestmark = pytest.mark.asyncio

@@ -8,14 +8,14 @@ import signal
 
 import pytest
 
-from edt_sdk.schemas import control
 from edt_sdk.schemas.errors import ServerUnreachable
 from edt_sdk.schemas.job import JobState
-from edt_sdk.schemas.paths import JobPaths
-from edt_server.processes import is_alive
-from edt_server.service import Service
-from edt_server.supervision import Supervision
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.channel.supervision import Supervision
+from edt_server.service.service import Service
 from edt_server.supervisor.journal import read_journal
+from edt_server.system.processes import is_alive
 from tests.server.service.running import alive, cleaned, driver_pid, running, spec, state_of, until
 
 pytestmark = pytest.mark.asyncio

@@ -6,7 +6,7 @@ import pytest
 
 from edt_sdk.schemas.errors import NotAllowed, NotFound, Unprocessable
 from edt_sdk.schemas.job import JobPatch
-from edt_server import reports
+from edt_server.ledger import reports
 from tests.server.service.running import cleaned, running, spec
 
 pytestmark = pytest.mark.asyncio

@@ -6,12 +6,13 @@ import time
 
 import pytest
 
-from edt_sdk.schemas import control
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobState
-from edt_server import reports, submission
-from edt_server.core import SlotsChanged
-from edt_server.ledger import Ledger
+from edt_sdk.schemas.wire import control
+from edt_server.core.events import SlotsChanged
+from edt_server.jobs import submission
+from edt_server.ledger import reports
+from edt_server.ledger.ledger import Ledger
 from tests.server.service.running import spec
 
 

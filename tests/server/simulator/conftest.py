@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.plan import Plan
-from edt_server.simulator import SimulatedJob, Speed, fit, make, simulate
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.simulator.engine import simulate
+from edt_server.simulator.policies import fit, make
+from edt_server.simulator.speed import Speed
+from edt_server.simulator.workload import SimulatedJob
 
 ROOT = Path(__file__).parents[3]
 LINEAR = Speed.of([(1, 1.0), (64, 64.0)])

@@ -22,8 +22,8 @@ def test_every_example_runs(examples, capsys):
 
 
 def test_every_option_and_policy_is_described(root):
-    from edt_server.simulator import POLICIES
     from edt_server.simulator.command import _parser
+    from edt_server.simulator.policies import POLICIES
 
     page = (root / "docs/simulate.md").read_text(encoding="utf-8")
     options = [option for action in _parser()._actions for option in action.option_strings if option.startswith("--")]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from edt_server.simulator import Life, Run, figures, finish_time_fairness
-from edt_server.simulator.figures import percentile
+from edt_server.simulator import figures
+from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.figures import finish_time_fairness, percentile
 
 
 def life(job, sizes, end, restarts=0):

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from edt_server.simulator import Life, Run, allocation, draw
-from edt_server.simulator.picture import BANDS, COLUMNS, OTHERS
+from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.picture import BANDS, COLUMNS, OTHERS, allocation, draw
 
 GOLDEN = Path(__file__).parent / "golden" / "allocation.svg"
 NAMESPACE = "{http://www.w3.org/2000/svg}"

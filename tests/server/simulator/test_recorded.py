@@ -3,11 +3,14 @@
 import msgspec
 import pytest
 
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.events import Event
-from edt_server.core import Core, JobArrived, JobDemand, JobGone, SlotReleased, SlotsChanged, kind_of, to_data, to_event
-from edt_server.simulator import figures, read_events, recorded_run, workload_of
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.core.core import Core
+from edt_server.core.events import JobArrived, JobDemand, JobGone, SlotReleased, SlotsChanged, kind_of, to_data
+from edt_server.core.instructions import to_event
+from edt_server.simulator import figures
+from edt_server.simulator.recorded import read_events, recorded_run, workload_of
 
 
 class Recorder:
@@ -58,7 +61,7 @@ def test_what_happened(rows):
 
 
 def test_played_again_it_takes_as_long(rows, play):
-    from edt_server.simulator import Settings
+    from edt_server.simulator.engine import Settings
 
     jobs = workload_of(rows)
     assert [job.name for job in jobs] == ["a", "b"]
@@ -74,7 +77,7 @@ PROGRAM = JobArrived("program", 5000, 4, "default", min_workers=4, slots_per_uni
 
 
 def test_a_program_keeps_its_slots_again_and_units_stay_whole(play):
-    from edt_server.simulator import Settings
+    from edt_server.simulator.engine import Settings
 
     past = Recorder()
     past.tell(slots(8), 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.simulator import Speed
+from edt_server.simulator.speed import Speed
 
 
 def test_between_measured_sizes_it_is_interpolated_and_beyond_them_it_stays():

@@ -3,7 +3,7 @@
 import pytest
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_server.simulator import read_applications, read_workload
+from edt_server.simulator.workload import read_applications, read_workload
 
 APPS = """application,workers,batch_size,samples_per_second,samples_total
 net,1,32,100,36000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import JobRow
 from tests.server.store.cluster import Cluster, Missing
 

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.job import JobState
-from edt_server.supervisor.elastic_agents import ElasticAgents
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control, link
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.elastic_agents import ElasticAgents
+from edt_server.supervisor.machines.events import (
     Acknowledged,
     Allocated,
     End,
@@ -35,7 +35,7 @@ from edt_server.supervisor.events import (
     StartWorker,
     Tell,
 )
-from edt_server.supervisor.history import History
+from edt_server.supervisor.machines.history import History
 
 
 def slots(*ids: int, host: str = "here") -> tuple[Slot, ...]:

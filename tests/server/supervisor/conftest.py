@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edt_server.supervisor import orphans as module
+from edt_server.supervisor.processes import orphans as module
 from tests.server.supervisor.story import Story
 
 

@@ -1,8 +1,8 @@
 """A membership machine and what it says: events in, in the words of what happens to a job."""
 
-from edt_sdk.schemas import link
-from edt_sdk.schemas.control import Slot
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import link
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.events import (
     DRIVER,
     Allocated,
     Exited,
@@ -14,7 +14,7 @@ from edt_server.supervisor.events import (
     Started,
     Tell,
 )
-from edt_server.supervisor.membership import Membership
+from edt_server.supervisor.machines.membership import Membership
 
 
 class Story:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.supervisor.attempts import DRIVER_LIMIT, OUTSIDE_LIMIT, OWN_LIMIT, SLOT_LIMIT, Attempts, Kind
+from edt_server.supervisor.machines.attempts import DRIVER_LIMIT, OUTSIDE_LIMIT, OWN_LIMIT, SLOT_LIMIT, Attempts, Kind
 
 KINDS = st.sampled_from(Kind)
 

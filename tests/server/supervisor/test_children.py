@@ -10,9 +10,9 @@ import sys
 import pytest
 import pytest_asyncio
 
-from edt_server.supervisor.children import Children, Program
-from edt_server.supervisor.environment import zygote_environment
-from edt_server.supervisor.forker import Forker
+from edt_server.supervisor.processes.children import Children, Program
+from edt_server.supervisor.processes.forker import Forker
+from edt_server.supervisor.programs.environment import zygote_environment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PR_SET_CHILD_SUBREAPER = 36

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.schemas import control, link
 from edt_sdk.schemas.job import JobState
-from edt_server.supervisor.events import DRIVER, Exited, Hung, Refuse, Said, Stop, Tell
-from edt_server.supervisor.history import History
+from edt_sdk.schemas.wire import control, link
+from edt_server.supervisor.machines.events import DRIVER, Exited, Hung, Refuse, Said, Stop, Tell
+from edt_server.supervisor.machines.history import History
 from tests.server.supervisor.agents_world import NotStarted, World, slots
 
 

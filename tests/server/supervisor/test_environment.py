@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import edt_sdk
-from edt_sdk.schemas.context import job_context, worker_context
-from edt_sdk.schemas.control import Launch, Slot
 from edt_sdk.schemas.job import JobSpec
-from edt_server.supervisor.environment import (
+from edt_sdk.schemas.wire.context import job_context, worker_context
+from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_server.supervisor.programs.environment import (
     Surroundings,
     driver_environment,
     make_folders,

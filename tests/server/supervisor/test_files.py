@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from edt_sdk.schemas.control import DriverStarted, Numbered
-from edt_server.logs import TimeIndex
+from edt_sdk.schemas.wire.control import DriverStarted, Numbered
+from edt_server.outputs.logs import TimeIndex
 from edt_server.supervisor.journal import Journal, read_journal
+from edt_server.supervisor.machines.tails import LastWords, last_lines, last_words
 from edt_server.supervisor.stream_index import StreamIndex
-from edt_server.supervisor.tails import LastWords, last_lines, last_words
 
 
 def numbered(number):

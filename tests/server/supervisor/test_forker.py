@@ -12,10 +12,10 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from edt_sdk.schemas.zygote import Fork, to_wire
-from edt_server.supervisor.environment import zygote_environment
-from edt_server.supervisor.forker import Forker, Request
-from edt_server.supervisor.orphans import orphans, reap_orphans
+from edt_sdk.schemas.wire.zygote import Fork, to_wire
+from edt_server.supervisor.processes.forker import Forker, Request
+from edt_server.supervisor.processes.orphans import orphans, reap_orphans
+from edt_server.supervisor.programs.environment import zygote_environment
 
 pytestmark = pytest.mark.asyncio
 PR_SET_CHILD_SUBREAPER = 36

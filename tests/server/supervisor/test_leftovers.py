@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from edt_sdk.schemas.context import JobContext, to_environ
-from edt_server.supervisor.leftovers import end_leftovers
-from edt_server.supervisor.ports import KeptPort
+from edt_sdk.schemas.wire.context import JobContext, to_environ
+from edt_server.supervisor.processes.leftovers import end_leftovers
+from edt_server.supervisor.processes.ports import KeptPort
 
 # A session of its own, which no signal to a group reaches.
 SLEEPS = "import os, sys, time; os.setsid(); print('there', flush=True); time.sleep(600)"

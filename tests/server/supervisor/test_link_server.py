@@ -10,10 +10,10 @@ import sys
 import pytest
 import pytest_asyncio
 
-from edt_sdk.schemas import link
 from edt_sdk.schemas.errors import EdtError
-from edt_server.supervisor.events import DRIVER
+from edt_sdk.schemas.wire import link
 from edt_server.supervisor.link_server import LinkServer
+from edt_server.supervisor.machines.events import DRIVER
 
 pytestmark = pytest.mark.asyncio
 HELLO = link.WorkerHello(worker=1, pid=2, host="h", store_port=3)

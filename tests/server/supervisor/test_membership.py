@@ -2,9 +2,9 @@
 
 import pytest
 
-from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import Slot
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control, link
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.events import (
     DRIVER,
     Acknowledged,
     End,
@@ -19,8 +19,8 @@ from edt_server.supervisor.events import (
     Stop,
     Tell,
 )
-from edt_server.supervisor.history import History
-from edt_server.supervisor.membership import Membership
+from edt_server.supervisor.machines.history import History
+from edt_server.supervisor.machines.membership import Membership
 
 from .story import Story, members
 

@@ -1,10 +1,10 @@
 """Deaths, one story at a time: of workers in and outside a generation, and what they cost the job."""
 
-from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.job import JobState
-from edt_server.supervisor.attempts import OUTSIDE_LIMIT
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control, link
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.attempts import OUTSIDE_LIMIT
+from edt_server.supervisor.machines.events import (
     DRIVER,
     End,
     Exited,

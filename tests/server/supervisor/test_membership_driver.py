@@ -2,13 +2,13 @@
 
 import pytest
 
-from edt_sdk.schemas import control, link
 from edt_sdk.schemas.job import JobState
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control, link
+from edt_server.supervisor.machines.events import (
     DRIVER,
     StartDriver,
 )
-from edt_server.supervisor.tails import LastWords
+from edt_server.supervisor.machines.tails import LastWords
 
 from .story import told_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from edt_sdk.schemas import control, link
 from edt_sdk.schemas.job import JobState
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control, link
+from edt_server.supervisor.machines.events import (
     DRIVER,
     End,
     Finish,
@@ -14,7 +14,7 @@ from edt_server.supervisor.events import (
     Started,
     Stop,
 )
-from edt_server.supervisor.tails import LastWords
+from edt_server.supervisor.machines.tails import LastWords
 
 
 def finish_training(story):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edt_server.supervisor.memory import SHARED_MEMORY, memory_folder, remove_memory_folder, sweep
+from edt_server.supervisor.processes.memory import SHARED_MEMORY, memory_folder, remove_memory_folder, sweep
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_only_memory_will_do(tmp_path):
 
 HOLD = """
 import sys
-from edt_server.supervisor.memory import memory_folder
+from edt_server.supervisor.processes.memory import memory_folder
 print(memory_folder(sys.argv[1]), flush=True)
 sys.stdin.read()
 """

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from edt_server.supervisor.memory_left import Memory, memory_now, size
+from edt_server.supervisor.processes.memory_left import Memory, memory_now, size
 
 MEMINFO = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n"
 ALL = Memory(1000 << 10, 600 << 10)

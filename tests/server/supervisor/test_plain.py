@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.schemas import control
-from edt_sdk.schemas.control import Slot
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobState
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.events import (
     DRIVER,
     Acknowledged,
     Allocated,
@@ -29,10 +29,10 @@ from edt_server.supervisor.events import (
     StartTask,
     Stop,
 )
-from edt_server.supervisor.history import History
-from edt_server.supervisor.placement import places
-from edt_server.supervisor.plain import MOST_LOSSES, Plain
-from edt_server.supervisor.tails import LastWords
+from edt_server.supervisor.machines.history import History
+from edt_server.supervisor.machines.placement import places
+from edt_server.supervisor.machines.plain import MOST_LOSSES, Plain
+from edt_server.supervisor.machines.tails import LastWords
 
 
 def slots(*numbers: int, host: str = "a") -> tuple[Slot, ...]:

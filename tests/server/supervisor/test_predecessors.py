@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.supervisor.predecessors import Overdue, Predecessors, holders
+from edt_server.supervisor.processes.predecessors import Overdue, Predecessors, holders
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ def test_one_that_does_not_end_is_killed(path, how):
 
 
 def test_one_that_is_stopped_is_killed(path, monkeypatch):
-    monkeypatch.setattr("edt_server.supervisor.predecessors.STOPPED_PATIENCE", 0.1)
+    monkeypatch.setattr("edt_server.supervisor.processes.predecessors.STOPPED_PATIENCE", 0.1)
 
     async def run(process):
         with predecessors(path) as lock:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edt_sdk.schemas import control, link
-from edt_server.supervisor.events import DRIVER, Note
+from edt_sdk.schemas.wire import control, link
+from edt_server.supervisor.machines.events import DRIVER, Note
 
 from .story import Story
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from edt_server.supervisor import standby_processes
-from edt_server.supervisor.children import Program
-from edt_server.supervisor.memory_left import Memory
-from edt_server.supervisor.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
+from edt_server.supervisor.processes import standby_processes
+from edt_server.supervisor.processes.children import Program
+from edt_server.supervisor.processes.memory_left import Memory
+from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
 from edt_server.supervisor.stream_index import StreamIndex
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from edt_sdk.schemas import control, link
-from edt_sdk.schemas.control import Slot
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control, link
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.events import (
     AssignStandby,
     End,
     Exited,

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from edt_sdk.schemas.pulse import Beat, Phase, Pulse
-from edt_server.supervisor.vital_signs import pulse_file, sights
-from edt_server.supervisor.watchdog import Sight, Watchdog
+from edt_sdk.schemas.wire.pulse import Beat, Phase, Pulse
+from edt_server.supervisor.machines.watchdog import Sight, Watchdog
+from edt_server.supervisor.processes.vital_signs import pulse_file, sights
 
 COMPUTING, WAITING, OUTSIDE = Phase.COMPUTING, Phase.WAITING, Phase.OUTSIDE
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from edt_sdk.schemas.control import Launch, Slot
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.schemas.task import Task
-from edt_server.supervisor.environment import (
+from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.task import Task
+from edt_server.supervisor.programs.environment import (
     Surroundings,
     driver_environment,
     make_folders,

@@ -11,8 +11,8 @@ from collections import deque
 
 from hypothesis import strategies as st
 
-from edt_sdk.schemas import control, link
-from edt_server.supervisor.events import (
+from edt_sdk.schemas.wire import control, link
+from edt_server.supervisor.machines.events import (
     DRIVER,
     AssignStandby,
     End,
@@ -33,7 +33,7 @@ from edt_server.supervisor.events import (
     StartWorker,
     Tell,
 )
-from edt_server.supervisor.membership import Membership
+from edt_server.supervisor.machines.membership import Membership
 from tests.server.supervisor.world_server import WorldOfSlots
 from tests.server.supervisor.world_workers import Process, WorldOfWorkers
 

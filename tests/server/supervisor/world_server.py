@@ -1,8 +1,8 @@
 """The server of the random world: it is always a bit behind, and gives and takes slots as it likes."""
 
-from edt_sdk.schemas import control
-from edt_sdk.schemas.control import Slot
-from edt_server.supervisor.events import Acknowledged, Allocated
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.events import Acknowledged, Allocated
 
 SLOTS = range(4)
 

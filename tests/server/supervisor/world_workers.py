@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from edt_sdk.schemas import link
-from edt_server.supervisor.events import Exited, LinkLost, Said
+from edt_sdk.schemas.wire import link
+from edt_server.supervisor.machines.events import Exited, LinkLost, Said
 
 
 class Process:

@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from edt_sdk.schemas.errors import PackageError
-from edt_server.package import unpack
+from edt_server.files.package import unpack
 from edt_server.wmla.archive import Part, pack
 
 MACOS = {"._model": b"x", "model/._train.py": b"x", "model/.DS_Store": b"x", "__MACOSX/model/._train.py": b"x"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.paths import JobPaths
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.wmla import log_files
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from edt_server.store.models import Base
-from edt_server.store.schema import VERSION_TABLE
+from edt_server.store import VERSION_TABLE, Base
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.control import ProcessIdentity
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import CatalogueRow, JobRow, Store, schema
 
 JOBS = [

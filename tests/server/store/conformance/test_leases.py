@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from edt_sdk.schemas.control import ProcessIdentity
+from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import Lease, Store
 
 

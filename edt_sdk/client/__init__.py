@@ -1,0 +1,13 @@
+"""Own `Client` and `Job`: the verbs of the product in Python.
+
+Never: pictures, widgets or parsing of command lines.
+
+Read first: `client.py`, then `job.py`.
+"""
+
+from edt_sdk.client.client import Client
+from edt_sdk.client.job import Job
+from edt_sdk.client.job_list import JobList
+from edt_sdk.client.outlook import Package
+
+__all__ = ["Client", "Job", "JobList", "Package"]

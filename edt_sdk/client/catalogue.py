@@ -1,0 +1,277 @@
+"""The part of `Client` that knows the catalogue: data sets and models under names.
+
+What is added from here is packed here and sent; what lies in the server's data folder is named by its `path`. A
+training of a model is a job like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from edt_sdk.client.job import Job
+from edt_sdk.display.catalogue_view import DatasetList, ModelList
+from edt_sdk.http.connection import Connection
+from edt_sdk.http.discovery import ServerInfo
+from edt_sdk.packing.archive import write_archive
+from edt_sdk.packing.data_files import data_files
+from edt_sdk.packing.sources import Source, SourceFile, collect
+from edt_sdk.packing.upload import Multipart
+from edt_sdk.schemas.catalogue import (
+    Dataset,
+    DatasetDetails,
+    Model,
+    ModelChange,
+    ModelDetails,
+    NewDataset,
+    NewModel,
+    Training,
+)
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView
+
+_DATASETS, _MODELS = "datasets", "models"
+
+
+class Catalogue:
+    """Verbs of `Client`."""
+
+    _connection: Connection
+    info: ServerInfo
+
+    # --- data sets ----------------------------------------------------------------------------------------------------
+
+    def datasets(self) -> DatasetList:
+        """My data sets, by name."""
+        return DatasetList(msgspec.convert(self._connection.json("GET", _DATASETS)["datasets"], list[Dataset]))
+
+    def dataset(self, name: str) -> DatasetDetails:
+        """One of them, with its jobs and the first of its files; NotFound when there is none."""
+        return msgspec.convert(self._connection.json("GET", _at(_DATASETS, name)), DatasetDetails)
+
+    def add_dataset(
+        self,
+        name: str,
+        source: str | os.PathLike[str] | None = None,
+        *,
+        path: str | None = None,
+        copy: bool = False,
+        type: str = "Any",
+        description: str = "",
+        train: str = "",
+        test: str = "",
+        val: str = "",
+    ) -> Dataset:
+        """Register a data set.
+
+        Args:
+            name: 1 to 100 letters, digits, dots, dashes and underscores.
+            source: a folder or file of this machine, which is sent.
+            path: in place of it a folder of the server's data folder, relative to that or absolute.
+            copy: with `path`, the server keeps a copy; else the folder is used where it lies.
+            type: what it holds, for people; one of `edt_sdk.schemas.catalogue.DatasetType`.
+            description: for people.
+            train: part of it for training, relative to its folder, for scripts that ask for it; "" for all of it.
+            test: part of it for tests, likewise.
+            val: part of it for validation, likewise.
+
+        Raises:
+            Conflict: the name is taken.
+            PackageError, NotFound, InvalidRequest, Unprocessable: it is not there, or cannot be used.
+            TooLarge: it is over the server's limit for uploads: put it into the data folder, and name its `path`.
+        """
+        new = NewDataset(
+            name=name, type=type, description=description, path=path, copy=copy, train=train, test=test, val=val
+        ).check()
+        _one_of(source=source, path=path)
+        files = None if source is None else data_files(source)
+        return msgspec.convert(self._add(_DATASETS, new, files), Dataset)
+
+    def delete_dataset(self, name: str) -> None:
+        """Remove a data set; a folder of the server's data folder stays as it is.
+
+        Raises:
+            NotFound: there is none of that name.
+            Conflict: a job that has not ended needs the server's copy.
+        """
+        self._connection.json("DELETE", _at(_DATASETS, name))
+
+    # --- models -------------------------------------------------------------------------------------------------------
+
+    def models(self) -> ModelList:
+        """My models, and templates that models are made of, by name."""
+        return ModelList(msgspec.convert(self._connection.json("GET", _MODELS)["models"], list[Model]))
+
+    def model(self, name: str) -> ModelDetails:
+        """One model with its trainings, the newest first, and the files of its code; NotFound when there is none."""
+        return msgspec.convert(self._connection.json("GET", _at(_MODELS, name)), ModelDetails)
+
+    def add_model(
+        self,
+        name: str,
+        source: Source | None = None,
+        *,
+        path: str | None = None,
+        template: str | None = None,
+        main: str | None = None,
+        framework: str | None = None,
+        args: Sequence[str] | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
+        dataset: str | None = None,
+        max_workers: int | None = None,
+        description: str | None = None,
+        kind: str = "model",
+    ) -> Model:
+        """Add a model: code, with what it is trained with.
+
+        Args:
+            name: 1 to 100 letters, digits, dots, dashes and underscores.
+            source: what `submit` takes: a folder, a script, a notebook, or cells; it is sent.
+            path: in place of it a folder, script or archive of the server's data folder.
+            template: in place of it a template or model, of which it takes a copy, with what is not said here.
+            main: main script, relative to the folder; needed only where more than one could be meant.
+            framework: what runs it, see `submit`; our elastic engine by default.
+            args: the script's own arguments.
+            hyperparameters: some of epochs, train_batch_size, test_batch_size, optimizer and learning_rate, which a
+                script of WMLA's console finds through `pth_parameter_mgr`.
+            dataset: the data set of trainings that name none.
+            max_workers: most slots of trainings that do not say; 1 by default.
+            description: for people.
+            kind: "template" for code that is only the beginning of models.
+
+        Raises:
+            Conflict: the name is taken.
+            PackageError, TooLarge: the code cannot be packed or has no main script.
+            NotFound, InvalidRequest, Unprocessable: its place, template or data set cannot be used.
+        """
+        _one_of(source=source, path=path, template=template)
+        collected = None if source is None else collect(source, main)
+        new = NewModel(
+            name=name,
+            description=description,
+            path=path,
+            template=template,
+            kind=kind,
+            main=main if collected is None else collected.main,
+            framework=framework,
+            args=None if args is None else tuple(args),
+            hyperparameters=None if hyperparameters is None else dict(hyperparameters),
+            dataset=dataset,
+            max_workers=max_workers,
+        ).check()
+        return msgspec.convert(self._add(_MODELS, new, None if collected is None else collected.files), Model)
+
+    def update_model(self, name: str, **changes: Any) -> Model:
+        """Change a model for trainings to come; its earlier ones stay as they are.
+
+        Args:
+            name: of the model.
+            **changes: description, main, framework, args, hyperparameters (replaced as a whole), dataset, max_workers.
+
+        Raises:
+            NotFound: no such model or data set.
+            InvalidRequest, Unprocessable: nothing to change, or a value that cannot be.
+        """
+        self._known(ModelChange, changes)
+        return msgspec.convert(self._connection.json("PATCH", _at(_MODELS, name), body=changes), Model)
+
+    def train_model(
+        self,
+        name: str,
+        *,
+        dataset: str | None = None,
+        framework: str | None = None,
+        max_workers: int | None = None,
+        args: Sequence[str] | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        instance_group: str = "",
+        mode: str = "exact",
+        seed: int = 0,
+        env: Mapping[str, str] | None = None,
+        warm_start: Job | str | None = None,
+        job_name: str | None = None,
+    ) -> Job:
+        """Train a model; what is not said is the model's own.
+
+        Args:
+            name: of the model.
+            dataset: a registered data set; "" for none.
+            framework: the training engine.
+            max_workers: most slots it may hold at once.
+            args: the script's arguments, in place of the model's.
+            hyperparameters: over the model's, one by one.
+            priority: weight under fair share.
+            instance_group: the queue, "" for the server's first.
+            mode: as in `submit`.
+            seed: as in `submit`.
+            env: environment variables of the job.
+            warm_start: another job of mine, or its id, with whose weights it begins.
+            job_name: what people call the job; the model's name by default.
+
+        Raises:
+            NotFound: no such model or data set.
+            InvalidRequest, Unprocessable: an argument cannot be used.
+        """
+        wanted = Training(
+            name=job_name,
+            framework=framework,
+            dataset=dataset,
+            max_workers=max_workers,
+            args=None if args is None else tuple(args),
+            hyperparameters=None if hyperparameters is None else dict(hyperparameters),
+            priority=priority,
+            instance_group=instance_group,
+            mode=mode,
+            seed=seed,
+            env=dict(env or {}),
+            warm_start=warm_start.id if isinstance(warm_start, Job) else warm_start or "",
+        ).check()
+        answer = self._connection.json("POST", f"{_at(_MODELS, name)}/train", body=wanted)
+        return Job(self._connection, msgspec.convert(answer, JobView))
+
+    def delete_model(self, name: str, *, kind: str = "model") -> None:
+        """Remove a model, or with kind="template" a template; its trainings stay. NotFound when there is none."""
+        self._connection.json("DELETE", _at(_MODELS, name), params={"kind": kind})
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def _add(self, path: str, new: NewDataset | NewModel, files: Sequence[SourceFile] | None) -> Any:
+        if files is None:
+            return self._connection.json("POST", path, body=new)
+        with tempfile.TemporaryFile(prefix="edt-package-") as package:
+            size = write_archive(files, package, cap=self.info.max_upload_bytes)
+            package.seek(0)
+            body = Multipart(msgspec.json.encode(new), package, size)
+            return self._connection.post_body(path, body, body.content_type)
+
+    @staticmethod
+    def _known(cls: type[ModelChange], changes: Mapping[str, Any]) -> None:
+        unknown = [name for name in changes if name not in cls.__struct_fields__]
+        if unknown:
+            raise InvalidRequest(
+                f"A model has no {unknown[0]!r} that could be changed.",
+                hint=f"There are {', '.join(cls.__struct_fields__)}.",
+                field=unknown[0],
+            )
+
+
+def _at(path: str, name: str) -> str:
+    if not name or name in (".", ".."):
+        raise InvalidRequest(f"{name!r} is no name.", hint="client.datasets() and client.models() list them.")
+    return f"{path}/{quote(name, safe='')}"
+
+
+def _one_of(**given: object) -> None:
+    said = [name for name, value in given.items() if value is not None]
+    if len(said) != 1:
+        raise InvalidRequest(
+            f"Give one of {', '.join(given)}{f', not {len(said)} of them' if said else ''}.",
+            hint="It says where the files are.",
+            field=said[0] if said else next(iter(given)),
+        )

@@ -1,0 +1,21 @@
+"""What would be submitted and when it would start, as plain data that reads well."""
+
+from __future__ import annotations
+
+from edt_sdk.packing.table import listing
+from edt_sdk.schemas.forecast import Forecast, Preview
+
+
+class Outlook(Forecast, frozen=True, kw_only=True):
+    """A `Forecast` whose repr is its sentence; see there for its fields."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Package(Preview, frozen=True, kw_only=True):
+    """A `Preview` whose repr is the list of its files and the forecast; see there for its fields."""
+
+    def __repr__(self) -> str:
+        files = [(file.name, file.size) for file in self.files]
+        return f"{listing('Would pack', files, self.main, notes=self.notes)}\n{self.forecast.text}"

@@ -1,0 +1,182 @@
+"""What an administrator does with a client: read and change how the slots are shared.
+
+The plan is one value, all resource groups and instance groups; `Client.set_plan` replaces it, the other verbs change
+one group of it. A change is checked as a whole, counts at once for the jobs that run, and one that is refused changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from edt_sdk.http.connection import Connection
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, PlanAsRead, ResourceGroup
+
+INSTANCE_GROUPS = "instance-groups"
+RESOURCE_GROUPS = "resource-groups"
+
+
+class Sharing:
+    """The part of `Client` that knows the plan."""
+
+    _connection: Connection
+
+    def plan(self) -> PlanAsRead:
+        """All resource groups and instance groups, as one value."""
+        return _as_read(*self._connection.versioned("GET", "plan"))
+
+    def set_plan(self, plan: Plan | Mapping[str, Any]) -> PlanAsRead:
+        """Replace the plan, whole or not at all; the plan afterwards.
+
+        Args:
+            plan: a Plan, or the same as JSON: `{"resource_groups": […], "instance_groups": […]}`. One that was made
+                from what `plan()` returned (with `msgspec.structs.replace`, or as JSON with its "version") replaces
+                that one only; any other replaces whatever there is.
+
+        Raises:
+            ChangedMeanwhile: somebody else changed the plan since it was read.
+            Unprocessable: it cannot be used, or has no place for a job that has not ended.
+            NotAllowed: the server's authorizer does not let this user administer.
+        """
+        made_from, body = "", plan
+        if isinstance(plan, PlanAsRead):
+            made_from, body = plan.version, plan.plan
+        elif isinstance(plan, Mapping):
+            made_from = str(plan.get("version", ""))
+            body = {name: value for name, value in plan.items() if name != "version"}
+        return _as_read(*self._connection.versioned("PUT", "plan", body=body, made_from=made_from))
+
+    # --- instance groups ----------------------------------------------------------------------------------------------
+
+    def instance_groups(self) -> list[InstanceGroup]:
+        """All instance groups, in the order of the plan."""
+        answer = self._connection.json("GET", INSTANCE_GROUPS)
+        return msgspec.convert(answer["instance_groups"], list[InstanceGroup])
+
+    def create_instance_group(
+        self,
+        name: str,
+        *,
+        resource_group: str = DEFAULT_RESOURCE_GROUP,
+        parent: str = "",
+        policy: str = "fairshare",
+        preemption: bool = True,
+        share: int = 1,
+        own: int = 0,
+        lend: int | None = None,
+        borrow: int | None = None,
+        user_shares: Mapping[str, int] | None = None,
+        throughput_aware: bool = False,
+        quantum: float = 60.0,
+        pending_timeout: float | None = None,
+    ) -> InstanceGroup:
+        """Add a queue; it as the server has it.
+
+        Args:
+            name: what jobs call it.
+            resource_group: whose slots it divides.
+            parent: the group it is part of, "" for none.
+            policy: "fairshare" (weight = priority), "priority" (strictly the higher first) or "fifo".
+            preemption: take slots above a job's entitlement back at its next update, not when it gives them up.
+            share: weight against the groups beside it for slots that nobody owns or that are lent.
+            own: slots that are its own whenever it has use for them.
+            lend: most of its own slots that others may use while it does not; None for all.
+            borrow: most slots it may use beyond its own; None for no limit.
+            user_shares: owner of jobs → weight; "*" for everybody else. None to divide among jobs at once.
+            throughput_aware: a slot goes where it speeds up most.
+            quantum: seconds a job runs at least before one that waits takes its turn.
+            pending_timeout: seconds after which a job that has never got a slot ends with ERROR; None for never.
+
+        Raises:
+            Unprocessable: there is one of that name, or a value cannot be.
+            NotAllowed: the server's authorizer does not let this user administer.
+        """
+        group = InstanceGroup(
+            name=name,
+            resource_group=resource_group,
+            parent=parent,
+            policy=policy,
+            preemption=preemption,
+            share=share,
+            own=own,
+            lend=lend,
+            borrow=borrow,
+            user_shares=None if user_shares is None else dict(user_shares),
+            throughput_aware=throughput_aware,
+            quantum=quantum,
+            pending_timeout=pending_timeout,
+        )
+        return msgspec.convert(self._connection.json("POST", INSTANCE_GROUPS, body=group), InstanceGroup)
+
+    def update_instance_group(self, name: str, **changes: Any) -> InstanceGroup:
+        """Change a queue, at once also for the jobs that run in it; it as it is now.
+
+        `changes` are the arguments of `create_instance_group`; what is not named stays.
+
+        Raises:
+            NotFound: there is none.
+            Unprocessable: a field that there is not, or that cannot have this value.
+            NotAllowed: the server's authorizer does not let this user administer.
+        """
+        answer = self._connection.json("PATCH", _path(INSTANCE_GROUPS, name), body=changes)
+        return msgspec.convert(answer, InstanceGroup)
+
+    def delete_instance_group(self, name: str) -> None:
+        """Remove a queue. Unprocessable while it has jobs or groups, NotFound when there is none."""
+        self._connection.json("DELETE", _path(INSTANCE_GROUPS, name))
+
+    # --- resource groups ----------------------------------------------------------------------------------------------
+
+    def resource_groups(self) -> list[ResourceGroup]:
+        """All resource groups, in the order of the plan."""
+        answer = self._connection.json("GET", RESOURCE_GROUPS)
+        return msgspec.convert(answer["resource_groups"], list[ResourceGroup])
+
+    def create_resource_group(self, name: str, *, hosts: Sequence[str] = (), slots: str | int = "") -> ResourceGroup:
+        """Add a group of hosts; it as the server has it.
+
+        Args:
+            name: what instance groups call it.
+            hosts: names of its hosts; empty for every host that no other resource group names.
+            slots: of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a
+                number; "" for what the host offers by itself.
+
+        Raises:
+            Unprocessable: there is one of that name, a host is in two, or that is no formula.
+            NotAllowed: the server's authorizer does not let this user administer.
+        """
+        group = ResourceGroup(name=name, hosts=tuple(hosts), slots=str(slots))
+        return msgspec.convert(self._connection.json("POST", RESOURCE_GROUPS, body=group), ResourceGroup)
+
+    def update_resource_group(self, name: str, **changes: Any) -> ResourceGroup:
+        """Change a group of hosts; it as it is now. `changes`: `hosts` or `slots`, what is not named stays.
+
+        Raises:
+            NotFound: there is none.
+            Unprocessable: a field that there is not, or that cannot have this value.
+            NotAllowed: the server's authorizer does not let this user administer.
+        """
+        if isinstance(changes.get("slots"), int):
+            changes["slots"] = str(changes["slots"])
+        answer = self._connection.json("PATCH", _path(RESOURCE_GROUPS, name), body=changes)
+        return msgspec.convert(answer, ResourceGroup)
+
+    def delete_resource_group(self, name: str) -> None:
+        """Remove a group of hosts. Unprocessable while an instance group is over it, NotFound when there is none."""
+        self._connection.json("DELETE", _path(RESOURCE_GROUPS, name))
+
+
+def _as_read(answer: Any, version: str) -> PlanAsRead:
+    plan = msgspec.convert(answer, Plan)
+    return PlanAsRead(resource_groups=plan.resource_groups, instance_groups=plan.instance_groups, version=version)
+
+
+def _path(groups: str, name: str) -> str:
+    if not name or name in (".", "..") or "/" in name:
+        raise InvalidRequest(f"{name!r} is not the name of a group.", field="name")
+    return f"{groups}/{quote(name, safe='')}"

@@ -1,0 +1,21 @@
+"""Own the answers of the SDK as values that show themselves: the card, tables, logs, pictures as text.
+
+Never: requests. A value shows what it was given.
+
+Read first: `card.py`, then `readings.py`.
+"""
+
+__all__ = [
+    "answers",
+    "card",
+    "catalogue_view",
+    "cluster_view",
+    "log_line",
+    "log_lines",
+    "log_text",
+    "picture",
+    "readings",
+    "shown",
+    "text_pictures",
+    "validation",
+]

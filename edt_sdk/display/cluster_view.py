@@ -1,0 +1,166 @@
+"""The machine at a glance: hosts and their slots, how the groups stand to each other, and what each job waits for.
+
+Pure functions of what `/cluster` answers with, as text for a terminal and as tables for a notebook. In the bars of
+slots each job has a letter, the same as in the table of jobs: that can be read without colours and by a screen reader.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from edt_sdk.formatting.text_table import table
+
+Answer = Mapping[str, Any]
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_FREE = "·"
+_WIDEST_BAR = 96
+_GROUP_HEAD = ("GROUP", "POLICY", "OWN", "HELD", "DUE", "OF ALL", "BORROWED", "LENT", "JOBS", "WAIT")
+_JOB_HEAD = ("", "JOB", "NAME", "OWNER", "GROUP", "PRIORITY", "SLOTS")
+
+
+class Cluster(dict[str, Any]):
+    """What the server answers, and at the end of a cell or in a terminal a picture of it.
+
+    Keys: `slots` (id, host, device, resource_group, job), `resource_groups` (name, slots, free), `groups` (what each
+    instance group has, owns, borrows and lends, see `/edt/api/spec.yaml`), `jobs` (those that live: held, entitled,
+    asked, why they wait), `threads_per_slot`, and `elsewhere`: GPUs that jobs of another job store are in.
+    """
+
+    def __repr__(self) -> str:
+        return cluster_text(self)
+
+    def _repr_html_(self) -> str:
+        """The same as tables."""
+        return cluster_html(self)
+
+
+def cluster_text(answer: Answer, *, width: int = 110) -> str:
+    """For a terminal; sentences are broken at `width` columns, tables never."""
+    letters = _letters(answer)
+    parts: list[str] = []
+    for resource in answer["resource_groups"]:
+        lines = [f"{resource['name']}: {_slots(resource['slots'])}, {resource['free']} free"]
+        lines += [f"  {host}  {bar}" for host, bar in _bars(answer, resource["name"], letters)]
+        groups = _rows(answer, resource["name"])
+        if groups:
+            lines += ["", textwrap.indent(table(_GROUP_HEAD, groups), "  ")]
+        parts.append("\n".join(lines))
+    astray = [slot for slot in answer["slots"] if slot.get("resource_group") is None]
+    if astray:
+        hosts = ", ".join(dict.fromkeys(slot["host"] for slot in astray))
+        parts.append(f"In no resource group: {_slots(len(astray))} of {hosts}")
+    parts += _elsewhere(answer)
+    if answer["jobs"]:
+        head, *lines = table(_JOB_HEAD, [_job(job, letters) for job in answer["jobs"]]).split("\n")
+        told = [head]
+        for job, line in zip(answer["jobs"], lines, strict=True):
+            told.append(line)
+            told += textwrap.wrap(job["reason"], width, initial_indent="   ", subsequent_indent="   ")
+        parts.append("\n".join(told))
+    else:
+        parts.append("No jobs.")
+    parts.append(f"Threads per slot: {answer['threads_per_slot']}")
+    return "\n\n".join(parts)
+
+
+def cluster_html(answer: Answer) -> str:
+    """For a notebook: tables without colours or scripts."""
+    letters = _letters(answer)
+    parts: list[str] = []
+    for resource in answer["resource_groups"]:
+        size = f"{_slots(resource['slots'])}, {resource['free']} free"
+        bars = "<br/>".join(
+            f"{escape(host)} <code>{escape(bar)}</code>" for host, bar in _bars(answer, resource["name"], letters)
+        )
+        parts.append(f"<p><b>{escape(resource['name'])}</b>: {size}<br/>{bars}</p>")
+        parts.append(_html_table(_GROUP_HEAD, _rows(answer, resource["name"])))
+    parts += [f"<p>{escape(line)}</p>" for line in _elsewhere(answer)]
+    jobs = [(*_job(job, letters), job["reason"]) for job in answer["jobs"]]
+    parts.append(_html_table((*_JOB_HEAD, "WHY NO MORE"), jobs) if jobs else "<p>No jobs.</p>")
+    return '<div role="group" aria-label="the machine">' + "".join(filter(None, parts)) + "</div>"
+
+
+def _rows(answer: Answer, resource: str) -> list[tuple[object, ...]]:
+    """The groups over a resource group, each below the one it is part of."""
+    groups = [group for group in answer["groups"] if group["resource_group"] == resource]
+    return [_group(group, depth) for group, depth in _tree(groups, "", 0)]
+
+
+def _tree(groups: Sequence[Answer], parent: str, depth: int) -> Iterator[tuple[Answer, int]]:
+    for group in groups:
+        if group["parent"] == parent:
+            yield group, depth
+            yield from _tree(groups, group["name"], depth + 1)
+
+
+def _group(group: Answer, depth: int) -> tuple[object, ...]:
+    nobodys = group["borrowed"] - sum(group["lenders"].values())
+    return (
+        "\N{NO-BREAK SPACE}" * (2 * depth) + group["name"],
+        group["policy"],
+        group["own"] or "-",
+        group["held"],
+        group["entitled"],
+        nobodys or "-",
+        _whom(group["lenders"], "from") or "-",
+        _whom(group["borrowers"], "to") or (group["lent"] or "-"),
+        group["jobs"] or "-",
+        len(group["waiting"]) or "-",
+    )
+
+
+def _whom(slots: Mapping[str, int], word: str) -> str:
+    return ", ".join(f"{number} {word} {name}" for name, number in slots.items())
+
+
+def _job(job: Answer, letters: Mapping[str, str]) -> tuple[object, ...]:
+    leaving = f", leaves {job['leaving']}" if job["leaving"] else ""
+    held = f"{job['held']} of {job['asked']}" if job["asked"] else f"{job['held']}"
+    letter = letters.get(job["id"], "")
+    return letter, job["id"], job["name"], job["owner"], job["group"], job["priority"], held + leaving
+
+
+def _letters(answer: Answer) -> dict[str, str]:
+    """A letter for each job that is in a slot."""
+    there = dict.fromkeys(slot["job"] for slot in answer["slots"] if slot["job"])
+    jobs = [job["id"] for job in answer["jobs"] if job["id"] in there]
+    jobs += [job for job in there if job not in jobs]
+    return {job: _LETTERS[at % len(_LETTERS)] for at, job in enumerate(jobs)}
+
+
+def _bars(answer: Answer, resource: str, letters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each host of a resource group, and a letter for each of its slots."""
+    hosts: dict[str, list[Answer]] = {}
+    for slot in answer["slots"]:
+        if slot.get("resource_group") == resource:
+            hosts.setdefault(slot["host"], []).append(slot)
+    widest = max(map(len, hosts), default=0)
+    for host, slots in hosts.items():
+        bar = "".join(letters.get(slot["job"], _FREE) for slot in slots)
+        gpus = sum(1 for slot in slots if slot["device"] != "cpu")
+        kind = "CPU" if not gpus else "GPU" if gpus == len(slots) else "CPU and GPU"
+        if len(bar) > _WIDEST_BAR:
+            free = sum(1 for slot in slots if not slot["job"])
+            bar = f"{len(slots) - free} of {len(slots)} in use"
+        yield f"{host:<{widest}}  {kind}", bar
+
+
+def _elsewhere(answer: Answer) -> list[str]:
+    return [f"In use by the job store in {each['data_dir']}: {each['device']}" for each in answer.get("elsewhere", ())]
+
+
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    if not rows:
+        return ""
+    cells = "".join(
+        "<tr>" + "".join(f'<td style="text-align: left">{escape(str(cell))}</td>' for cell in row) + "</tr>"
+        for row in rows
+    )
+    return "<table><tr>" + "".join(f"<th>{escape(name.capitalize())}</th>" for name in head) + f"</tr>{cells}</table>"
+
+
+def _slots(number: int) -> str:
+    return f"{number} slot" if number == 1 else f"{number} slots"

@@ -1,0 +1,60 @@
+"""`Picture`: what the server has drawn, as a value that shows itself in a cell.
+
+Shown as an `<img>` with a data URI, because notebooks strip inline `<svg>`; where only text can be shown it is the
+sentence that the picture says.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from edt_sdk.formatting.local_zone import local_zone
+from edt_sdk.http.connection import Connection, Params
+from edt_sdk.pictures.parts.embedded import image
+from edt_sdk.schemas.errors import ServerUnreachable
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Picture:
+    """A picture.
+
+    Attributes:
+        svg: the document, as text.
+        says: what it shows, as a person would say it.
+    """
+
+    svg: str
+    says: str
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to a file, such as "loss.svg"; the file's path."""
+        target = Path(path).expanduser()
+        target.write_text(self.svg, encoding="utf-8")
+        return target
+
+    def __repr__(self) -> str:
+        return self.says
+
+    def _repr_html_(self) -> str:
+        return image(self.svg, self.says)
+
+
+def fetch_picture(connection: Connection, path: str, params: Params) -> Picture:
+    """The picture at a path of the server; clock times in it are this process's own.
+
+    Raises:
+        EdtError: what the server refuses; ServerUnreachable also for an answer that is no picture.
+    """
+    query: Params = {**params, "zone": local_zone()}
+    svg = connection.text(path, params=query)
+    try:
+        return Picture(svg, ElementTree.fromstring(svg).get("aria-label", ""))
+    except ElementTree.ParseError:
+        raise ServerUnreachable(
+            f"The server at {connection.url} did not send a whole picture.",
+            hint="Try again; if it stays so, check that no login page stands in between.",
+            url=connection.url,
+        ) from None

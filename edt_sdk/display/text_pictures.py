@@ -1,0 +1,180 @@
+"""The server's pictures as text, for a terminal: the same figures, drawn with characters. Pure.
+
+Below each stands the sentence that the picture says of itself (`Picture.says`). Times are those of `zone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from edt_sdk.display.card import done_share
+from edt_sdk.display.readings import Metrics, Timeline
+from edt_sdk.formatting.text_bars import bar, blocks, levels, over_time
+from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, chart
+from edt_sdk.formatting.text_table import table
+from edt_sdk.pictures.parts.scales import number, span
+from edt_sdk.schemas.job import JobView
+
+HEIGHT = 14
+_NAME = 20
+_MOST_JOBS = 24
+_FREE = "free"
+
+
+def loss_text(metrics: Metrics, *, width: int, height: int = HEIGHT) -> str:
+    """The training loss over updates, and the validations; "" before the first update."""
+    train = [(float(point["update"] + 1), point["loss"]) for point in metrics.train]
+    test = [(float(point["update"] + 1), point["loss"]) for point in metrics.test]
+    lines = chart(train, test, width=width, height=height, x_name="updates")
+    if not lines:
+        return ""
+    legend = ["⠉⠒⠤⣀ training"]
+    legend += [f"{SPOT} validation"] if test else []
+    legend += [f"{NO_NUMBER} not a number"] if any(loss is None for _, loss in train) else []
+    return "\n".join(["loss", *lines, "", "  ".join(legend)])
+
+
+def spark_text(view: JobView, metrics: Metrics, *, width: int) -> str:
+    """A job at a glance: its loss, how far it is and its slots, a line each."""
+    wide = max(10, min(60, width - 32))
+    losses = [point["loss"] for point in metrics.train]
+    progress = view.progress
+    updates, total = (progress.update, progress.total_updates) if progress is not None else (0, 0)
+    lines = []
+    if known := [loss for loss in losses if loss is not None]:
+        shown = blocks(_few(losses, wide), min(known), max(known))
+        lines.append(f"loss   {shown:<{wide + 2}} {number(known[-1])}")
+    lines.append(f"done   {_in_frame(bar(done_share(view), wide))} {updates} of {total or '?'} updates")
+    lines.append(f"slots  {_in_frame(bar(view.slots / view.max_workers, wide))} {view.slots} of {view.max_workers}")
+    return "\n".join(lines)
+
+
+def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = None, mine: str = "") -> str:
+    """A row for each job, as high as the share of all slots that it held; "" when nobody held any.
+
+    Args:
+        timeline: as the server tells it.
+        width: columns of the whole.
+        zone: of the times below, the machine's own by default.
+        mine: the job that comes first, with a mark.
+    """
+    if not timeline.rows:
+        return ""
+    rows = [(row["time"], {**row["slots"], _FREE: row["free"]}) for row in timeline.rows]
+    columns = max(10, width - _NAME - 12)
+    held = over_time(rows, timeline.until, columns)
+    free = held.pop(_FREE)
+    most = sorted(held, key=lambda job: -sum(held[job]))
+    jobs = [*([mine] if mine in held else []), *(job for job in most if job != mine)]
+    shown, rest = jobs[:_MOST_JOBS], jobs[_MOST_JOBS:]
+    now = timeline.rows[-1]["slots"]
+    whole = max(1, timeline.capacity)
+    lines = [
+        _row(("▸ " if job == mine else "  ") + timeline.names.get(job, job), held[job], now.get(job, 0), whole)
+        for job in shown
+    ]
+    if rest:
+        together = [sum(values) for values in zip(*(held[job] for job in rest), strict=True)]
+        last = sum(now.get(job, 0) for job in rest)
+        lines.append(_row(f"  {len(rest)} more jobs", together, last, whole))
+    lines.append(_row("  free", free, timeline.rows[-1]["free"], whole))
+    return "\n".join(["slots", *lines, *_times(timeline.rows[0]["time"], timeline.until, columns, zone)])
+
+
+def efficiency_text(metrics: Metrics, *, width: int) -> str:
+    """Samples a second at each number of workers, and how much of as many times the smallest's; "" for none."""
+    speeds = [
+        (s["workers"], s["samples"] / s["seconds"], s["seconds"])
+        for s in metrics.speeds
+        if s["seconds"] > 0 and s["samples"] > 0 and s["workers"] > 0
+    ]
+    if not speeds:
+        return ""
+    fewest, slowest, _ = speeds[0]
+    each, most = slowest / fewest, max(rate for _, rate, _ in speeds)
+    wide = max(10, min(50, width - 62))
+    rows = [
+        (workers, bar(rate / most, wide), number(rate), f"{100 * rate / workers / each:.0f} %", span(took))
+        for workers, rate, took in speeds
+    ]
+    return table(("WORKERS", "", "SAMPLES PER SECOND", "OF IDEAL", "MEASURED OVER"), rows)
+
+
+def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
+    """What each instance group holds, against what it is entitled to; "" where there is none."""
+    groups = [group for group in cluster["groups"] if group["held"] or group["entitled"] or group["own"]]
+    if not groups:
+        return ""
+    whole = {each["name"]: max(1, each["slots"]) for each in cluster["resource_groups"]}
+    wide = max(10, min(50, width - 60))
+    rows = []
+    for group in groups:
+        slots = whole.get(group["resource_group"], 1)
+        shown = _in_frame(bar(group["held"] / slots, wide))
+        rows.append((group["name"], shown, f"{group['held']} of {slots}", group["entitled"], _exchanged(group)))
+    return table(("GROUP", "", "HELD", "DUE", ""), rows)
+
+
+def _exchanged(group: Mapping[str, Any]) -> str:
+    """Slots that are another group's; those that nobody owns are no loan."""
+    loans = {"borrowed": sum(group["lenders"].values()), "lent": group["lent"]}
+    return ", ".join(f"{slots} {what}" for what, slots in loans.items() if slots)
+
+
+def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> str:
+    """The loss of each job as a row, all on one scale; "" when none has a loss yet."""
+    wide = max(10, min(60, width - _NAME - 38))
+    curves = [[point["loss"] for point in metrics.train] for _, metrics in jobs]
+    known = [loss for curve in curves for loss in curve if loss is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    rows = [
+        (_cut(view.name), blocks(_few(curve, wide), low, high), *_figures(curve), _figure(metrics.test_loss))
+        for (view, metrics), curve in zip(jobs, curves, strict=True)
+    ]
+    scale = f"▁ is {number(low)}, █ is {number(high)}; from the first update to the last of each."
+    return f"{table(('JOB', 'TRAINING LOSS', 'LAST', 'LEAST', 'VALIDATION'), rows)}\n{scale}"
+
+
+def _figures(curve: Sequence[float | None]) -> tuple[str, str]:
+    """The last and the least of it."""
+    known = [loss for loss in curve if loss is not None]
+    return (_figure(curve[-1]), _figure(min(known))) if known else ("-", "-")
+
+
+def _figure(loss: float | None) -> str:
+    return "-" if loss is None else number(loss)
+
+
+def _few(values: Sequence[float | None], most: int) -> list[float | None]:
+    """At most so many: the mean of each of equal stretches, None for one without a number."""
+    if len(values) <= most:
+        return list(values)
+    found: list[float | None] = []
+    for at in range(most):
+        part = values[at * len(values) // most : (at + 1) * len(values) // most]
+        known = [value for value in part if value is not None]
+        found.append(sum(known) / len(known) if known else None)
+    return found
+
+
+def _row(name: str, held: Sequence[float], now: float, whole: int) -> str:
+    return f"{_cut(name):<{_NAME}} {_in_frame(levels([value / whole for value in held]))} {now:g}"
+
+
+def _times(start: float, until: float, columns: int, zone: tzinfo | None) -> list[str]:
+    first, last = (datetime.fromtimestamp(at).astimezone(zone) for at in (start, until))
+    form = "%H:%M:%S" if first.date() == last.date() else "%d %b %H:%M"
+    begins, ends = first.strftime(form), last.strftime(form) + f" {last.tzname()}"
+    return [f"{'':<{_NAME}}  {begins}{ends:>{max(len(ends) + 1, columns - len(begins))}}"]
+
+
+def _in_frame(text: str) -> str:
+    return f"▕{text}▏"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"

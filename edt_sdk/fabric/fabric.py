@@ -1,0 +1,378 @@
+"""`FabricModel`: the one object through which model code trains elastically.
+
+It checks what it is given, where the mistake was made; packs it; and, in a job's driver, asks the supervisor for
+workers and waits while it hands metrics to the loggers. Anywhere else, in a notebook's cell say, the call becomes a job
+(`edt_sdk.training.calls.call`). It trains nothing itself and never looks at the data: the workers do
+(`edt_sdk.training.worker`). Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this
+module imports torch; `import edt_sdk` does not import this module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from edt_sdk.fabric.checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
+from edt_sdk.fabric.hardware_spec import most_workers
+from edt_sdk.formatting.surroundings import in_notebook
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
+from edt_sdk.schemas.wire.context import worker_context
+from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.training.calls import session
+from edt_sdk.training.calls import validation_call as validation_call
+from edt_sdk.training.checkpoints import model_files as checkpoint
+from edt_sdk.training.member import model_zip, onnx_export
+from edt_sdk.training.records.recorder import MetricsReader, epoch_behind
+from edt_sdk.training.sampling.order import shard_sizes
+from edt_sdk.training.user import payload
+from edt_sdk.training.user.logging_hooks import DriverLoggers
+from edt_sdk.training.user.payload import Training, TrainOptions
+from edt_sdk.training.user.scaleup import ScaleUp
+
+if TYPE_CHECKING:
+    from edt_sdk.client import Job
+
+# How often the driver looks for new metrics while it waits; the end of the training wakes it at once.
+_METRICS_INTERVAL = 0.2
+
+
+class FabricModel:
+    """A model and everything needed to train it.
+
+    Args:
+        model: the module, on the CPU; workers place it.
+        datasets_function: called without arguments in each worker; returns `(train, test)`, two map-style data sets
+            of `(features, label)`, the second one None when there is nothing to validate with.
+        loss_function: `loss_function(outputs, labels)` → mean loss of a batch, a scalar tensor.
+        optimizer: built over parameters of `model`, all or some.
+        driver_logger: a `LoggerCallback` in the driver; replaces the lines that are printed by default.
+        worker_logger: a `LoggerCallback` in each worker.
+        user_callback: a `Callback`, or a list of them; they run on rank 0.
+        enable_onnx, save_to_onnx: either one True also writes the trained model as `model_epoch_final.onnx`, beside
+            the weights; needs the extra `onnx`. A model that cannot be exported is a line in the log.
+        fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`, in place of
+            the engine's forward and backward of one micro-batch.
+        fn_test: `fn_test(model, test_iter, fn_args)` → validation loss; runs on rank 0 in place of the engine's own.
+        scaleup_function: `scaleup_function(epoch, most)` → most workers from that epoch on; it never gets more than
+            the scheduler gives. One that fails is ignored, which a line in the log says.
+        metrics: functions `metric(outputs, labels)` → number, averaged over samples beside loss and accuracy.
+        worker_logger_callback, driver_logger_callback: loggers with the hooks of WMLA 4 and 5, which get a dictionary.
+        keras_custom_objects: accepted; it has no meaning for PyTorch.
+        fn_batch_collate: list of samples → `(features, labels)`; torch's default collate when not given.
+        clip_grad_norm: greatest norm of an update's combined gradient; None does not clip.
+        lr_scheduler: one of `torch.optim.lr_scheduler`, built over `optimizer`; the engine steps it.
+
+    Attributes:
+        model, optimizer: as given.
+        job: the `Job` that the last `train()` became, None inside a job and before.
+
+    Raises:
+        InvalidRequest: an argument has the wrong type, or does not fit the others.
+    """
+
+    job: Job | None = None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        datasets_function: Callable[[], Any],
+        loss_function: Callable[..., Any],
+        optimizer: torch.optim.Optimizer,
+        *,
+        driver_logger: Any = None,
+        worker_logger: Any = None,
+        user_callback: Any = None,
+        enable_onnx: bool = False,
+        fn_step_train: Callable[..., Any] | None = None,
+        fn_test: Callable[..., Any] | None = None,
+        scaleup_function: Callable[..., Any] | None = None,
+        metrics: Sequence[Callable[..., Any]] | None = None,
+        worker_logger_callback: Any = None,
+        driver_logger_callback: Any = None,
+        save_to_onnx: bool = False,
+        keras_custom_objects: Mapping[str, Any] | None = None,
+        fn_batch_collate: Callable[..., Any] | None = None,
+        clip_grad_norm: float | None = None,
+        lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
+    ) -> None:
+        check_model(model)
+        check_optimizer(optimizer, model)
+        check_lr_scheduler(lr_scheduler, optimizer)
+        check_callable("datasets_function", datasets_function, "Define a function that returns (train, test).")
+        check_callable("loss_function", loss_function, "Give a function such as torch.nn.functional.cross_entropy.")
+        optional = {"fn_step_train": fn_step_train, "fn_test": fn_test, "fn_batch_collate": fn_batch_collate}
+        for name, function in optional.items():
+            if function is not None:
+                check_callable(name, function, "Give the function itself, or leave it out.")
+        for metric in _as_tuple(metrics):
+            check_callable("metrics", metric, "Each metric is a function of (outputs, labels).")
+        if clip_grad_norm is not None and not clip_grad_norm > 0:
+            raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
+        onnx = bool(enable_onnx or save_to_onnx)
+        if onnx and (why := onnx_export.impediment()):
+            _tell(f"no ONNX file will be written: {why}")
+        if scaleup_function is not None and not callable(scaleup_function):
+            _tell(f"scaleup_function is ignored: it is {scaleup_function!r}, not a function.")
+            scaleup_function = None
+        _tell_unused(keras_custom_objects=keras_custom_objects)
+        self.model = model
+        self.optimizer = optimizer
+        # As it was given, for when the call is made again in a job.
+        self._given: dict[str, Any] = {
+            "model": model,
+            "datasets_function": datasets_function,
+            "loss_function": loss_function,
+            "optimizer": optimizer,
+            "driver_logger": driver_logger,
+            "worker_logger": worker_logger,
+            "user_callback": user_callback,
+            "fn_step_train": fn_step_train,
+            "fn_test": fn_test,
+            "metrics": metrics,
+            "worker_logger_callback": worker_logger_callback,
+            "driver_logger_callback": driver_logger_callback,
+            "fn_batch_collate": fn_batch_collate,
+            "scaleup_function": scaleup_function,
+            "clip_grad_norm": clip_grad_norm,
+            "lr_scheduler": lr_scheduler,
+            "save_to_onnx": onnx,
+        }
+
+    def train(
+        self,
+        epoch_number: int,
+        batch_size: int,
+        engines_number: int | None = None,
+        *,
+        num_dataloader_threads: int = 0,
+        validation_freq: int = 1,
+        checkpoint_freq: int = 1,
+        effective_batch_size: int | None = None,
+        lr_step: str = "epoch",
+        on_nan: str = "warn",
+        mode: str | None = None,
+        worker_memory: str | None = None,
+        driver_memory: str | None = None,
+        hardware_spec: Mapping[str, Any] | str | None = None,
+        worker_num: int | None = None,
+        worker_device_num: int | None = None,
+    ) -> None:
+        """Train; returns when the training is over and the trained weights are in `model`.
+
+        Outside a job, in a notebook's cell or a plain script, the call is submitted as one and waited for: in a cell
+        with a figure that is drawn while it trains, elsewhere with a line of progress. Ctrl-C then ends the waiting,
+        not the job; `self.job` stops it, waits again, or brings the weights: `job.load_into(model)`. Loggers and
+        callbacks run there, and data are looked for from there. A driver that died and runs its script again attaches
+        here to the training there is.
+
+        Args:
+            epoch_number: passes over the training set, ≥ 1.
+            batch_size: samples a worker computes at once, ≥ 1.
+            engines_number: most workers, and how many batches of `batch_size` one update averages; 8 when neither it
+                nor `effective_batch_size` is given. How many workers there are at any time does not change the result.
+            num_dataloader_threads: processes that load samples beside each worker.
+            validation_freq: epochs between validations; 0 for none.
+            checkpoint_freq: epochs between `.pth` files; 0 for none but the final ones.
+            effective_batch_size: samples of one update, in place of `engines_number`.
+            lr_step: when `lr_scheduler` steps: after each "epoch" or after each "update".
+            on_nan: when a loss is not a number: "warn" names update and shard in the log and goes on, "stop" fails the
+                job before that update changes the model.
+            mode: "exact", equal bits for any number of workers, or "fast"; "exact" by default. Inside a job it is the
+                job's that counts.
+            hardware_spec: outside a job, most workers: `{"nodes": {"num_nodes": …, "gpu": {"num_gpu": …}}}` goes before
+                `engines_number`, which then only says what an update averages. Inside a job its submission counts.
+            worker_num: likewise, times `worker_device_num`, where there is no `engines_number`.
+            worker_device_num: see `worker_num`.
+            worker_memory: accepted; a slot is not limited in memory.
+            driver_memory: accepted, likewise.
+
+        Raises:
+            InvalidRequest, Unprocessable: an argument cannot be, or cannot be sent to the workers.
+            JobFailed: a worker failed; the message is the worker's.
+            ServerUnreachable: outside a job, when there is no server to submit it to.
+        """
+        own = session.current()
+        _tell_unused(worker_memory=worker_memory, driver_memory=driver_memory)
+        limit = most_workers(
+            engines_number=engines_number,
+            hardware_spec=hardware_spec,
+            worker_num=worker_num,
+            worker_device_num=worker_device_num,
+        )
+        if own is not None:
+            _tell_unused(hardware_spec=hardware_spec, worker_num=worker_num, worker_device_num=worker_device_num)
+        elif engines_number is None and effective_batch_size is None:
+            engines_number = limit
+        options = TrainOptions(
+            epochs=whole("epoch_number", epoch_number, 1),
+            micro_batch=whole("batch_size", batch_size, 1),
+            shards=shard_sizes(batch_size, engines_number=engines_number, effective_batch_size=effective_batch_size),
+            loader_workers=whole("num_dataloader_threads", num_dataloader_threads, 0),
+            validation_freq=whole("validation_freq", validation_freq, 0),
+            checkpoint_freq=whole("checkpoint_freq", checkpoint_freq, 0),
+            clip_grad_norm=self._given["clip_grad_norm"],
+            nan_loss=one_of("on_nan", on_nan, ("warn", "stop")),
+            lr_step=one_of("lr_step", lr_step, ("epoch", "update")),
+        )
+        if mode is not None:
+            one_of("mode", mode, ("exact", "fast"))
+        if own is not None:
+            if mode not in (None, own.job.mode):
+                _tell(f"mode={mode!r} has no effect here: this job was submitted with mode {own.job.mode!r}.")
+            self._train_here(own, options)
+        elif worker_context() is not None:
+            raise Conflict(
+                "train() was called in a worker, while it loaded the model's code.",
+                hint='Put the call under `if __name__ == "__main__":`.',
+            )
+        else:
+            self._train_as_job(
+                max_workers=min(limit or len(options.shards), len(options.shards)),
+                mode=mode or "exact",
+                epoch_number=epoch_number,
+                batch_size=batch_size,
+                engines_number=engines_number,
+                num_dataloader_threads=num_dataloader_threads,
+                validation_freq=validation_freq,
+                checkpoint_freq=checkpoint_freq,
+                effective_batch_size=effective_batch_size,
+                lr_step=lr_step,
+                on_nan=on_nan,
+            )
+
+    def download(self, out_dir: str | None = None) -> str:
+        """Save the trained model as `<out_dir>/<job id>.zip` and say so; the path.
+
+        Args:
+            out_dir: made when missing; /tmp by default, as in WMLA.
+
+        Raises:
+            Conflict: nothing was trained from here.
+        """
+        folder, own = Path(out_dir or "/tmp"), session.current()
+        if own is not None and own.trainings:
+            path = model_zip.write(own.job.paths, folder)
+        elif self.job is not None:
+            saved = self.job.download(folder, "model")
+            path = saved.replace(saved.with_name(f"{self.job.id}.zip"))
+        else:
+            raise Conflict("There is nothing to download: train() has not been called.", hint="Train the model first.")
+        print(f"Save model:  {path}")
+        return str(path)
+
+    def _train_as_job(self, *, max_workers: int, mode: str, **arguments: Any) -> None:
+        # The client: many modules, none of which drivers and workers need, whose zygote imports this file for each job.
+        from edt_sdk.notebook import live_cell
+        from edt_sdk.packing.upload import QUIET_VARIABLE
+        from edt_sdk.training.calls import call
+
+        self.job = call.submit(self._given, arguments, max_workers=max_workers, mode=mode)
+        if in_notebook() and not os.environ.get(QUIET_VARIABLE):
+            live_cell.wait(self.job)
+        else:
+            self.job.wait()
+        self.job.load_into(self.model)
+        print(f"Job {self.job.id} finishes with state {self.job.state.value}.")
+
+    def _train_here(self, own: session.Session, options: TrainOptions) -> None:
+        if validation_call.passes(own, self.model):
+            return
+        training = own.trainings
+        self._request(own, training, options)
+        self._wait(own, training, options)
+        _load_trained(own.job.paths, training, self.model)
+        validation_call.tell(own)
+
+    def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
+        path = own.job.paths.payload(training)
+        wanted = validation_call.meant(own, self._training(options))
+        # A driver before this one, now dead, may have asked for this training: its workers go on with what it wrote.
+        if not path.exists():
+            payload.write(path, payload.pack(wanted, own.folders_of_code()))
+        own.trainings += 1
+        epochs = validation_call.epochs(own, options.epochs)
+        own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
+
+    def _training(self, options: TrainOptions) -> Training:
+        """What the workers get: all but the driver's own loggers."""
+        given = self._given
+        return Training(
+            model=self.model,
+            datasets_function=given["datasets_function"],
+            loss_function=given["loss_function"],
+            optimizer=self.optimizer,
+            options=options,
+            callbacks=_as_tuple(given["user_callback"]),
+            fn_step_train=given["fn_step_train"],
+            fn_test=given["fn_test"],
+            fn_batch_collate=given["fn_batch_collate"],
+            metrics=_as_tuple(given["metrics"]),
+            worker_logger=given["worker_logger"],
+            worker_logger_callback=given["worker_logger_callback"],
+            lr_scheduler=given["lr_scheduler"],
+            save_to_onnx=given["save_to_onnx"],
+        )
+
+    def _wait(self, own: session.Session, training: int, options: TrainOptions) -> None:
+        loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
+        paths = own.job.paths
+        # What was delivered is kept on disk: a driver that is run again goes on behind it.
+        reader = MetricsReader(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
+        scale = ScaleUp(self._given["scaleup_function"], len(options.shards), options.epochs, _tell)
+        epoch = 0
+        for line in reader.delivered_before():
+            loggers.recall(line)
+            epoch = epoch_behind(line)
+        self._scale(own, training, scale, epoch)
+        validates = own.job.validates is not None
+        if not validates:
+            loggers.begin()
+        verdict = None
+        while verdict is None:
+            verdict = own.link.take(TrainingDone, TrainingFailed, timeout=_METRICS_INTERVAL)
+            # Every line was written before the verdict was sent, so this reads all of them.
+            for line in reader.read():
+                loggers.deliver(line)
+                epoch = epoch_behind(line)
+            self._scale(own, training, scale, epoch)
+        if isinstance(verdict, TrainingFailed):
+            raise JobFailed(verdict.message, job=own.job.job_id)
+        if not validates:
+            loggers.end(options.epochs)
+
+    def _scale(self, own: session.Session, training: int, scale: ScaleUp, epoch: int) -> None:
+        workers = scale.begin(epoch)
+        if workers is not None:
+            own.link.send(Scaled(training=training, workers=workers))
+
+
+def _load_trained(paths: JobPaths, training: int, model: nn.Module) -> None:
+    """The weights that this very training ended with: a later one may have replaced the file of WMLA's name."""
+    own = paths.final(training)
+    if own.exists():
+        model.load_state_dict(torch.load(own, map_location="cpu", weights_only=True))
+    else:
+        checkpoint.load_final(paths.train_dir, model)
+
+
+def _as_tuple(given: Any) -> tuple[Any, ...]:
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def _tell_unused(**arguments: Any) -> None:
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        _tell(f"{', '.join(given)}: accepted, without effect here.")
+
+
+def _tell(text: str) -> None:
+    print(f"edt: {text}", file=sys.stderr, flush=True)

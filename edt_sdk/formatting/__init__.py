@@ -1,0 +1,17 @@
+"""Own how figures, moments and tables read, one way for each, in HTML and in plain text. Pure.
+
+Never: knowledge of jobs.
+
+Read first: `number_words.py`, then `html_table.py`.
+"""
+
+__all__ = [
+    "html_table",
+    "local_zone",
+    "moments",
+    "number_words",
+    "surroundings",
+    "text_bars",
+    "text_chart",
+    "text_table",
+]

@@ -1,0 +1,106 @@
+"""A curve as lines of text: Braille dots between axes that name round values. Pure.
+
+Nothing is said by colour, so it can be read in any terminal, in a log and in an e-mail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
+
+from edt_sdk.pictures.parts.scales import number, ticks
+
+Points = Sequence[tuple[float, float | None]]
+SPOT, NO_NUMBER = "●", "✕"
+_BRAILLE = 0x2800
+# The bit of each dot of a Braille character: two columns of four rows.
+_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+_MOST = 1e150
+
+
+def chart(curve: Points, spots: Points, *, width: int, height: int, x_name: str) -> list[str]:
+    """A curve and single spots over a common x axis, as lines.
+
+    Args:
+        curve: (x, y) joined by a line, by x; a y that is no number (None, NaN, infinite) is a ✕ at the upper edge.
+        spots: (x, y) each drawn as ●.
+        width: columns of the whole, axis included, at least 20.
+        height: rows of the plot, without the axis below it.
+        x_name: what x counts.
+
+    Returns:
+        `height` + 2 lines; [] when there is nothing to draw.
+    """
+    known = [(x, y) for x, y in (*curve, *spots) if _is_number(y)]
+    if not known:
+        return []
+    low, high = min(y for _, y in known), max(y for _, y in known)
+    low, high = (low, high) if high > low else (low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2)
+    first, last = min(x for x, _ in (*curve, *spots)), max(x for x, _ in (*curve, *spots))
+    names = {round((1 - (value - low) / (high - low)) * (height - 1)): number(value) for value in ticks(low, high, 4)}
+    left = max(map(len, names.values()), default=1)
+    columns = max(8, width - left - 2)
+
+    def column(x: float) -> int:
+        return min(columns - 1, int((x - first) / ((last - first) or 1.0) * columns))
+
+    cells = _drawn(curve, first, last, low, high, columns, height)
+    for x, y in curve:
+        if not _is_number(y):
+            cells[0][column(x)] = NO_NUMBER
+    for x, y in spots:
+        if _is_number(y):
+            cells[round((1 - (y - low) / (high - low)) * (height - 1))][column(x)] = SPOT
+    lines = []
+    for row, cell in enumerate(cells):
+        name = names.get(row, "")
+        lines.append(f"{name:>{left}} {'┤' if name else '│'}{''.join(cell)}".rstrip())
+    return [*lines, *_x_axis(first, last, left, columns, column, x_name)]
+
+
+def _drawn(
+    curve: Points, first: float, last: float, low: float, high: float, columns: int, height: int
+) -> list[list[str]]:
+    """The line in Braille characters: in each column of dots from its lowest to its highest value."""
+    dots = [[0] * columns for _ in range(height)]
+    before: tuple[int, int] | None = None
+    for x, y in curve:
+        if not _is_number(y):
+            before = None
+            continue
+        across = min(2 * columns - 1, int((x - first) / ((last - first) or 1.0) * 2 * columns))
+        down = min(4 * height - 1, round((1 - (y - low) / (high - low)) * (4 * height - 1)))
+        for at, row in _line(before or (across, down), (across, down)):
+            dots[row // 4][at // 2] |= _DOTS[at % 2][row % 4]
+        before = (across, down)
+    return [[chr(_BRAILLE + dot) if dot else " " for dot in row] for row in dots]
+
+
+def _line(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
+    steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
+    return [
+        (round(start[0] + (end[0] - start[0]) * at / steps), round(start[1] + (end[1] - start[1]) * at / steps))
+        for at in range(steps + 1)
+    ]
+
+
+def _x_axis(
+    first: float, last: float, left: int, columns: int, column: Callable[[float], int], x_name: str
+) -> list[str]:
+    edge, names = ["─"] * columns, [" "] * columns
+    taken = -1
+    room = columns - len(x_name) - 1
+    for value in ticks(first, last, max(2, columns // 14)) if last > first else [first]:
+        at, name = column(value), number(value)
+        begins = min(max(0, at - len(name) // 2), columns - len(name))
+        edge[at] = "┬"
+        if begins > taken and begins + len(name) <= room:
+            names[begins : begins + len(name)] = name
+            taken = begins + len(name)
+    names[columns - len(x_name) :] = x_name
+    return [f"{'':>{left}} └{''.join(edge)}", f"{'':>{left}}  {''.join(names)}".rstrip()]
+
+
+def _is_number(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value) and abs(value) < _MOST

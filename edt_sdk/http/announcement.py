@@ -1,0 +1,40 @@
+"""What importing WMLA's engine said about itself: in a job the folders and the backend, once a process.
+
+Elsewhere nothing goes to stdout: a notebook that imports it is somebody's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from edt_sdk.schemas.wire.context import job_context
+
+log = logging.getLogger(__name__)
+
+_FOLDERS = ("DATA_DIR", "RESULT_DIR", "LOG_DIR", "SAVED_MODEL_DIR")
+_BACKEND = "FABRIC_BACKEND"
+_said = False
+
+
+def announce() -> None:
+    """Say it, if this process has not."""
+    global _said
+    if _said:
+        return
+    _said = True
+    backend = os.environ.get(_BACKEND, "")
+    if backend not in ("", "pytorch"):
+        print(
+            f"edt: {_BACKEND} is {backend!r}, which has no effect: models are PyTorch models here.",
+            file=sys.stderr,
+            flush=True,
+        )
+    if job_context() is None:
+        log.info("Using pytorch backend.")
+        return
+    for variable in _FOLDERS:
+        if value := os.environ.get(variable):
+            print(f"<> {variable} {value}")
+    print("Using pytorch backend.", flush=True)

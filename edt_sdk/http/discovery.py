@@ -1,0 +1,208 @@
+"""Finding the server without being told.
+
+In this order: the arguments, `EDT_URL`/`EDT_TOKEN`, the server that started this kernel (`JPY_PARENT_PID`),
+JupyterHub's variables, then the only running server that answers under `/edt/api`. An address that was given is used or
+refused, never replaced by another. When nothing is found, the error says what was looked at.
+
+Running servers are read from Jupyter's runtime folder (`jpserver-<pid>.json`), the same files that
+`jupyter_server.serverapp.list_running_servers` reads; importing that module takes over a second, and it deletes files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import msgspec
+
+from edt_sdk.http.connection import Connection, is_loopback
+from edt_sdk.schemas.errors import EdtError, NotFound, ServerUnreachable
+
+PROBE_TIMEOUT = 5.0
+# What people copy from the address bar behind the base_url.
+_PAGES = ("edt/api", "lab", "tree", "notebooks", "doc", "edt")
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server says about itself at `/edt/api`."""
+
+    name: str
+    version: str
+    max_upload_bytes: int
+    python: str
+    user: str
+    instance_groups: tuple[str, ...] = ()
+
+
+class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of Jupyter's runtime folder."""
+
+    url: str
+    base_url: str
+    pid: int
+    token: str = ""
+    sock: str = ""
+    root_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server's address. `found` says how it was found; `local` is True when it runs on this machine."""
+
+    url: str
+    token: str
+    found: str
+    local: bool
+
+
+def connect(
+    url: str | None = None, token: str | None = None, environ: Mapping[str, str] = os.environ
+) -> tuple[Server, ServerInfo]:
+    """The server to use and what it says about itself.
+
+    Args:
+        url: its address; also one copied from a browser, with `/lab` and `?token=…`.
+        token: its token; taken from the address or from Jupyter's runtime folder when not given.
+        environ: the environment variables to look at.
+
+    Raises:
+        ServerUnreachable: none found, or the one that was named does not answer.
+        NotAllowed: the one that was named does not accept the token.
+    """
+    if given := _given(url, token, environ):
+        return given, probe(given)
+    tried: list[str] = []
+    for server in _own(token, environ):
+        try:
+            return server, probe(server)
+        except EdtError as refused:
+            tried.append(f"{server.found}, {server.url}: {refused.message}")
+    return _only_running(token, tried)
+
+
+def probe(server: Server) -> ServerInfo:
+    """What `server` says about itself; ServerUnreachable when it is not one of ours."""
+    connection = Connection(server.url, server.token, retries=0, timeout=PROBE_TIMEOUT)
+    try:
+        answer = connection.json("GET", "")
+        return msgspec.convert(answer, ServerInfo)
+    except NotFound:
+        raise ServerUnreachable(
+            f"The server at {server.url} runs without jupyter-edt.",
+            hint="Install jupyter-edt beside it and start it again; `jupyter server extension list` lists it.",
+            url=server.url,
+        ) from None
+    except msgspec.ValidationError as wrong:
+        raise ServerUnreachable(
+            f"The server at {server.url} speaks another version of jupyter-edt ({wrong}).",
+            hint="Install the same version on both sides.",
+            url=server.url,
+        ) from None
+    finally:
+        connection.close()
+
+
+def running_servers(runtime_dir: Path | None = None) -> list[RunningServer]:
+    """The Jupyter Servers of this user on this machine, newest first; files of dead ones are left where they are."""
+    if runtime_dir is None:
+        from jupyter_core.paths import jupyter_runtime_dir
+
+        runtime_dir = Path(jupyter_runtime_dir())
+    found = []
+    for path in runtime_dir.glob("jpserver-*.json"):
+        try:
+            data, age = path.read_bytes(), path.stat().st_mtime
+            server = msgspec.json.decode(data, type=RunningServer)
+        except (OSError, msgspec.DecodeError):
+            continue  # deleted or still being written: then it is not a server to use either
+        if Path(f"/proc/{server.pid}").exists() or not Path("/proc/self").exists():
+            found.append((age, server))
+    return [server for _, server in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def clean_url(url: str) -> tuple[str, str]:
+    """(`scheme://host:port/base/`, token or "") from an address as people have it."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ServerUnreachable(
+            f"{url!r} is not the address of a server.", hint="It looks like http://127.0.0.1:8888/?token=…"
+        )
+    segments = [segment for segment in parts.path.split("/") if segment]
+    for page in _PAGES:
+        words = page.split("/")
+        for at in range(len(segments)):
+            if segments[at : at + len(words)] == words:
+                segments = segments[:at]
+                break
+    base = "/" + "".join(f"{segment}/" for segment in segments)
+    token = parse_qs(parts.query).get("token", [""])[0]
+    return urlunsplit((parts.scheme, parts.netloc, base, "", "")), token
+
+
+def _given(url: str | None, token: str | None, environ: Mapping[str, str]) -> Server | None:
+    """The server named by arguments or EDT_URL."""
+    found = "the address given"
+    if url is None and environ.get("EDT_URL"):
+        url, found = environ["EDT_URL"], "EDT_URL"
+    if url is None:
+        return None
+    address, inside = clean_url(url)
+    known = next((s for s in running_servers() if _same(s.url, address)), None)
+    chosen = token or inside or environ.get("EDT_TOKEN") or (known.token if known else "")
+    if not chosen and environ.get("JUPYTERHUB_SERVICE_PREFIX") == urlsplit(address).path:
+        chosen = environ.get("JUPYTERHUB_API_TOKEN", "")
+    return Server(address, chosen, found, is_loopback(address) or known is not None)
+
+
+def _own(token: str | None, environ: Mapping[str, str]) -> Iterator[Server]:
+    """The server that started this process, by its pid or by the Hub's variables."""
+    hub_prefix = environ.get("JUPYTERHUB_SERVICE_PREFIX", "")
+    hub_token = environ.get("JUPYTERHUB_API_TOKEN", "")
+    token = token or environ.get("EDT_TOKEN")
+    parent = environ.get("JPY_PARENT_PID", "")
+    for server in running_servers() if parent.isdigit() else []:
+        if server.pid == int(parent) and not server.sock:
+            # A Hub's single-user server has no token of its own; it takes the Hub's.
+            own = server.token or (hub_token if server.base_url == hub_prefix else "")
+            yield Server(server.url, token or own, "the server of this kernel", True)
+    if hub_prefix:
+        service = urlsplit(environ.get("JUPYTERHUB_SERVICE_URL") or "http://127.0.0.1:8888")
+        host = service.hostname or ""
+        host = "127.0.0.1" if host in ("", "0.0.0.0", "::") else host
+        url = urlunsplit((service.scheme or "http", f"{host}:{service.port or 8888}", hub_prefix, "", ""))
+        yield Server(url, token or hub_token, "JupyterHub's variables", is_loopback(url))
+
+
+def _only_running(token: str | None, tried: list[str]) -> tuple[Server, ServerInfo]:
+    answering: list[tuple[Server, ServerInfo]] = []
+    for running in running_servers():
+        if running.sock:
+            tried.append(f"pid {running.pid} listens on a Unix socket, which is not supported")
+            continue
+        server = Server(running.url, token or running.token, f"the running server with pid {running.pid}", True)
+        try:
+            answering.append((server, probe(server)))
+        except EdtError as refused:
+            tried.append(f"{server.found}, {server.url}: {refused.message}")
+    if len(answering) == 1:
+        return answering[0]
+    if answering:
+        urls = ", ".join(server.url for server, _ in answering)
+        raise ServerUnreachable(
+            f"{len(answering)} servers answer: {urls}.", hint="Name one with EDT_URL, --url or Client(url=…)."
+        )
+    looked = "; ".join(dict.fromkeys(tried)) or "no Jupyter Server of yours runs on this machine"
+    raise ServerUnreachable(
+        f"No jupyter-edt server found ({looked}).",
+        hint="Start one with: jupyter edt — or name one with EDT_URL and EDT_TOKEN.",
+    )
+
+
+def _same(left: str, right: str) -> bool:
+    """True when two addresses name the same port and base_url, loopback names being equal."""
+    a, b = urlsplit(left), urlsplit(right)
+    hosts = {"localhost" if is_loopback(u) else urlsplit(u).hostname for u in (left, right)}
+    return len(hosts) == 1 and (a.port, a.path.rstrip("/")) == (b.port, b.path.rstrip("/"))

@@ -1,0 +1,170 @@
+"""The numbers behind the live figure: what a job's metrics stream has told so far, ready to be drawn. Pure.
+
+A step here is an update, counted from 1 as people do: step n is the one after which n updates are committed. An update
+that was lost and computed again is told twice; the later telling counts. However long a training is, no more than
+`MOST` points of each kind are kept, the largest and the smallest loss of each stretch among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from edt_sdk.pictures.parts.extremes import Extremes
+
+MOST = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One committed update.
+
+    Attributes:
+        step: its number, from 1.
+        loss: mean over its samples, None when that is not a number.
+        workers: how many computed it.
+        time: of its commit, seconds since the epoch.
+    """
+
+    step: int
+    loss: float | None
+    workers: int
+    time: float
+
+    @property
+    def update(self) -> int:
+        """The number by which it is kept among others."""
+        return self.step
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps `first` < n ≤ `last`, made at `rate` steps per second by `workers` workers."""
+
+    first: int
+    last: int
+    rate: float
+    workers: int
+
+
+class Curves:
+    """Everything told so far.
+
+    Args:
+        most: points that are kept of each kind.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        # A stretch keeps up to three points, and the last point is there beside them.
+        self._stretches = (most - 1) // 3
+        self._training = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._train: Extremes[Step] = Extremes(self._stretches)
+        self._test: Extremes[Step] = Extremes(self._stretches)
+        self._last: Step | None = None
+        self._tested: Step | None = None
+
+    def add(self, point: Mapping[str, Any]) -> None:
+        """Take one point of the metrics stream; a point of a later training replaces those of the one before."""
+        if point.get("training", 0) != self._training:
+            self._training = point["training"]
+            self._begin()
+        step = Step(point["update"] + 1, point["loss"], point.get("world", 0), point["time"])
+        if point.get("kind") == "test":
+            self._tested = _told(step, self._test, self._tested)
+        else:
+            self._last = _told(step, self._train, self._last)
+
+    @property
+    def train(self) -> list[Step]:
+        """Committed updates, oldest first, the last one always among them."""
+        points = list(self._train.points())
+        return [*points, self._last] if self._last is not None and points[-1].step != self._last.step else points
+
+    @property
+    def test(self) -> list[tuple[int, float]]:
+        """(step, loss) of each validation whose loss is a number."""
+        return [(point.step, point.loss) for point in self._test.points() if point.loss is not None]
+
+    @property
+    def steps(self) -> int:
+        """Committed updates."""
+        return self._last.step if self._last is not None else 0
+
+    @property
+    def workers(self) -> int:
+        """Workers of the last update; 0 before the first."""
+        return self._last.workers if self._last is not None else 0
+
+    @property
+    def loss(self) -> float | None:
+        """Training loss of the last update."""
+        return self._last.loss if self._last is not None else None
+
+    @property
+    def test_loss(self) -> float | None:
+        """Loss of the last validation."""
+        return self._tested.loss if self._tested is not None else None
+
+    def losses(self) -> list[tuple[int, float]]:
+        """(step, loss) where the loss is a number."""
+        return [(point.step, point.loss) for point in self.train if point.loss is not None]
+
+    def smooth(self) -> list[tuple[int, float]]:
+        """The same as a mean over the twentieth of the points around each; [] for fewer than 80 points."""
+        points = self.losses()
+        half = len(points) // 40
+        if half < 2:
+            return []
+        sums = [0.0, *accumulate(loss for _, loss in points)]
+        means = []
+        for at, (step, _) in enumerate(points):
+            low, high = max(0, at - half), min(len(points), at + half + 1)
+            means.append((step, (sums[high] - sums[low]) / (high - low)))
+        return means
+
+    def average(self) -> float | None:
+        """Steps per second from the first update to the last, pauses included; None before the second."""
+        points = self.train
+        if len(points) < 2 or points[-1].time <= points[0].time:
+            return None
+        return (points[-1].step - points[0].step) / (points[-1].time - points[0].time)
+
+    def stretches(self, most: int = 120) -> list[Stretch]:
+        """Steps per second in about `most` pieces, none of which spans a change of the number of workers."""
+        points = self.train
+        size = max(1, -(-len(points) // most), _points_in(points, 0.5))
+        found: list[Stretch] = []
+        # A step's time runs from the commit before it, so a piece begins with the point before its own first.
+        first = 0
+        for at, (point, after) in enumerate(pairwise([*points, None])):
+            changes = after is None or (point is not None and after.workers != point.workers)
+            if at > first and (changes or at - first >= size):
+                found.append(_stretch(points[first], points[at]))
+                first = at
+        return [stretch for stretch in found if stretch.rate > 0]
+
+
+def _stretch(before: Step, last: Step) -> Stretch:
+    seconds = last.time - before.time
+    rate = (last.step - before.step) / seconds if seconds > 0 else 0.0
+    return Stretch(before.step, last.step, rate, last.workers)
+
+
+def _points_in(points: Sequence[Step], seconds: float) -> int:
+    """How many of these points fall into so many seconds, on average: shorter pieces would show noise."""
+    whole = points[-1].time - points[0].time if points else 0.0
+    return int(seconds * len(points) / whole) if whole > 0 else 1
+
+
+def _told(step: Step, kept: Extremes[Step], last: Step | None) -> Step:
+    """Keep a step if it is worth it; the step. One that is told again was lost, with all that came after it."""
+    if last is not None and last.step >= step.step:
+        kept.forget(step.step)
+    if kept.wants(step.step, step.loss):
+        kept.add(step)
+    return step

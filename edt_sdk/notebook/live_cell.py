@@ -1,0 +1,261 @@
+"""Waits for a training in a notebook's cell: a line with the job's state and, below it, the live figure.
+
+Both are displayed once and then replaced in place; the last ones stay as the cell's output, without widgets. Two daemon
+threads read the job's events and its metrics; the cell's own thread draws, so that Ctrl-C reaches it and the pictures
+belong to this cell. Waiting never touches the job.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from edt_sdk.display.card import state_html, why_words
+from edt_sdk.formatting.html_table import GREY
+from edt_sdk.http.following import follow
+from edt_sdk.notebook import live_figure
+from edt_sdk.notebook.curves import Curves
+from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
+from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.waiting.waiting import away_words, sight_lost, watch
+
+if TYPE_CHECKING:
+    from edt_sdk.client import Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """Whether the server answers: why not, None when it does."""
+
+    lost: ServerUnreachable | None
+
+
+_News = JobView | dict[str, Any] | BaseException | _Reach
+
+# A figure at most once a second; sooner than 50 new steps only when it is two seconds old, or more than steps are new.
+REDRAW_EVERY = 1.0
+REDRAW_STEPS = 50
+SMOOTH_AFTER = 2.0
+# Drawing takes about a tenth of a core at most: on a small machine the job computes on the same ones.
+_DRAWING_SHARE = 0.1
+_LONGEST_PAUSE = 5.0
+# How long the last points are waited for behind the end of the job.
+_LAST_POINTS = 10.0
+
+
+class StoppedWaiting(KeyboardInterrupt):
+    """Ctrl-C ended the waiting, not the job. In a cell one paragraph is shown for it, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def wait(job: Job) -> Job:
+    """Wait for the end of `job` and show how it trains; the job when it FINISHED.
+
+    Raises:
+        StoppedWaiting: Ctrl-C.
+        JobFailed, ServerUnreachable, NotFound: as `Job.wait`.
+    """
+    stop = threading.Event()
+    cell = _Cell(job)
+    try:
+        cell.follow(stop)
+    except KeyboardInterrupt:
+        cell.show_line("as last seen when this cell stopped waiting.")
+        raise StoppedWaiting(
+            f"Stopped waiting. Job {job.id} ({job.name}) goes on. With the FabricModel as `fabric`: "
+            "fabric.job.stop() ends it, fabric.job.wait() waits again, and once it has finished "
+            f'fabric.job.load_into(model) brings the weights. In another kernel: edt_sdk.Client().job("{job.id}").'
+        ) from None
+    except (ServerUnreachable, NotAllowed) as lost:
+        raise sight_lost(lost, job.id) from None
+    finally:
+        stop.set()
+    return job.wait(progress=False)
+
+
+def state_line(view: JobView, workers: int, remark: str = "") -> tuple[str, str]:
+    """The line above the figure as HTML and as text.
+
+    Args:
+        view: the job.
+        workers: how many computed the last update.
+        remark: what else explains the line, in place of what explains the job's state.
+    """
+    words = [f"{view.state.value}"]
+    if view.state is JobState.RUNNING and workers:
+        words.append(f"on {workers} worker{'' if workers == 1 else 's'}")
+    # Ids are made of names where they can be.
+    facts = [view.id if view.name in view.id else f"{view.name} · {view.id}", *_progress(view)]
+    why = "" if view.state is JobState.RUNNING and view.slots else why_words(view)
+    if view.state is JobState.SUSPENDED:
+        why = why or "job.resume() lets it go on."
+    why = remark or why
+    rest = " · ".join(filter(None, facts))
+    text = f"{' '.join(words)} · {rest}" + (f" — {why}" if why else "")
+    html = f"{state_html(view)} {escape(' '.join(words[1:]))} · {escape(rest)}"
+    html += f'<br/><span style="color: {GREY}">{escape(why)}</span>' if why else ""
+    return f"<div>{html}</div>", text
+
+
+def _progress(view: JobView) -> list[str]:
+    """What of the progress the figure does not say."""
+    p = view.progress
+    if p is None or not p.total_updates:
+        return []
+    words = [f"step {p.update} of {p.total_updates}", f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}"]
+    return words if p.test_accuracy is None else [*words, f"test accuracy {100 * p.test_accuracy:.1f} %"]
+
+
+def due(since: float, cost: float, steps: int, *, other: bool) -> bool:
+    """Whether to draw the figure again.
+
+    Args:
+        since: seconds since it was drawn.
+        cost: seconds that took.
+        steps: new steps.
+        other: a validation, the number of workers or the state is new as well.
+    """
+    if since < max(REDRAW_EVERY, min(cost / _DRAWING_SHARE, _LONGEST_PAUSE)):
+        return False
+    return other or steps >= REDRAW_STEPS or (steps > 0 and since >= SMOOTH_AFTER)
+
+
+class _Cell:
+    """What one cell shows, and what of it is new."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._curves = Curves()
+        self._line = _Shown()
+        self._figure = _Shown()
+        self._drawn = (0, 0, 0)
+        self._drawn_at = float("-inf")
+        self._cost = 0.0
+        self._told, self._told_at = job.view.state, float("-inf")
+        self._away = ""
+
+    def follow(self, stop: threading.Event) -> None:
+        """Show the job until it has ended."""
+        news: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        job, connection = self._job, self._job.connection
+
+        def views() -> None:
+            try:
+                for view in watch(connection, job.id, stop=stop, away=lambda lost: news.put(_Reach(lost))):
+                    if view is not None:
+                        news.put(view)
+            except BaseException as raised:  # handed to whoever waits
+                news.put(raised)
+
+        def points() -> None:
+            # Without metrics there is no figure; if the server is gone, the views say so.
+            with suppress(EdtError):
+                for event in follow(connection, f"jobs/{job.id}/metrics", stop=stop):
+                    if event is not None and event.kind == "metric":
+                        news.put(msgspec.json.decode(event.data, type=dict[str, Any]))
+
+        _start(views)
+        metrics = _start(points)
+        self.show_line()
+        while not job.view.state.final:
+            self._take(news, REDRAW_EVERY / 2)
+            self._draw_if_due()
+        until = time.monotonic() + _LAST_POINTS
+        while metrics.is_alive() and time.monotonic() < until:
+            self._take(news, 0.1)
+        while not news.empty():
+            self._take(news, 0.0)
+        self.show_line()
+        self._draw()
+
+    def _take(self, news: queue.SimpleQueue[_News], seconds: float) -> None:
+        """Wait for news at most so long, then take all there are."""
+        try:
+            found = news.get(timeout=seconds) if seconds else news.get_nowait()
+            while True:
+                if isinstance(found, BaseException):
+                    raise found
+                if isinstance(found, _Reach):
+                    self._reach(found.lost)
+                elif isinstance(found, JobView):
+                    self._job.saw(found)
+                else:
+                    self._curves.add(found)
+                found = news.get_nowait()
+        except queue.Empty:
+            return
+
+    def _reach(self, lost: ServerUnreachable | None) -> None:
+        """Say that the server does not answer, since when; or that it does again."""
+        if (lost is None) == (not self._away):
+            return
+        self._away = "" if lost is None else away_words(lost, self._job.taken)
+        self.show_line()
+
+    def show_line(self, remark: str = "") -> None:
+        """Show the job as last seen."""
+        self._told, self._told_at = self._job.view.state, time.monotonic()
+        html, text = state_line(self._job.view, self._curves.workers, remark or self._away)
+        self._line.show({"text/html": html, "text/plain": text})
+
+    def _draw_if_due(self) -> None:
+        now = time.monotonic()
+        if self._job.view.state is not self._told or now - self._told_at >= REDRAW_EVERY:
+            self.show_line()
+        steps, tests, workers = self._drawn
+        other = (len(self._curves.test), self._curves.workers) != (tests, workers)
+        if due(now - self._drawn_at, self._cost, abs(self._curves.steps - steps), other=other):
+            self._draw()
+
+    def _draw(self) -> None:
+        if not self._curves.steps:
+            return
+        first = self._drawn_at < 0
+        began = time.monotonic()
+        self._figure.show(*live_figure.bundle(self._curves))
+        self._drawn = (self._curves.steps, len(self._curves.test), self._curves.workers)
+        self._drawn_at = time.monotonic()
+        # The first one also imports matplotlib; no other will take as long.
+        self._cost = 0.0 if first else self._drawn_at - began
+
+
+class _Shown:
+    """One output of the cell, replaced in place."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._last: dict[str, Any] = {}
+
+    def show(self, bundle: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
+        """Show `bundle`, unless it is there already."""
+        if bundle == self._last:
+            return
+        self._last = bundle
+        if self._handle is None:
+            self._handle = _display(bundle, raw=True, metadata=metadata, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True, metadata=metadata)
+
+
+def _start(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, name="edt-cell", daemon=True)
+    thread.start()
+    return thread
+
+
+def _display(value: Any, **settings: Any) -> Any:
+    """IPython's `display`, which is untyped and not loaded outside of notebooks."""
+    from IPython import display
+
+    show: Any = display.display
+    return show(value, **settings)

@@ -1,0 +1,84 @@
+"""What the magics of one notebook have in common: one client, the jobs seen so far, and the one touched last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from edt_sdk.notebook.completion import JobNames
+from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from edt_sdk.client import Client, Job
+
+
+class MagicSession:
+    """The state behind the magics.
+
+    Args:
+        shell: whose variables may hold jobs.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self.names = JobNames()
+        self.client: Client | None = None
+        self._last: str | None = None
+
+    def run(self, work: Callable[[Client], Any]) -> Any:
+        """`work` with the client; what is refused becomes one clean line, and a server that is gone is found again."""
+        try:
+            if self.client is None:
+                from edt_sdk.client import Client
+
+                self.client = Client()
+            return work(self.client)
+        except EdtError as refused:
+            if isinstance(refused, ServerUnreachable | NotAllowed):
+                self.client = None  # it may have another port or token by now
+            raise UsageError(str(refused)) from None
+
+    def job(self, name: str | None) -> Job:
+        """The job with this id, or of the variable with this name; the last one touched without a name."""
+        found = self.named(name) if name else self._last
+        if found is None:
+            raise UsageError("Which job? Give its id; %edt_jobs lists them.")
+        if not isinstance(found, str):
+            return self.touched(found)
+        return self.touched(self.run(lambda client: client.job(found)))
+
+    def given(self, magic: Callable[..., Any], name: str | None) -> Job:
+        """The job of this name; without one the last one touched will not do."""
+        if not name:
+            raise UsageError(f"%{magic.__name__} needs the id of a job.")
+        return self.job(name)
+
+    def named(self, name: str) -> Job | str:
+        """What the variable of this name holds, if that is a job or the id of one, else the name itself: an id."""
+        from edt_sdk.client import Job
+
+        held = self._shell.user_ns.get(name)
+        return held if isinstance(held, Job | str) else name
+
+    def touched(self, job: Job) -> Job:
+        """Remember the job as the last one."""
+        self._last = job.id
+        self.names.remember([job.id])
+        return job
+
+    # --- for completion, which asks nobody ----------------------------------------------------------------------------
+
+    def jobs(self) -> list[str]:
+        """What may stand for a job: variables that hold one, then ids seen so far."""
+        from edt_sdk.client import Job
+
+        variables = [name for name, value in self._shell.user_ns.items() if isinstance(value, Job) and name[0] != "_"]
+        return [*variables, *self.names]
+
+    def groups(self) -> list[str]:
+        """Instance groups that the server has told of; none before the first request."""
+        return [] if self.client is None else list(self.client.info.instance_groups)

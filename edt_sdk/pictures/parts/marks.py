@@ -1,0 +1,95 @@
+"""Marks: what happened at one moment, as a shape with a tooltip; each kind has its own shape beside its colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from edt_sdk.pictures.parts.look import Ink
+from edt_sdk.pictures.parts.paper import moved, told
+
+MOST_MARKS = 60
+# In order of what must not be overlooked; the words are those of the legend.
+KINDS = {
+    "failure": "failure",
+    "preempt": "taken away",
+    "shrink": "fewer",
+    "grow": "more",
+    "checkpoint": "checkpoint",
+    "note": "event",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened.
+
+    Attributes:
+        at: where on the x axis.
+        kind: one of `KINDS`.
+        text: what happened and why, for the tooltip.
+    """
+
+    at: float
+    kind: str
+    text: str
+
+
+def glyph(kind: str, ink: Ink) -> str:
+    """The shape of a kind around 0, 0, about 9 pixels wide."""
+    match kind:
+        case "grow":
+            return f'<path d="M-4.5 3.5L0 -4.5L4.5 3.5Z" fill="{ink.good}"/>'
+        case "shrink":
+            return f'<path d="M-4.5 -3.5L0 4.5L4.5 -3.5Z" fill="{ink.soft}"/>'
+        case "preempt":
+            return f'<path d="M-4.5 -3.5L0 4.5L4.5 -3.5Z" fill="none" stroke="{ink.warn}" stroke-width="2"/>'
+        case "failure":
+            return f'<path d="M-4 -4L4 4M-4 4L4 -4" stroke="{ink.bad}" stroke-width="2.5" fill="none"/>'
+        case "checkpoint":
+            return f'<circle r="3.5" fill="{ink.train}"/>'
+        case _:
+            return f'<path d="M0 -5V5" stroke="{ink.text}" stroke-width="2"/>'
+
+
+def entries(marks: Sequence[Mark], ink: Ink, counted: str) -> list[tuple[str, str]]:
+    """Legend entries of the kinds that occur; `counted` is what there are more or fewer of: slots, workers."""
+    present = {mark.kind for mark in marks}
+    names = {**KINDS, "grow": f"more {counted}", "shrink": f"fewer {counted}", "preempt": f"{counted} taken away"}
+    return [(glyph(kind, ink), name) for kind, name in names.items() if kind in present]
+
+
+def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: float = 7) -> list[Mark]:
+    """At most `MOST_MARKS` of the marks, none of one kind nearer than `apart` pixels to another.
+
+    Those that lie too near are told by the tooltip of the one that is drawn, and counted there when there are many.
+    """
+    groups: list[tuple[Mark, list[str]]] = []
+    last: dict[str, tuple[float, int]] = {}
+    for mark in sorted(marks, key=lambda each: each.at):
+        x = place(mark.at)
+        before = last.get(mark.kind)
+        if before is not None and x - before[0] < apart:
+            groups[before[1]][1].append(mark.text)
+            continue
+        last[mark.kind] = (x, len(groups))
+        groups.append((mark, [mark.text]))
+    order = list(KINDS)
+    if len(groups) > MOST_MARKS:
+        kept = sorted(range(len(groups)), key=lambda at: (order.index(groups[at][0].kind), at))[:MOST_MARKS]
+        groups = [groups[at] for at in sorted(kept)]
+    # What must not be overlooked is drawn last, over whatever lies beside it.
+    found = [Mark(mark.at, mark.kind, _summary(texts)) for mark, texts in groups]
+    return sorted(found, key=lambda mark: -order.index(mark.kind))
+
+
+def _summary(texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    shown = "; ".join(texts[:3])
+    return f"{len(texts)} times: {shown}{' …' if len(texts) > 3 else ''}"
+
+
+def drawn(mark: Mark, x: float, y: float, ink: Ink) -> str:
+    """The mark at a place, with its tooltip."""
+    return told(moved(glyph(mark.kind, ink), x, y), mark.text)

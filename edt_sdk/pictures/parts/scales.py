@@ -1,0 +1,201 @@
+"""From values to pixels, and the round values that an axis names: numbers, spans of time, and a clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from edt_sdk.pictures.parts.lettering import width_of
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import SMALL, line, words
+
+_MOST = 1e150  # beyond it differences are no numbers any more
+_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
+_DAY = 86400.0
+_DAYS = (1, 2, 7, 14, 28, 91, 182, 364)
+# A unit, its name, and from how many of it on it is used.
+_UNITS = ((_DAY, "d", 3), (3600.0, "h", 3), (60.0, "min", 6), (1.0, "s", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where data lie: x from `x0` to `x1` between `left` and `right`, y from `y0` to `y1` between `bottom` and `top`.
+
+    Pixels grow to the right and downwards. With `log` y is logarithmic, and `y0` is above 0.
+    """
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+    log: bool = False
+
+    @property
+    def across(self) -> tuple[float, float, float, float]:
+        """Where the x axis begins and ends: left and right in pixels, and the values there."""
+        return self.left, self.right, self.x0, self.x1
+
+    def x(self, value: float) -> float:
+        """The pixel of a value; at the edge for one outside."""
+        return self.left + _share(value, self.x0, self.x1) * (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        """The same upwards."""
+        if self.log:
+            share = _share(math.log(max(value, self.y0)), math.log(self.y0), math.log(self.y1))
+            return self.bottom - share * (self.bottom - self.top)
+        return self.bottom - _share(value, self.y0, self.y1) * (self.bottom - self.top)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    return min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.0
+
+
+def bounded(value: float) -> float:
+    """A finite number, small enough to reckon with."""
+    return min(_MOST, max(-_MOST, value))
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers from `low` to `high` > `low`, about so many."""
+    least = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(base * power for base in (1, 2, 5, 10) if least <= base * power * (1 + 1e-9))
+    return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` > 0 to `high`: powers of ten, and 2 and 5 times these where there are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    bases = (1, 2, 5) if last - first <= 3 else (1,)
+    apart = max(1, (last - first) // 8)
+    found = [base * 10.0**power for power in range(first, last + 1, apart) for base in bases]
+    return [value for value in found if low <= value <= high]
+
+
+_LETTERS = ((1e12, ""), (1e9, "G"), (1e6, "M"), (1e4, "k"), (0.0, ""))
+
+
+def number(value: float) -> str:
+    """A number in few characters: 0.125, 12.5 k, 3 M, 2e+20."""
+    return _with_letter(value, _letter(abs(value)))
+
+
+def numbers(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Values with their names, all in one unit: 0, 5 k, 10 k."""
+    letter = _letter(max(map(abs, values), default=0.0))
+    return [(value, _with_letter(value, letter)) for value in values]
+
+
+def _letter(size: float) -> str:
+    return next(letter for least, letter in _LETTERS if size >= least)
+
+
+def _with_letter(value: float, letter: str) -> str:
+    scale = {"G": 1e9, "M": 1e6, "k": 1e3}.get(letter)
+    return f"{value:.4g}" if scale is None or not value else f"{value / scale:.4g} {letter}"
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The unit for times up to so many seconds, and its seconds."""
+    return next(((scale, name) for scale, name, least in _UNITS if seconds >= least * scale), (1.0, "s"))
+
+
+def span(seconds: float) -> str:
+    """4.2 s, 12 min, 3.5 h, 6 days."""
+    scale, name = unit_of(seconds)
+    return f"{seconds / scale:.3g} {'days' if name == 'd' else name}"
+
+
+def clock_ticks(start: float, end: float, most: int, zone: tzinfo) -> list[tuple[float, str]]:
+    """At most so many round times of day from `start` to `end` (seconds since the epoch), with what to call them.
+
+    Steps of a day or more begin at midnight there; a midnight is named by its date.
+    """
+    wide = max(end - start, 1e-3)
+    step = next((float(s) for s in _SECONDS if wide / s <= most), None)
+    if step is not None:
+        return _times(start, end, step, zone)
+    days = next((d for d in _DAYS if wide / (d * _DAY) <= most), math.ceil(wide / _DAY / most))
+    return _dates(start, end, days, zone)
+
+
+def _times(start: float, end: float, step: float, zone: tzinfo) -> list[tuple[float, str]]:
+    first = datetime.fromtimestamp(start, zone)
+    midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
+    seconds = (first - midnight).total_seconds()
+    at = start - seconds + math.ceil(seconds / step) * step
+    found = []
+    while at <= end:
+        there = datetime.fromtimestamp(at, zone)
+        found.append((at, _time_name(there, step)))
+        at += step
+    return found
+
+
+def _time_name(there: datetime, step: float) -> str:
+    if step >= 3600 and (there.hour, there.minute) == (0, 0):
+        return _date_name(there)
+    return there.strftime("%H:%M:%S" if step < 60 else "%H:%M")
+
+
+def _dates(start: float, end: float, days: int, zone: tzinfo) -> list[tuple[float, str]]:
+    day = datetime.fromtimestamp(start, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    while (at := day.timestamp()) <= end:
+        if at >= start:
+            found.append((at, _date_name(day) if days < 182 else f"{day:%b %Y}"))
+            day += timedelta(days=days)
+        else:
+            day += timedelta(days=1)
+    return found
+
+
+def _date_name(there: datetime) -> str:
+    return f"{there.day} {there:%b}"
+
+
+def clock_title(at: float, zone: tzinfo, room: float) -> str:
+    """Whose time of day an axis shows: "time, Europe/Berlin", shorter where there is less room (pixels)."""
+    short = datetime.fromtimestamp(at, zone).tzname() or ""
+    name = getattr(zone, "key", None) or short
+    return next((text for text in (f"time, {name}", name) if width_of(text, SMALL) <= room), short)
+
+
+def y_axis(frame: Frame, look: Look, values: Sequence[tuple[float, str]]) -> list[str]:
+    """Grid lines with their names to the left; those too near to the one before are left out."""
+    parts: list[str] = []
+    last = math.inf
+    for value, name in values:
+        y = frame.y(value)
+        if last - y < 14:
+            continue
+        last = y
+        parts.append(line(frame.left, y, frame.right, y, look.ink.line, opacity="0.3"))
+        parts.append(words(frame.left - 6, y + 4, name, look.ink.text, anchor="end"))
+    return parts
+
+
+def x_axis(frame: Frame, look: Look, values: Sequence[tuple[float, str]], title: str) -> list[str]:
+    """The lower edge with its names below, none over another or over the edge, and what they mean at its end."""
+    ink = look.ink
+    y = frame.bottom
+    parts = [line(frame.left, y, frame.right, y, ink.line)]
+    last = -math.inf
+    end = frame.right - (width_of(title, SMALL) + 10 if title else 0)
+    for value, name in values:
+        x, half = frame.x(value), width_of(name, SMALL) / 2
+        parts.append(line(x, y, x, y + 4, ink.line))
+        if x - half < max(last + 6, 2) or x + half > min(end, look.width - 2):
+            continue
+        parts.append(words(x, y + 16, name, ink.text, anchor="middle"))
+        last = x + half
+    if title:
+        parts.append(words(frame.right, y + 16, title, ink.soft, anchor="end"))
+    return parts

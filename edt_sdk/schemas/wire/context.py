@@ -1,0 +1,90 @@
+"""What the supervisor tells the processes it starts, through two environment variables.
+
+`EDT_JOB` is the same for all processes of a job, `EDT_WORKER` exists in workers only. Variables that the user's code
+reads (RESULT_DIR, LOG_DIR, …) are WMLA's and are set beside them by the supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.validation import Validates
+from edt_sdk.schemas.wire.paths import JobPaths
+
+JOB_VARIABLE = "EDT_JOB"
+WORKER_VARIABLE = "EDT_WORKER"
+
+
+class JobContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as its own processes see it; fields as in `job.JobSpec` and `control.Launch`.
+
+    `link` is the supervisor's socket. `memory_dir` is a folder in memory (tmpfs) for the job's newest state, which
+    outlives its processes but not the machine; "" where there is none. The supervisor makes and removes it.
+    `validates` is what a validation validates, None in a training.
+    """
+
+    job_id: str
+    owner: str
+    data_dir: str
+    link: str
+    main: str
+    code_dir: str
+    args: tuple[str, ...]
+    seed: int
+    mode: str
+    threads_per_slot: int
+    max_workers: int
+    checkpoint_interval: float = 30.0
+    warm_start: str = ""
+    memory_dir: str = ""
+    framework: str = Framework.EDT.value
+    command: tuple[str, ...] = ()
+    validates: Validates | None = None
+
+    @property
+    def paths(self) -> JobPaths:
+        """Where the job's files are."""
+        return JobPaths(Path(self.data_dir), self.owner, self.job_id)
+
+
+class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker's own part.
+
+    Attributes:
+        worker: its number within the job, from 0, never reused.
+        slot: id of its slot; -1 for one that was started before it had any, on the CPU.
+        device: "cpu" or "cuda:0" (CUDA_VISIBLE_DEVICES already selects the slot's GPU).
+        interface: address that stores and process groups bind to.
+        pulse: file of `edt_sdk.schemas.wire.pulse` that this worker writes its signs of life to, "" for none.
+    """
+
+    worker: int
+    slot: int
+    device: str
+    interface: str = "127.0.0.1"
+    pulse: str = ""
+
+
+def job_context(environ: Mapping[str, str] = os.environ) -> JobContext | None:
+    """The job this process belongs to, None outside a job."""
+    text = environ.get(JOB_VARIABLE)
+    return msgspec.json.decode(text, type=JobContext) if text else None
+
+
+def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext | None:
+    """This worker's own part, None in any other process."""
+    text = environ.get(WORKER_VARIABLE)
+    return msgspec.json.decode(text, type=WorkerContext) if text else None
+
+
+def to_environ(job: JobContext, worker: WorkerContext | None = None) -> dict[str, str]:
+    """The variables to set."""
+    variables = {JOB_VARIABLE: msgspec.json.encode(job).decode()}
+    if worker is not None:
+        variables[WORKER_VARIABLE] = msgspec.json.encode(worker).decode()
+    return variables

@@ -1,0 +1,88 @@
+"""A `train()` call made outside a job becomes a job: the call itself is what is submitted.
+
+The parts of the `FabricModel` and the arguments of the call go into one file, in the format of `payload.py`, so that
+what was defined in a notebook travels by value and the optimizer keeps holding the model's own parameters. The job's
+main script makes the call again, this time in a driver. The kernel is the parent of nothing: it waits, and takes the
+weights when the job has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.wire.context import job_context
+from edt_sdk.training.user import payload
+
+if TYPE_CHECKING:
+    from edt_sdk.client import Job
+
+MAIN = "train_call.py"
+FILE = "train_call.payload"
+
+_SCRIPT = '''"""Makes the train() call that was packed beside this file."""
+
+from edt_sdk.fabric.fabric import FabricModel
+from edt_sdk.training import call
+
+if __name__ == "__main__":
+    fabric, arguments = call.load()
+    FabricModel(**fabric).train(**arguments)
+'''
+# What data set functions written for WMLA look at; everything else of the kernel's environment stays there.
+_TAKEN_ALONG = ("DATA_DIR", "DLI_DATA_FS")
+
+
+def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_workers: int, mode: str) -> Job:
+    """Submit a call.
+
+    Args:
+        fabric: keyword arguments of the `FabricModel`.
+        arguments: keyword arguments of its `train()`.
+        max_workers: most slots the job may hold.
+        mode: "exact" or "fast".
+
+    Raises:
+        Unprocessable: a part cannot be sent; the message names it. Or this is a job whose framework trains itself.
+        ServerUnreachable: there is no server to submit to.
+    """
+    # A driver, which makes the call again, talks to no server.
+    from edt_sdk.client import Client
+
+    job = job_context()
+    if job is not None:
+        raise Unprocessable(
+            f"This job's framework is {job.framework}, which runs the script as it is: train() belongs to edtPyTorch.",
+            hint="Submit it with framework='edtPyTorch'.",
+            field="framework",
+        )
+    client = Client()
+    # Flat, so that what cannot be sent is called by the name the user knows; train() has none of these names.
+    content = payload.dump({**fabric, "train": dict(arguments)}, [Path.cwd()])
+    with tempfile.TemporaryDirectory(prefix="edt-call-") as name:
+        folder = Path(name)
+        (folder / MAIN).write_text(_SCRIPT)
+        payload.write(folder / FILE, content)
+        env = {key: os.environ[key] for key in _TAKEN_ALONG if os.environ.get(key)}
+        return client.submit(
+            folder, main=MAIN, name=_name(), max_workers=max_workers, mode=mode, env=env, progress=False
+        )
+
+
+def load() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The call that lies in the working directory, as `submit` was given it; for the job's main script."""
+    parts = payload.load(Path(FILE))
+    arguments: dict[str, Any] = parts.pop("train")
+    return parts, arguments
+
+
+def _name() -> str:
+    """What people call the job: the notebook, or the script, that made the call."""
+    notebook = os.environ.get("JPY_SESSION_NAME", "")
+    script = "" if "ipykernel" in sys.modules else sys.argv[0]
+    return Path(notebook or script).stem or "notebook"

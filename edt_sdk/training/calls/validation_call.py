@@ -1,0 +1,60 @@
+"""What a script's `train()` calls mean in the driver of a validation: one of them tests, those before it pass.
+
+The script runs as it did in the training. The call that made the weights which are validated goes over the test data;
+the calls before it bring the weights that they ended with, if these are still there, and train nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import torch
+from torch import nn
+
+from edt_sdk.display.validation import as_text
+from edt_sdk.schemas.validation import Validated
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.training.calls.session import Session
+from edt_sdk.training.user.payload import Training
+
+
+def passes(own: Session, model: nn.Module) -> bool:
+    """Whether this `train()` call, the next one of the script, is one that is passed over; its weights are then loaded.
+
+    Never in a training.
+    """
+    validates = own.job.validates
+    if validates is None:
+        return False
+    own.calls += 1
+    if own.calls == validates.calls:
+        return False
+    theirs = JobPaths(own.job.paths.data_dir, own.job.owner, validates.training).final(own.calls - 1)
+    if theirs.exists():
+        model.load_state_dict(torch.load(theirs, map_location="cpu", weights_only=True))
+    print(
+        f"edt: train() call {own.calls} of the script is passed over; call {validates.calls} is validated.", flush=True
+    )
+    return True
+
+
+def meant(own: Session, training: Training) -> Training:
+    """What the workers shall do: in a validation, of the training nothing but one pass over its test data."""
+    if own.job.validates is None:
+        return training
+    options = replace(training.options, epochs=1, validation_freq=1, checkpoint_freq=0)
+    return replace(training, options=options, callbacks=(), lr_scheduler=None, save_to_onnx=False)
+
+
+def epochs(own: Session, wanted: int) -> int:
+    """Epochs that a call trains: those that are wanted, in a validation none."""
+    return wanted if own.job.validates is None else 0
+
+
+def tell(own: Session) -> None:
+    """Print what a validation came to; of a training, nothing."""
+    if own.job.validates is None:
+        return
+    result = msgspec.json.decode(own.job.paths.validation.read_bytes(), type=Validated)
+    print(as_text(result), flush=True)

@@ -1,0 +1,321 @@
+"""The newest state in memory that outlives its processes: two files on a tmpfs, written in turn.
+
+A slot is marked invalid before its first byte changes and valid after its last, and the other one is left alone
+meanwhile: whenever the writer is killed, one whole state is there once there was one. What a killed process has stored
+is stored, so no checksum is needed; the machine itself going down takes the files with it. The bytes are those of
+`transfer.send`, written straight into the mapping. `Pace` says how often that may be done.
+
+A slot may *owe* an epoch's files: it holds the state right behind that epoch, and is not written over before somebody
+has settled it, the writer of those files or, should that one be killed, the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.training.state import transfer
+from edt_sdk.training.state.state import State
+
+log = logging.getLogger(__name__)
+
+SHARE = 0.02
+_MAGIC = b"edtmem-3"
+_INVALID, _VALID = 0, 1
+# magic, valid, training, position, updates, bytes behind the header, epoch owed (from 1; 0 for none)
+_HEADER = struct.Struct("<8sQQQQQQ")
+_VALID_AT, _EPOCH_AT = 8, 48
+_DATA = 4096
+_BYTES_PER_SECOND = 2e9
+
+
+class Pace:
+    """How often something may be done so that its cost stays a small share of the time.
+
+    After something that took c seconds nothing is due for c ÷ share − c seconds.
+
+    Args:
+        share: of the elapsed time, in (0, 1).
+        clock: monotonic, seconds.
+    """
+
+    def __init__(self, share: float = SHARE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share = share
+        self._clock = clock
+        self._since = clock()
+        self._estimate = 0.0
+
+    def expect(self, cost: float) -> None:
+        """What the next one will cost at least, in seconds."""
+        self._estimate = max(self._estimate, cost)
+
+    @property
+    def due(self) -> bool:
+        """Whether it may be done now."""
+        return self._share * (self._clock() - self._since) >= self._estimate * (1 - self._share)
+
+    def took(self, cost: float) -> None:
+        """It was done and took `cost` seconds; it ended now."""
+        self._estimate = cost
+        self._since = self._clock()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One whole state in memory: where, and what of; `epoch` (from 1) whose files are owed, 0 for none."""
+
+    path: Path
+    position: int
+    updates: int
+    epoch: int = 0
+
+
+class Mirror:
+    """The two slots of one training.
+
+    Args:
+        folder: on a tmpfs; None, or one that is missing, switches this off.
+        training: number of the training within its job.
+        pace: how often `offer` copies.
+    """
+
+    def __init__(self, folder: Path | None, training: int, pace: Pace | None = None) -> None:
+        self._folder = folder if folder is not None and folder.is_dir() else None
+        self._training = training
+        self._pace = pace or Pace()
+        self._maps: dict[Path, _Mapping] = {}
+
+    def offer(self, capture: Callable[[], State], position: int, updates: int) -> bool:
+        """Copy the state if it is time to; whether that was done. Never raises for lack of memory: it switches off."""
+        if self._folder is None or not self._pace.due:
+            return False
+        begin = time.monotonic()
+        state = capture()
+        size = size_of(state)
+        self._pace.expect(size / _BYTES_PER_SECOND)
+        if not self._pace.due:
+            return False
+        try:
+            if not (self._has_room(size) and self.put(state, position, updates)):
+                return False
+        except OSError as error:
+            self._off(f"{error.strerror or error}")
+            return False
+        self._pace.took(time.monotonic() - begin)
+        return True
+
+    def owe(self, state: State, position: int, updates: int, epoch: int) -> bool:
+        """Copy the state right behind `epoch` (from 1), whose files are not written yet; whether that could be done.
+
+        It stays until `settle`. Never raises for lack of memory, as `offer`.
+        """
+        if self._folder is None:
+            return False
+        begin = time.monotonic()
+        try:
+            if not (self._has_room(size_of(state)) and self.put(state, position, updates, epoch)):
+                return False
+        except OSError as error:
+            self._off(f"{error.strerror or error}")
+            return False
+        # It is as good as a copy that was due.
+        self._pace.took(time.monotonic() - begin)
+        return True
+
+    def owed(self) -> list[Slot]:
+        """The slots that owe an epoch's files, the oldest epoch first."""
+        return sorted((slot for slot in self.slots() if slot.epoch), key=lambda slot: slot.epoch)
+
+    def settle(self, epoch: int) -> None:
+        """The files of `epoch` are written, or nobody will write them. May be called beside `put` in another thread."""
+        for slot in self.owed():
+            if slot.epoch == epoch:
+                with contextlib.suppress(FileNotFoundError), slot.path.open("r+b", buffering=0) as file:
+                    os.pwrite(file.fileno(), bytes(8), _EPOCH_AT)
+
+    def put(self, state: State, position: int, updates: int, epoch: int = 0) -> bool:
+        """Copy the state now, over the older slot of those that owe nothing; False when both do.
+
+        OSError when there is no memory.
+        """
+        slots = self.slots()
+        owing = {slot.path for slot in slots if slot.epoch}
+        free = [path for path in self._paths() if path not in owing]
+        if not free:
+            return False
+        age = {slot.path: slot.position for slot in slots}
+        path = min(free, key=lambda path: age.get(path, -1))
+        mapping = self._mapping(path, _DATA + size_of(state))
+        mapping.invalidate()
+        peer = _Writer(mapping)
+        transfer.send(peer, (0,), state)
+        mapping.seal(self._training, position, updates, peer.length, epoch)
+        return True
+
+    def slots(self) -> list[Slot]:
+        """The whole states that are there."""
+        found = []
+        for path in self._paths():
+            header = _header(path)
+            if header is not None and header[2] == self._training:
+                found.append(Slot(path, header[3], header[4], header[6]))
+        return found
+
+    def load(self, slot: Slot) -> State:
+        """The state of a slot, on the CPU in memory of its own; OSError when it cannot be read."""
+        with slot.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
+            reader = _Reader(memory)
+            state = transfer.receive(reader, 0, nn.Module(), torch.device("cpu"), staged=True)
+            del reader
+            return state
+
+    def remove(self) -> None:
+        """Give the memory back."""
+        self.close()
+        for path in self._paths():
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Drop the mappings; the files stay."""
+        for mapping in self._maps.values():
+            mapping.close()
+        self._maps.clear()
+
+    def _paths(self) -> list[Path]:
+        return [] if self._folder is None else [self._folder / f"training-{self._training}.{n}" for n in (0, 1)]
+
+    def _has_room(self, size: int) -> bool:
+        if self._folder is None:
+            return False
+        there = os.statvfs(self._folder)
+        ours = sum(path.stat().st_size for path in self._paths() if path.exists())
+        free = there.f_bavail * there.f_frsize + ours
+        if size < free / 4:
+            return True
+        self._off(f"{size >> 20} MiB are more than a quarter of the {free >> 20} MiB that are free in {self._folder}")
+        return False
+
+    def _off(self, why: str) -> None:
+        log.warning("No copy of the state is kept in memory: %s. Checkpoints on disk go on.", why)
+        with contextlib.suppress(OSError):
+            self.remove()
+        self._folder = None
+
+    def _mapping(self, path: Path, size: int) -> _Mapping:
+        mapping = self._maps.get(path)
+        if mapping is None or not mapping.fits(path, size):
+            if mapping is not None:
+                mapping.close()
+            self._maps[path] = mapping = _Mapping(path, size)
+        return mapping
+
+
+def size_of(state: State) -> int:
+    """An upper bound of the bytes that `transfer.send` writes."""
+    tensors = (*state.own.values(), *state.tensors)
+    names = sum(len(name) * 4 for name in state.own)
+    # Of each tensor, its memory and its part of the pickled list.
+    return sum(t.numel() * t.element_size() + 512 + 32 * t.dim() for t in tensors) + names + len(state.rest) + 65536
+
+
+def _header(path: Path) -> tuple[bytes, int, int, int, int, int, int] | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_HEADER.size)
+            length = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return None
+    if len(data) != _HEADER.size:
+        return None
+    magic, valid, training, position, updates, size, epoch = _HEADER.unpack(data)
+    whole = magic == _MAGIC and valid == _VALID and _DATA + size <= length
+    return (magic, valid, training, position, updates, size, epoch) if whole else None
+
+
+class _Mapping:
+    """A slot's file in this process's memory."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = max(size, os.fstat(descriptor).st_size)
+            # A page that cannot be had would be a SIGBUS later; so it is an error now.
+            os.posix_fallocate(descriptor, 0, size)
+            self._memory = mmap.mmap(descriptor, size)
+            self._inode = os.fstat(descriptor).st_ino
+        finally:
+            os.close(descriptor)
+        self.size = size
+        self.bytes: Tensor | None = torch.frombuffer(self._memory, dtype=torch.uint8)
+
+    def fits(self, path: Path, size: int) -> bool:
+        """Whether this still is the file of that name, and large enough."""
+        try:
+            return size <= self.size and path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def invalidate(self) -> None:
+        struct.pack_into("<Q", self._memory, _VALID_AT, _INVALID)
+
+    def seal(self, training: int, position: int, updates: int, length: int, epoch: int) -> None:
+        _HEADER.pack_into(self._memory, 0, _MAGIC, _INVALID, training, position, updates, length, epoch)
+        # One aligned word, after everything else.
+        struct.pack_into("<Q", self._memory, _VALID_AT, _VALID)
+
+    def close(self) -> None:
+        self.bytes = None
+        self._memory.close()
+
+
+class _Done:
+    def wait(self) -> None:
+        pass
+
+
+class _Writer:
+    """A peer that puts what it is sent one behind the other into a mapping."""
+
+    def __init__(self, mapping: _Mapping) -> None:
+        self._mapping = mapping
+        self.length = 0
+
+    def send(self, tensor: Tensor, dst: int) -> _Done:
+        begin = _DATA + self.length
+        end = begin + tensor.numel() * tensor.element_size()
+        if end > self._mapping.size or self._mapping.bytes is None:
+            raise ValueError("a state is larger than its tensors; this is a bug in mirror.size_of")
+        self._mapping.bytes[begin:end].copy_(tensor.view(torch.uint8))
+        self.length = end - _DATA
+        return _Done()
+
+    def recv(self, tensor: Tensor, src: int) -> _Done:
+        raise AssertionError("a writer is sent to")
+
+
+class _Reader:
+    """A peer that sends what a `_Writer` was sent."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memoryview(memory)
+        self._at = _DATA
+
+    def recv(self, tensor: Tensor, src: int) -> _Done:
+        end = self._at + tensor.numel() * tensor.element_size()
+        with self._memory[self._at : end] as part:
+            tensor.view(torch.uint8).copy_(torch.frombuffer(bytearray(part), dtype=torch.uint8))
+        self._at = end
+        return _Done()
+
+    def send(self, tensor: Tensor, dst: int) -> _Done:
+        raise AssertionError("a reader is received from")

@@ -1,0 +1,77 @@
+"""The `.pth` files of a training: state dicts under `model/train/`, with WMLA's names.
+
+`model_epoch_<N>.pth` and `model_epoch_<N>_optimizer_state.pth` after epoch N (from 1), `model_epoch_final…` at the end.
+A file appears under its name only when all of it is on disk. Tensors are stored on the CPU and without the memory
+around them, so that a file's content does not depend on device, worker or engine.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from edt_sdk.training.checkpoints import durable
+from edt_sdk.training.checkpoints.dump import Dump
+
+FINAL = "final"
+Key = tuple[Any, ...]
+Memo = dict[Key, torch.Tensor]
+Pair = tuple[Any, Any]
+
+
+def save(folder: Path, tag: int | str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Write both files of `tag` (an epoch from 1, or `FINAL`); the folder is created when missing."""
+    write(folder, tag, pair(model, optimizer))
+
+
+def pair(model: nn.Module, optimizer: torch.optim.Optimizer, copies: Memo | None = None) -> Pair:
+    """Both state dicts as they are now, in memory of their own.
+
+    Args:
+        model: the module that is trained.
+        optimizer: its optimizer.
+        copies: tensors that have been copied already, by `key`; more are added.
+    """
+    memo: Memo = {} if copies is None else copies
+    return _plain(model.state_dict(), memo), _plain(optimizer.state_dict(), memo)
+
+
+def write(folder: Path, tag: int | str, states: Pair) -> None:
+    """Write both files of `tag` from what `pair` gave."""
+    for name, content in zip((f"model_epoch_{tag}", f"model_epoch_{tag}_optimizer_state"), states, strict=True):
+        durable.write(folder / f"{name}.pth", partial(Dump, content))
+
+
+def key(tensor: torch.Tensor) -> Key:
+    """Equal for two tensors exactly when they are the same piece of memory, seen alike."""
+    return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
+def load_final(folder: Path, model: nn.Module) -> None:
+    """Load the final weights into `model` in place, on whatever device it is."""
+    state = torch.load(folder / f"model_epoch_{FINAL}.pth", map_location="cpu", weights_only=True)
+    model.load_state_dict(state)
+
+
+def _plain(value: Any, memo: Memo) -> Any:
+    """The same structure with tensors detached, on the CPU, in storage of their own; tied ones stay tied."""
+    if isinstance(value, torch.Tensor):
+        place = key(value)
+        if place not in memo or value.numel() == 0:
+            memo[place] = value.detach().to("cpu", copy=True)
+        return memo[place]
+    if isinstance(value, OrderedDict):
+        plain = OrderedDict((name, _plain(part, memo)) for name, part in value.items())
+        # Versions of the modules; load_state_dict reads them.
+        plain.__dict__.update(value.__dict__)
+        return plain
+    if isinstance(value, dict):
+        return {name: _plain(part, memo) for name, part in value.items()}
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return type(value)(_plain(part, memo) for part in value)
+    return value

@@ -1,0 +1,21 @@
+"""Own the sum of gradients over the members, in one fixed binary tree, and the process group that carries it.
+
+Never: models or optimizers. It adds flat vectors.
+
+Read first: `tree.py` (the order of the sum), then `group_exchange.py` and `shared_exchange.py`.
+"""
+
+__all__ = [
+    "blocks",
+    "buffer_sync",
+    "group",
+    "group_exchange",
+    "header",
+    "layout",
+    "peer_errors",
+    "records",
+    "reduction_plan",
+    "shared_exchange",
+    "strategy",
+    "vectors",
+]

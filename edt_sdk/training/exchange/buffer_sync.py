@@ -1,0 +1,76 @@
+"""The buffers that cannot be averaged, such as counters: everybody takes shard 0's.
+
+Small ones travel in the records that members exchange with every step; larger ones only when they have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.exchange.header import Summary
+from edt_sdk.training.exchange.layout import Layout
+
+_SMALL = 1024  # bytes
+
+
+class Others:
+    """Those of one model, by their numbers in the layout.
+
+    Attributes:
+        small_bytes: of all small ones together.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        sizes = [tensor.nbytes for tensor in self._tensors()]
+        self._small = tuple(number for number, size in enumerate(sizes) if size <= _SMALL)
+        self._large = tuple(number for number in range(len(sizes)) if number not in self._small)
+        self.small_bytes = sum(sizes[number] for number in self._small)
+
+    def pack(self, values: Sequence[Tensor]) -> bytes:
+        """The small ones among shard 0's values, for its record."""
+        return b"".join(_to_bytes(values[number]).cpu().numpy().tobytes() for number in self._small)
+
+    def receive(self, group: Group, summary: Summary, values: Sequence[Tensor]) -> dict[int, Tensor]:
+        """New values of those that shard 0 changed, by number.
+
+        Args:
+            group: the members, who all call this.
+            summary: of their records.
+            values: shard 0's; needed on rank 0, which holds that shard.
+
+        Raises:
+            RuntimeError: a member is gone.
+        """
+        if group.world == 1:
+            return {number: values[number] for number in np.flatnonzero(summary.changed_others).tolist()}
+        if not summary.changed_others.any():
+            return {}
+        tensors = self._tensors()
+        found: dict[int, Tensor] = {}
+        start = 0
+        for number in self._small:
+            stop = start + tensors[number].nbytes
+            if summary.changed_others[number]:
+                content = torch.frombuffer(bytearray(summary.small[start:stop]), dtype=torch.uint8)
+                found[number] = content.view(tensors[number].dtype).view(tensors[number].shape)
+            start = stop
+        for number in self._large:
+            if summary.changed_others[number]:
+                value = values[number] if group.rank == 0 else tensors[number].detach()
+                found[number] = value.clone(memory_format=torch.contiguous_format)
+                group.broadcast(_to_bytes(found[number]), 0).wait()
+        return found
+
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for place in self._layout.others if (tensor := place.get()) is not None]
+
+
+def _to_bytes(tensor: Tensor) -> Tensor:
+    """The memory of a contiguous tensor as uint8 [bytes]; a copy when it is not contiguous."""
+    return tensor.contiguous().view(-1).view(torch.uint8)

@@ -1,0 +1,151 @@
+"""What the members of a group tell each other with every step, beside the numbers that are added up.
+
+One record a rank: the newest generation it has heard of, its worker and process number, per shard the loss, the correct
+samples, the metrics and the samples used, then which parameters got a gradient and which buffers changed, and from rank
+0 the small buffers that are not averaged. Everybody knows the length of everybody's record beforehand (it follows from
+the order of samples), so one all-gather of equal pieces is enough. Pure encoding and decoding; never communicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from edt_sdk.training.sampling.permutation import Indices
+
+_HEAD = 3  # pending, worker, pid
+Bits = npt.NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStats:
+    """One shard of a committed step.
+
+    Attributes:
+        loss: mean over its samples.
+        correct: number of correct samples, None where labels are no classes.
+        metrics: name → value.
+        indices: samples in the order in which `__getitem__` was called.
+        worker, pid: who computed it.
+    """
+
+    shard: int
+    samples: int
+    loss: float
+    correct: float | None
+    metrics: dict[str, float]
+    indices: Indices
+    worker: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one rank tells: `shards` are its own, `small` the bytes of small buffers (used from rank 0)."""
+
+    pending: int
+    worker: int
+    pid: int
+    shards: tuple[ShardStats, ...]
+    present: Bits
+    changed_floats: Bits
+    changed_others: Bits
+    small: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all ranks told together."""
+
+    pending: int
+    shards: tuple[ShardStats, ...]
+    present: Bits
+    changed_floats: Bits
+    changed_others: Bits
+    small: bytes
+
+
+class Header:
+    """The shape of the records of one kind of step.
+
+    Args:
+        metrics: their names.
+        parameters, floats, others: how many of each the layout has; 0 in a validation.
+        small: bytes of small buffers.
+    """
+
+    def __init__(
+        self, metrics: tuple[str, ...], *, parameters: int = 0, floats: int = 0, others: int = 0, small: int = 0
+    ) -> None:
+        self._metrics = metrics
+        self._bits = (parameters, floats, others)
+        self._small = small
+
+    def length(self, counts: Sequence[int]) -> int:
+        """Bytes of the record of a rank whose shards hold so many samples."""
+        filled = [count for count in counts if count]
+        words = _HEAD + sum(2 + len(self._metrics) + count for count in filled)
+        return 8 * words + sum(self._bits) + self._small
+
+    def encode(self, report: Report) -> bytes:
+        """The record of one rank."""
+        parts = [np.array([report.pending, report.worker, report.pid], dtype=np.int64).tobytes()]
+        for shard in report.shards:
+            correct = np.nan if shard.correct is None else shard.correct
+            values = [shard.loss, correct, *(shard.metrics[name] for name in self._metrics)]
+            parts += [np.array(values, dtype=np.float64).tobytes(), shard.indices.astype(np.int64).tobytes()]
+        parts += [bits.tobytes() for bits in (report.present, report.changed_floats, report.changed_others)]
+        return b"".join([*parts, report.small])
+
+    def decode(self, record: bytes, block: range, counts: Sequence[int]) -> Report:
+        """The report in a record; `counts` are the samples of all V shards."""
+        reader = _Reader(record)
+        pending, worker, pid = (int(number) for number in reader.take(np.int64, _HEAD))
+        shards = []
+        for shard in block:
+            if not counts[shard]:
+                continue
+            loss, correct, *values = (float(number) for number in reader.take(np.float64, 2 + len(self._metrics)))
+            shards.append(
+                ShardStats(
+                    shard=shard,
+                    samples=counts[shard],
+                    loss=loss,
+                    correct=None if np.isnan(correct) else correct,
+                    metrics=dict(zip(self._metrics, values, strict=True)),
+                    indices=reader.take(np.int64, counts[shard]),
+                    worker=worker,
+                    pid=pid,
+                )
+            )
+        present, floats, others = (reader.take(np.bool_, count) for count in self._bits)
+        small = reader.take(np.uint8, self._small).tobytes()
+        return Report(pending, worker, pid, tuple(shards), present, floats, others, small)
+
+
+def summarize(reports: Sequence[Report]) -> Summary:
+    """All ranks together, in rank order: rank 0 alone speaks for buffers that are not averaged."""
+    return Summary(
+        pending=min(report.pending for report in reports),
+        shards=tuple(shard for report in reports for shard in report.shards),
+        present=np.logical_or.reduce([report.present for report in reports]),
+        changed_floats=np.logical_or.reduce([report.changed_floats for report in reports]),
+        changed_others=reports[0].changed_others,
+        small=reports[0].small,
+    )
+
+
+class _Reader:
+    def __init__(self, record: bytes) -> None:
+        self._record = record
+        self._at = 0
+
+    def take(self, dtype: type[Number], count: int) -> npt.NDArray[Number]:
+        values = np.frombuffer(self._record, dtype=dtype, count=count, offset=self._at)
+        self._at += values.nbytes
+        return values

@@ -1,0 +1,101 @@
+"""In which vector each shard's gradient is added, and which vectors are added to each other afterwards. Pure.
+
+A rank needs only a few vectors for all its shards: the first of two siblings is written into one, the second is added
+to it without a vector of its own, and finished subtrees are added to their neighbours. The order is that of the fixed
+tree (`tree.py`), so it is known before anything is computed, and pieces of a vector can follow it at different times
+without changing a bit. Mode `fast` adds everything to one vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from edt_sdk.training.exchange.tree import Fold
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What becomes of one shard's gradient.
+
+    Attributes:
+        shard: which; it has samples.
+        into: number of the vector that takes it.
+        add: True to add it to what is there, False to overwrite.
+        merges: (target, other): vectors to add to each other afterwards, in this order.
+    """
+
+    shard: int
+    into: int
+    add: bool
+    merges: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All moves of one rank in one update.
+
+    Attributes:
+        moves: one for each shard with samples, in shard order.
+        vectors: how many are needed.
+        sums: the vectors that hold the sums of the rank's subtrees, left to right, empty subtrees left out.
+    """
+
+    moves: tuple[Move, ...]
+    vectors: int
+    sums: tuple[int, ...]
+
+
+class _Summand:
+    """Stands for a vector: an addition to it is written down."""
+
+    def __init__(self, log: list[tuple[_Summand, _Summand]]) -> None:
+        self.log = log
+        self.vector = -1
+
+    def __iadd__(self, other: _Summand) -> _Summand:
+        self.log.append((self, other))
+        return self
+
+
+@lru_cache(maxsize=256)
+def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
+    """The moves of mode `exact`.
+
+    Args:
+        block: the rank's shards.
+        filled: which of all V shards have samples.
+    """
+    free: list[int] = []
+    vectors = 0
+    moves: list[Move] = []
+    log: list[tuple[_Summand, _Summand]] = []
+    fold: Fold[_Summand] = Fold(len(filled), block)
+    for shard in block:
+        log.clear()
+        leaf = _Summand(log) if filled[shard] else None
+        fold.push(shard, leaf)
+        merges = list(log)
+        if leaf is not None:
+            add = bool(merges) and merges[0][1] is leaf
+            if add:
+                leaf.vector = merges.pop(0)[0].vector
+            elif free:
+                leaf.vector = free.pop()
+            else:
+                leaf.vector, vectors = vectors, vectors + 1
+            moves.append(Move(shard, leaf.vector, add))
+        if merges:  # also behind an empty shard, which may complete a subtree
+            numbers = tuple((target.vector, other.vector) for target, other in merges)
+            free.extend(other for _, other in numbers)
+            last = moves[-1]
+            moves[-1] = Move(last.shard, last.into, last.add, last.merges + numbers)
+    return Plan(tuple(moves), vectors, tuple(s.vector for s in fold.nodes().values() if s is not None))
+
+
+@lru_cache(maxsize=256)
+def in_one(block: range, filled: tuple[bool, ...]) -> Plan:
+    """The moves of mode `fast`: one after another into a single vector."""
+    shards = [shard for shard in block if filled[shard]]
+    moves = tuple(Move(shard, 0, number > 0) for number, shard in enumerate(shards))
+    return Plan(moves, min(1, len(moves)), (0,) if moves else ())

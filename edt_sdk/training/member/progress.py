@@ -1,0 +1,75 @@
+"""Rank 0's reports of progress to the supervisor, at most about twice a second."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from edt_sdk.schemas.wire.link import Progress
+from edt_sdk.training.member.link import Link
+from edt_sdk.training.sampling.schedule import Cursor
+from edt_sdk.training.update.totals import Totals
+
+INTERVAL = 0.5
+
+
+class ProgressReporter:
+    """What the last report said and when.
+
+    Args:
+        link: where reports go.
+        worker: this worker's number.
+        training: number of the training.
+    """
+
+    def __init__(self, link: Link, worker: int, training: int) -> None:
+        self._link = link
+        self._worker = worker
+        self._training = training
+        self._last = time.monotonic()
+        self._samples = 0
+        self._rate: float | None = None
+
+    def committed(self, cursor: Cursor, train: Totals, test: Totals) -> None:
+        """An update is committed; reports when the last report is old enough.
+
+        Args:
+            cursor: the place behind the update.
+            train: of the update.
+            test: of the last validation; no samples when there was none.
+        """
+        self._samples += train.samples
+        passed = time.monotonic() - self._last
+        if passed >= INTERVAL:
+            self._rate = self._samples / passed
+            self.report(cursor, train, test)
+
+    def tested(self, cursor: Cursor, step: Totals, test: Totals) -> None:
+        """A step of a validation without a training is done; reports when the last report is old enough."""
+        self._samples += step.samples
+        passed = time.monotonic() - self._last
+        if passed >= INTERVAL:
+            self._rate = self._samples / passed
+            self.report(cursor, Totals(), test)
+
+    def report(self, cursor: Cursor, train: Totals, test: Totals) -> None:
+        """Report now; `train` may hold no samples before the first update."""
+        schedule, (done, total) = cursor.schedule, cursor.done
+        self._last = time.monotonic()
+        self._samples = 0
+        self._link.send(
+            Progress(
+                worker=self._worker,
+                training=self._training,
+                update=done,
+                total_updates=total,
+                epoch=min(cursor.updates // max(1, schedule.updates_per_epoch), schedule.epochs - 1),
+                epochs=schedule.epochs if schedule.updates_per_epoch else 0,
+                loss=train.loss if train.samples else None,
+                accuracy=train.accuracy if train.samples else None,
+                test_loss=test.loss if test.samples else None,
+                test_accuracy=test.accuracy if test.samples else None,
+                samples_per_second=self._rate,
+                not_a_number=bool(train.samples) and not math.isfinite(train.loss),
+            )
+        )

@@ -1,0 +1,8 @@
+"""Own the two logs that rank 0 writes of a training: who computed what, and how good it was.
+
+Never: anything about the state that a training resumes from.
+
+Read first: `recorder.py`, then `lines.py`.
+"""
+
+__all__ = ["lines", "recorder"]

@@ -1,0 +1,138 @@
+"""What rank 0 writes of an update and of a validation, and what it finds missing when it takes over.
+
+Every member keeps its last update and validation, since rank 0 may die between committing one and writing it down:
+the next rank 0 then writes the missing lines, or sets aside those of updates that are known to nobody any more. Where
+it died over an epoch's files before it had put their state anywhere, that state is still the survivors' own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from edt_sdk.schemas.wire.link import Generation, Member
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.records.recorder import CommitLine, Recorder, ShardLine, TestLine, TrainLine
+from edt_sdk.training.sampling.order import TrainStep
+from edt_sdk.training.sampling.schedule import Cursor, EpochBegin, EpochEnd, TrainEnd
+from edt_sdk.training.update.totals import Totals, accuracy
+from edt_sdk.training.update.update import Committed
+
+
+@dataclass(frozen=True, slots=True)
+class LastUpdate:
+    """An update that is committed, as all members know it.
+
+    Attributes:
+        time: of the commit, seconds since the epoch.
+        generation: that computed it.
+        updates_per_epoch: of the schedule.
+    """
+
+    step: TrainStep
+    committed: Committed
+    generation: Generation
+    shards: int
+    updates_per_epoch: int
+    time: float
+
+    def commit_line(self) -> CommitLine:
+        """Who computed which samples."""
+        filled = {shard.shard: shard for shard in self.committed.stats}
+        return CommitLine(
+            update=self.step.update,
+            epoch=self.step.epoch,
+            generation=self.generation.number,
+            world=len(self.generation.members),
+            time=self.time,
+            shards=tuple(
+                ShardLine(
+                    shard=n,
+                    # What the worker itself said; an empty shard was nobody's, and is its owner's.
+                    pid=filled[n].pid if n in filled else owner.pid,
+                    worker=filled[n].worker if n in filled else owner.worker,
+                    indices=tuple(filled[n].indices.tolist()) if n in filled else (),
+                )
+                for n, owner in enumerate(self._owners())
+            ),
+        )
+
+    def train_line(self) -> TrainLine:
+        """How good it was."""
+        filled = {shard.shard: shard for shard in self.committed.stats}
+        totals = Totals().add(self.committed.stats)
+        return TrainLine(
+            update=self.step.update,
+            epoch=self.step.epoch,
+            samples=totals.samples,
+            loss=totals.loss,
+            accuracy=totals.accuracy,
+            world=len(self.generation.members),
+            time=self.time,
+            shards=tuple(
+                (filled[n].loss, accuracy(filled[n]), filled[n].samples) if n in filled else (None, None, 0)
+                for n in range(self.shards)
+            ),
+            workers=tuple(owner.worker for owner in self._owners()),
+            updates_per_epoch=self.updates_per_epoch,
+            metrics=totals.metrics,
+        )
+
+    def _owners(self) -> Iterator[Member]:
+        for member, block in zip(
+            self.generation.members, blocks(self.shards, len(self.generation.members)), strict=True
+        ):
+            for _ in block:
+                yield member
+
+
+def test_line(epoch: int, updates: int, totals: Totals, world: int) -> TestLine:
+    """A validation behind so many updates."""
+    return TestLine(
+        epoch=epoch,
+        update=updates - 1,
+        loss=totals.loss,
+        accuracy=totals.accuracy,
+        time=time.time(),
+        world=world,
+        metrics=totals.metrics,
+    )
+
+
+test_line.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest's
+
+
+def mend(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
+    """Make both logs say what is so; metrics that are there already are not recorded twice.
+
+    Args:
+        recorder: of the training.
+        updates: committed updates.
+        last: the newest of them, None when it is not known.
+        test: the newest validation.
+    """
+    written = recorder.next_update()
+    if written > updates:
+        recorder.rewind(updates)
+    if last is None or last.step.update != updates - 1:
+        return
+    if written < updates:
+        recorder.commit(last.commit_line())
+    recorder.metric(last.train_line())
+    if test is not None and test.update == updates - 1:
+        recorder.metric(test)
+
+
+def epoch_ended(cursor: Cursor, *, hooks: bool) -> EpochEnd | None:
+    """The end of an epoch that a member's state belongs to, bit for bit; None when more has been done since.
+
+    Args:
+        cursor: of the member.
+        hooks: whether there are callbacks, whose hooks change the state; without them these steps do nothing.
+    """
+    before = cursor.position - 1
+    if not hooks and before >= 0 and isinstance(cursor.schedule[before], EpochBegin | TrainEnd):
+        before -= 1
+    step = cursor.schedule[before] if before >= 0 else None
+    return step if isinstance(step, EpochEnd) else None

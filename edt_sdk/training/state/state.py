@@ -1,0 +1,186 @@
+"""Everything a joiner needs to be a member: captured from a survivor, restored bit for bit.
+
+The optimizer's state is taken raw, by the index of its parameter: `load_state_dict` would cast it to the parameter's
+type. Random states are not part of it, they follow from seed and step. How it gets from one member to another is
+`transfer.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.state import nested
+from edt_sdk.training.state.tied_objects import freeze, thaw
+
+_SCALARS = (bool, int, float, str, type(None))
+Flags = tuple[list[bool], list[bool]]
+_OPTIMIZERS_OWN = frozenset({"state", "param_groups", "defaults"})
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One member's state between two steps.
+
+    Attributes:
+        own: parameters and buffers by name, sharing the model's memory.
+        rest: optimizer and whatever the loop adds, frozen by `twins.freeze`.
+        tensors: what was taken out of `rest`.
+    """
+
+    own: dict[str, Tensor]
+    rest: bytes
+    tensors: list[Tensor]
+
+
+def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -> State:
+    """The state now. Memory is shared, not copied: use it before the next step.
+
+    Args:
+        model: the module that is trained.
+        optimizer: its optimizer.
+        extra: what else the receiver must know, anything that pickles.
+    """
+    index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
+    rest = {
+        "state": [(index.get(id(key), key), value) for key, value in optimizer.state.items()],
+        "groups": group_scalars(optimizer),
+        "flags": flags(model),
+        "attributes": {
+            key: value
+            for key, value in vars(optimizer).items()
+            if key not in _OPTIMIZERS_OWN and (type(value) in _SCALARS or type(value) is Tensor)
+        },
+        "extra": extra,
+    }
+    tensors: list[Tensor] = []
+    frozen = freeze(rest, model, optimizer, tensors)
+    return State(dict(own_tensors(model)), frozen, tensors)
+
+
+def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    """Put a captured state into this process's model and optimizer; `extra` of `capture` is returned.
+
+    Tensors of the optimizer's become its own, without a copy; the state must not be used any more.
+    """
+    put_tensors(model, state.own)
+    rest = thaw(state.rest, model, optimizer, state.tensors)
+    put_group_scalars(optimizer, rest["groups"])
+    put_flags(model, rest["flags"])
+    vars(optimizer).update(rest["attributes"])
+    parameters = _parameters(optimizer)
+    optimizer.state.clear()
+    for key, value in rest["state"]:
+        if isinstance(key, int):
+            optimizer.state[parameters[key]] = _beside(parameters[key], value)
+        else:
+            optimizer.state[key] = value
+    return rest["extra"]
+
+
+def _beside(parameter: Tensor, value: Any) -> Any:
+    """State of a parameter where the parameter is: what was read from a file is on the CPU. Counters stay there."""
+    if parameter.device.type == "cpu":
+        return value
+    return nested.convert(value, lambda t: t.to(parameter.device) if t.shape == parameter.shape else t)
+
+
+def group_scalars(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Everything in the parameter groups but the parameters: learning rates and the like."""
+    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def put_group_scalars(optimizer: torch.optim.Optimizer, scalars: list[dict[str, Any]]) -> None:
+    """Set what `group_scalars` gave on another member."""
+    if len(scalars) != len(optimizer.param_groups):
+        raise Unprocessable("The optimizer's parameter groups differ between workers.", field="optimizer")
+    for group, values in zip(optimizer.param_groups, scalars, strict=True):
+        group.update(values)
+
+
+@torch.no_grad()
+def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Set parameters and buffers by name; one that lies in the model's memory already is left alone."""
+    there = dict(own_tensors(model))
+    for name, tensor in tensors.items():
+        own = there.get(name)
+        if own is not None and _alike(own, tensor):
+            # Only what differs is written: a buffer may be an expanded view, which nothing can be copied into.
+            if own.data_ptr() == tensor.data_ptr():
+                continue
+            if own.device != tensor.device or not _equal(own, tensor):
+                own.copy_(tensor)
+            continue
+        path, _, leaf = name.rpartition(".")
+        module = model.get_submodule(path)
+        if leaf in module._parameters:
+            raise Unprocessable(f"The parameter {name} has another shape in another worker.", field="model")
+        # A buffer that got its shape, or its existence, during the training.
+        module._buffers[leaf] = tensor
+
+
+def flags(model: nn.Module) -> Flags:
+    """Which modules are in training mode and which parameters want a gradient, both in the model's order."""
+    return [module.training for module in model.modules()], [p.requires_grad for p in model.parameters()]
+
+
+def put_flags(model: nn.Module, values: Flags) -> None:
+    """Set what `flags` gave on another member."""
+    modes, wants = values
+    for module, training in zip(model.modules(), modes, strict=True):
+        module.training = training
+    for parameter, wanted in zip(model.parameters(), wants, strict=True):
+        parameter.requires_grad_(wanted)
+
+
+def own_copies(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of all parameters and buffers by name."""
+    return {name: tensor.clone() for name, tensor in own_tensors(model)}
+
+
+def differing(model: nn.Module, before: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters and buffers whose bits are not those of `before`."""
+    return {
+        name: tensor for name, tensor in own_tensors(model) if name not in before or not _equal(tensor, before[name])
+    }
+
+
+def own_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers by name, sharing the model's memory."""
+    for name, parameter in model.named_parameters():
+        yield name, parameter.detach()
+    for name, buffer in model.named_buffers():
+        yield name, buffer.detach()
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether it fills its memory without gaps and overlaps, in any order of dimensions."""
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def memory_of(tensor: Tensor) -> Tensor:
+    """A dense tensor's memory as bytes: uint8 [numel × itemsize], no copy."""
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Equal in shape, type and every bit; NaN equals itself, 0.0 differs from −0.0."""
+    return _alike(one, other) and torch.equal(memory_of(one.contiguous()), memory_of(other.contiguous()))

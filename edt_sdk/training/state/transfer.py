@@ -1,0 +1,242 @@
+"""A captured state on its way to other members: a head that describes it, then the memory of its large tensors.
+
+`send` and `receive` move it over anything that moves tensors. Members of one host need not: the head tells where the
+tensors lie, and takers read them there (`foreign_memory.py`), all at once, while the giver waits; whoever cannot do so
+is sent them (`give` and `take`). Parameters and buffers go straight into the taker's own memory. Never decides who
+gives to whom, or when; see `loop.py`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.training.state.foreign_memory import Place, Reader, Shown
+from edt_sdk.training.state.state import State, is_dense, memory_of, own_tensors
+
+# One transfer: small enough that reading from one socket and writing to another overlap.
+_CHUNK = 8 << 20
+# Tensors up to this size travel within the head: each transfer costs a round trip.
+_SMALL = 1 << 15
+_SENT, _READ = 0, 1
+
+
+class _Handle(Protocol):
+    def wait(self) -> object: ...
+
+
+class Peers(Protocol):
+    """The part of a `Group` that is needed here."""
+
+    def send(self, tensor: Tensor, dst: int) -> _Handle:
+        """Give one member a tensor."""
+
+    def recv(self, tensor: Tensor, src: int) -> _Handle:
+        """Take one from a member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How a tensor lies in memory: `stride` is dense, in any order of dimensions."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    cpu: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What is told before the tensors.
+
+    Attributes:
+        names: of parameters and buffers, which come first.
+        specs: of all tensors.
+        rest: of the state.
+        small: the memory of small tensors, one behind the other.
+        place: where the large ones lie, None when they will be sent.
+    """
+
+    names: tuple[str, ...]
+    specs: tuple[Spec, ...]
+    rest: bytes
+    small: bytes
+    place: Place | None = None
+
+
+def send(peers: Peers, takers: Sequence[int], state: State) -> None:
+    """Give a captured state to some members at once; they must be receiving."""
+    tensors = _tensors(state)
+    _send_head(peers, takers, _head(state, tensors))
+    _send_large(peers, takers, tensors)
+
+
+def receive(peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool) -> State:
+    """The state that member `src` sends.
+
+    Args:
+        peers: the group.
+        src: a rank.
+        model: the module that the state is for.
+        device: where tensors that are not on the CPU there belong here.
+        staged: everything arrives in new memory, and the model stays as it is until `restore`. Else parameters and
+            buffers arrive in the model's own memory where they fit, and it is of no use if this fails halfway.
+    """
+    arriving = _Arriving(_receive_head(peers, src), model, device, staged=staged, space=[])
+    _receive_large(peers, src, arriving)
+    return arriving.state
+
+
+def give(peers: Peers, takers: Sequence[int], state: State) -> None:
+    """As `send`, to members who call `take`: they may read the tensors instead, which must not change before this ends.
+
+    Raises:
+        RuntimeError: a member is gone.
+    """
+    tensors = _tensors(state)
+    large = _large(tensors)
+    if not large or any(tensor.device.type != "cpu" for tensor in large):
+        send(peers, takers, state)
+        return
+    shown = Shown(large)
+    _send_head(peers, takers, _head(state, tensors, shown.place))
+    answers = [(taker, torch.empty(1, dtype=torch.uint8)) for taker in takers]
+    handles = [peers.recv(answer, taker) for taker, answer in answers]
+    # First those who wait for it: who reads is done by the time it answers.
+    for handle in handles:
+        handle.wait()
+    _send_large(peers, [taker for taker, answer in answers if int(answer) == _SENT], tensors)
+
+
+def take(
+    peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor] | None = None
+) -> State:
+    """The state that member `src` gives.
+
+    Args:
+        peers: as for `receive`, like the next two and `staged`.
+        src: a rank.
+        model: that the state is for.
+        device: where tensors belong.
+        staged: leave the model as it is.
+        space: tensors that may become part of the optimizer's state, in place of new ones.
+
+    Raises:
+        RuntimeError, PeerLost: the giver is gone.
+    """
+    head = _receive_head(peers, src)
+    arriving = _Arriving(head, model, device, staged=staged, space=space or [])
+    if head.place is None:
+        _receive_large(peers, src, arriving)
+        return arriving.state
+    try:
+        if any(tensor.device.type != "cpu" for tensor in arriving.large):
+            raise OSError("it belongs into another kind of memory")
+        reader = Reader(head.place)
+    except OSError:
+        peers.send(torch.tensor([_SENT], dtype=torch.uint8), src).wait()
+        _receive_large(peers, src, arriving)
+    else:
+        reader.read(arriving.large)
+        peers.send(torch.tensor([_READ], dtype=torch.uint8), src).wait()
+    return arriving.state
+
+
+class _Arriving:
+    """A state that arrives: its tensors, the small ones filled already.
+
+    Attributes:
+        large: memory of the others, in the order in which it is sent.
+        state: what arrives.
+    """
+
+    def __init__(
+        self, head: _Head, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor]
+    ) -> None:
+        there = {} if staged else dict(own_tensors(model))
+        spare = [(_spec(tensor), tensor) for tensor in space]
+        small = torch.frombuffer(bytearray(head.small), dtype=torch.uint8) if head.small else None
+        tensors: list[Tensor] = []
+        self.large: list[Tensor] = []
+        start = 0
+        for number, spec in enumerate(head.specs):
+            of_model = number < len(head.names)
+            own = there.get(head.names[number]) if of_model else None
+            fits = own is not None and is_dense(own) and _spec(own) == spec
+            tensor = own if own is not None and fits else _somewhere([] if of_model else spare, spec, device)
+            tensors.append(tensor)
+            memory = memory_of(tensor)
+            if len(memory) > _SMALL:
+                self.large.append(memory)
+            elif len(memory) and small is not None:
+                memory.copy_(small[start : start + len(memory)])
+                start += len(memory)
+        own_ones = dict(zip(head.names, tensors, strict=False))
+        self.state = State(own_ones, head.rest, tensors[len(head.names) :])
+
+
+def _tensors(state: State) -> list[Tensor]:
+    """All of a state without gaps in memory, parameters and buffers first."""
+    return [_dense(tensor) for tensor in (*state.own.values(), *state.tensors)]
+
+
+def _large(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [memory_of(tensor) for tensor in tensors if tensor.nbytes > _SMALL]
+
+
+def _head(state: State, tensors: Sequence[Tensor], place: Place | None = None) -> _Head:
+    small = b"".join(memory_of(tensor).cpu().numpy().tobytes() for tensor in tensors if tensor.nbytes <= _SMALL)
+    return _Head(tuple(state.own), tuple(_spec(tensor) for tensor in tensors), state.rest, small, place)
+
+
+def _send_head(peers: Peers, takers: Sequence[int], head: _Head) -> None:
+    data = pickle.dumps(head)
+    length = torch.tensor([len(data)]).view(torch.uint8)
+    content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    for handle in [peers.send(part, taker) for part in (length, content) for taker in takers]:
+        handle.wait()
+
+
+def _receive_head(peers: Peers, src: int) -> _Head:
+    length = torch.zeros(8, dtype=torch.uint8)
+    peers.recv(length, src).wait()
+    content = torch.empty(int(length.view(torch.int64)), dtype=torch.uint8)
+    peers.recv(content, src).wait()
+    head: _Head = pickle.loads(content.numpy().tobytes())
+    return head
+
+
+def _send_large(peers: Peers, takers: Sequence[int], tensors: Sequence[Tensor]) -> None:
+    parts = [part for memory in _large(tensors) for part in torch.split(memory, _CHUNK)]
+    for handle in [peers.send(part, taker) for part in parts for taker in takers]:
+        handle.wait()
+
+
+def _receive_large(peers: Peers, src: int, arriving: _Arriving) -> None:
+    for handle in [peers.recv(part, src) for memory in arriving.large for part in torch.split(memory, _CHUNK)]:
+        handle.wait()
+
+
+def _spec(tensor: Tensor) -> Spec:
+    return Spec(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device.type == "cpu")
+
+
+def _somewhere(spare: list[tuple[Spec, Tensor]], spec: Spec, device: torch.device) -> Tensor:
+    """One of the spare tensors if one fits, else a new one."""
+    for number, (form, tensor) in enumerate(spare):
+        if form == spec:
+            del spare[number]
+            return tensor
+    where = torch.device("cpu") if spec.cpu else device
+    return torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype, device=where)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy, without gaps and overlaps in memory: channels-last stays channels-last."""
+    value = tensor.detach().resolve_conj().resolve_neg()
+    return value if is_dense(value) else value.contiguous()

@@ -1,0 +1,8 @@
+"""Own one update from start to end: compute shards, exchange, step the optimizer.
+
+Never: files, the supervisor, or the choice of members.
+
+Read first: `update.py` (the facade), then `shard.py`.
+"""
+
+__all__ = ["determinism", "loader", "model_facade", "totals", "update"]

@@ -1,0 +1,331 @@
+"""Micro-batches by key, from this process or from any number of loader processes: the bits are the same.
+
+The random states that a micro-batch is loaded under follow from (seed, epoch, step, shard), and which samples it holds
+from the same, so neither the process nor its history matters; every fetch runs under one intra-op thread, as loader
+processes do, and every tensor of a batch starts on a 64-byte boundary. In a validation the epoch is left out: each one
+measures the same thing.
+
+Built on torch's DataLoader: one iterator lives through the whole training, its processes are forked once. `plan` tells
+it what comes next; on a change of membership batches under way that are still wanted are kept and nothing is restarted.
+Knows nothing of groups or models.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import stat
+import sys
+import threading
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.exchange.layout import ALIGNMENT
+from edt_sdk.training.sampling.order import TEST, TRAIN, BatchKey
+from edt_sdk.training.sampling.permutation import Indices
+from edt_sdk.training.sampling.seeds import derive, set_states
+from edt_sdk.training.state import nested
+
+_PR_SET_PDEATHSIG = 1
+
+Collate = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the collate function made, and the samples whose `__getitem__` was called for it, in order."""
+
+    data: Any
+    indices: Indices
+
+
+class LoaderTraceback(Exception):
+    """The traceback of an error in a loader process, as text; the cause of the error that is raised here."""
+
+    def __str__(self) -> str:
+        return f"in a loader process\n{self.args[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """An error of the user's code on its way from a loader process."""
+
+    what: str
+    sample: int
+    text: str
+
+
+class ShardLoader:
+    """Loads micro-batches of a training data set, and of a test data set if there is one.
+
+    Args:
+        dataset: map-style (`__getitem__`, `__len__`); items of any structure.
+        collate: list of items → batch; None for torch's default.
+        seed: the job's.
+        loader_workers: processes that load ahead; 0 loads in this process, when asked.
+        test_dataset: for keys of kind TEST.
+        prefetch: batches each loader process works ahead.
+
+    The loader processes are forked here, so make it before there are sockets that others wait for. They drop inherited
+    sockets all the same: a connection that a data set opened before must be opened again in `__getitem__`.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        collate: Collate | None = None,
+        seed: int = 0,
+        loader_workers: int = 0,
+        *,
+        test_dataset: Any = None,
+        prefetch: int = 2,
+    ) -> None:
+        self._fetcher = _Fetcher({TRAIN: dataset, TEST: test_dataset}, collate or default_collate, seed)
+        self._plan: Iterator[BatchKey] = iter(())
+        self._urgent: deque[BatchKey] = deque()
+        self._skip: set[BatchKey] = set()  # keys of the plan that need not be issued again
+        self._wanted: set[BatchKey] = set()  # keys whose batch will be asked for
+        self._under_way: deque[BatchKey | None] = deque()
+        self._arrived: dict[BatchKey, Batch | _Failure] = {}
+        self._iterator: Iterator[Batch | _Failure | None] | None = None
+        if loader_workers:
+            self._iterator = self._start(loader_workers, prefetch)
+
+    def plan(self, keys: Iterable[BatchKey]) -> None:
+        """What will be taken from now on, in this order; may be long, it is read as needed."""
+        rest = iter(keys)
+        if self._iterator is None:
+            return
+        # Whatever is under way and wanted soon is kept. How soon: a block may grow by as many times as there are
+        # workers, so what was next stands a few blocks further in the new plan; looking at keys costs next to nothing.
+        soon = list(islice(rest, 64 + 16 * len(self._under_way)))
+        known = self._arrived.keys() | {key for key in self._under_way if key is not None}
+        self._skip = known.intersection(soon)
+        self._wanted = set(self._skip)
+        self._arrived = {key: batch for key, batch in self._arrived.items() if key in self._skip}
+        self._urgent.clear()
+        self._plan = chain(soon, rest)
+        # Every batch received makes room for another: exchange the idle ones for real work now, not at the next `take`.
+        for _ in range(len(self._under_way)):
+            if self._under_way[0] is not None:
+                break
+            self._receive()
+
+    def take(self, key: BatchKey) -> Batch:
+        """The batch of a key; one that was not planned is loaded as well, only without working ahead.
+
+        Leaves random states as loading has left them, if it was loaded in this process: who needs them afterwards uses
+        `seeds.preserved`.
+
+        Raises:
+            Unprocessable: the data set or the collate function raised; the message names the sample, the cause has the
+                traceback.
+        """
+        if self._iterator is None:
+            return self._fetcher.fetch(key)
+        if key not in self._arrived and key not in self._under_way:
+            self._urgent.append(key)
+            self._skip.add(key)
+        while key not in self._arrived:
+            self._wanted.add(key)
+            self._receive()
+        self._wanted.discard(key)
+        batch = self._arrived.pop(key)
+        if isinstance(batch, _Failure):
+            raise _error(batch) from LoaderTraceback(batch.text)
+        return batch
+
+    def close(self) -> None:
+        """End the loader processes. May be called twice."""
+        self._iterator = None  # its finalizer ends and joins them
+        self._under_way.clear()
+        self._arrived.clear()
+
+    def __enter__(self) -> ShardLoader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self, loader_workers: int, prefetch: int) -> Iterator[Batch | _Failure | None]:
+        loader: DataLoader[Any] = DataLoader(
+            self._fetcher,
+            batch_size=None,
+            sampler=_Issued(self._issue),
+            num_workers=loader_workers,
+            collate_fn=_as_it_is,
+            worker_init_fn=partial(_begin, os.getpid(), threading.current_thread() is threading.main_thread()),
+            prefetch_factor=prefetch,
+            multiprocessing_context="fork",  # a data set defined in a notebook cannot be pickled to a spawned process
+            generator=torch.Generator(),  # or it would draw its base seed from the global one
+        )
+        with warnings.catch_warnings():
+            # Python 3.12 warns of any fork beside a thread. Ours run no Python code that could hold a lock of the data
+            # set.
+            warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+            return iter(loader)
+
+    def _issue(self) -> Iterator[BatchKey | None]:
+        """The keys that go to the loader processes, for ever; None keeps one idle."""
+        while True:
+            key = self._next_key()
+            if key is not None:
+                self._wanted.add(key)
+            self._under_way.append(key)
+            yield key
+
+    def _next_key(self) -> BatchKey | None:
+        if self._urgent:
+            return self._urgent.popleft()
+        for key in self._plan:
+            if key not in self._skip:
+                return key
+            self._skip.discard(key)
+        return None
+
+    def _receive(self) -> None:
+        if self._iterator is None:
+            raise RuntimeError("The loader is closed.")
+        batch = next(self._iterator)  # issues further keys, at the other end of `_under_way`
+        key = self._under_way.popleft()
+        if key is not None and batch is not None and key in self._wanted:
+            self._arrived[key] = batch
+
+
+class _Fetcher(Dataset[Any]):
+    """Loads the batch of a key; lives in this process and, by fork, in every loader process."""
+
+    def __init__(self, datasets: Mapping[str, Any], collate: Collate, seed: int) -> None:
+        self._datasets = datasets
+        self._collate = collate
+        self._seed = seed
+
+    def __getitem__(self, key: BatchKey | None) -> Batch | _Failure | None:
+        """For loader processes: an error is an answer, since the batch may not be wanted by then."""
+        if key is None:
+            return None
+        try:
+            return self.fetch(key)
+        except Unprocessable as error:
+            cause = error.__cause__ or error
+            return _Failure(error.message, error.ids["sample"], "".join(traceback.format_exception(cause)).rstrip())
+
+    def fetch(self, key: BatchKey) -> Batch:
+        with _one_thread():
+            called: list[int] = []
+            # Once and not for each sample: that would cost as much as a simple data set does.
+            set_states(derive(self._seed, f"{key.kind}-batch", *self._time(key), key.step, key.shard))
+            items = [self._item(key, index, called) for index in key.indices]
+            try:
+                data = self._collate(items)
+            except Exception as error:
+                first = key.indices[0]
+                what = f"The collate function raised {_name(error)} for the {key.kind} samples from {first} on"
+                raise _error(_Failure(what, first, "")) from error
+            return Batch(nested.convert(data, _aligned), np.array(called, dtype=np.int64))
+
+    def _item(self, key: BatchKey, index: int, called: list[int]) -> Any:
+        called.append(index)
+        try:
+            return self._datasets[key.kind][index]
+        except Exception as error:
+            what = f"The {key.kind} data set raised {_name(error)} for sample {index}"
+            raise _error(_Failure(what, index, "")) from error
+
+    @staticmethod
+    def _time(key: BatchKey) -> tuple[int, ...]:
+        return (key.epoch,) if key.kind == TRAIN else ()
+
+
+class _Issued:
+    """A sampler that makes its iterator from a function."""
+
+    def __init__(self, issue: Callable[[], Iterator[BatchKey | None]]) -> None:
+        self._issue = issue
+
+    def __iter__(self) -> Iterator[BatchKey | None]:
+        return self._issue()
+
+
+def _error(failure: _Failure) -> Unprocessable:
+    return Unprocessable(
+        failure.what if failure.what.endswith(".") else f"{failure.what}.",
+        hint="Its own traceback is above; try the same sample in a notebook.",
+        sample=failure.sample,
+        field="datasets_function",
+    )
+
+
+def _name(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
+    # Memory of numpy may start at any 16 bytes, which matrix kernels can notice; that of torch, shared or not, at any
+    # 64.
+    return tensor.clone() if tensor.layout is torch.strided and tensor.data_ptr() % ALIGNMENT else tensor
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    if threads == 1:  # setting it throws away the convolutions that oneDNN has prepared
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _begin(parent: int, in_main_thread: bool, worker: int) -> None:
+    """First call in a loader process, number `worker`."""
+    _forget_sockets()
+    if in_main_thread:  # Linux ends the child with the *thread* that forked it
+        _end_with(parent)
+
+
+def _end_with(parent: int) -> None:
+    """Die in the instant the parent dies, where the system offers it; torch's own watchdog takes up to 5 s."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+
+
+def _forget_sockets() -> None:
+    """Replace the sockets a loader process inherited by /dev/null.
+
+    The peers of a killed worker notice its death by its sockets closing, which a child that still holds them would
+    prevent.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/dev/fd"):
+        try:
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                os.dup2(nothing, int(name), inheritable=False)
+        except OSError:  # the descriptor of the listing itself
+            continue
+    os.close(nothing)

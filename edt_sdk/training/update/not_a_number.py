@@ -1,0 +1,61 @@
+"""What happens when a loss is not a finite number: said, with update and shard, or the training stops before it spoils.
+
+All ranks know all losses before any of them changes its model, so all decide alike.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.exchange.header import ShardStats
+from edt_sdk.training.sampling.order import TrainStep
+
+log = logging.getLogger(__name__)
+
+_SAID_AT_FIRST = 5
+_THEN_EVERY = 100
+
+
+class LossGuard:
+    """Looks at the losses of each update; infinity counts as not a number.
+
+    Args:
+        stop: raise, instead of a line in the log (the first 5 times, then every 100th).
+    """
+
+    def __init__(self, *, stop: bool) -> None:
+        self._stop = stop
+        self._times = 0
+
+    def check(self, step: TrainStep, shards: Sequence[ShardStats], *, speaker: bool) -> None:
+        """Call with all shards of an update, before it is applied.
+
+        Args:
+            step: the update.
+            shards: of all ranks.
+            speaker: whether this rank writes the line.
+
+        Raises:
+            Unprocessable: a loss is not finite, and that stops the training.
+        """
+        bad = [shard for shard in shards if not math.isfinite(shard.loss)]
+        if not bad:
+            return
+        self._times += 1
+        losses = ", ".join(f"{shard.loss} in shard {shard.shard}" for shard in bad)
+        text = f"The loss is not a finite number in update {step.update} (epoch {step.epoch}): {losses}."
+        if self._stop:
+            raise Unprocessable(
+                f"{text} The update was not applied.",
+                hint="Lower the learning rate, give clip_grad_norm=, or look at the shard's samples in the commit log; "
+                "on_nan='warn' goes on instead.",
+                field="on_nan",
+                update=step.update,
+                epoch=step.epoch,
+                shards=[shard.shard for shard in bad],
+            )
+        if speaker and (self._times <= _SAID_AT_FIRST or self._times % _THEN_EVERY == 0):
+            log.warning("%s The training goes on.", text)

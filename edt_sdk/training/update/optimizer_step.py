@@ -1,0 +1,114 @@
+"""The last act of an update: the combined gradients become `.grad`, the optimizer steps, buffers take their new values.
+
+Every member does this with the same numbers and so ends with the same bits. What is asked of the step: that it needs no
+closure; whether it draws random numbers. Never communicates.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.exchange.header import Summary
+from edt_sdk.training.exchange.layout import Flat, Layout
+from edt_sdk.training.sampling.seeds import derive, preserved, set_states
+from edt_sdk.training.update.buffers import Buffers
+
+
+class OptimizerStep:
+    """The steps of one optimizer.
+
+    Args:
+        optimizer: steps the parameters of the layout.
+        layout: of the combined vectors.
+        buffers: of the model.
+        seed: the job's; a step that draws random numbers gets them from (seed, update).
+        clip_grad_norm: largest norm of the combined gradient, None for no limit.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        layout: Layout,
+        buffers: Buffers,
+        *,
+        seed: int,
+        clip_grad_norm: float | None,
+    ) -> None:
+        self._optimizer = optimizer
+        self._layout = layout
+        self._buffers = buffers
+        self._seed = seed
+        self._clip = clip_grad_norm
+
+    def take_gradients(self, summary: Summary, combined: Flat) -> None:
+        """The combined gradients become `.grad`; without a shard that has one it stays None."""
+        count = len(self._layout.parameters)
+        for parameter, view, present in zip(
+            self._layout.parameters, combined.views[:count], summary.present.tolist(), strict=True
+        ):
+            if present:
+                value = view.detach()
+                parameter.grad = value if value.dtype is parameter.dtype else _like(value, parameter)
+
+    def divide_buffers(self, combined: Flat, divisor: float) -> None:
+        """The sums of buffers become means, where the gradients are in `.grad` already."""
+        sums = combined.views[len(self._layout.parameters) :]
+        if divisor != 1 and sums:
+            torch._foreach_div_(sums, divisor)
+
+    def apply(self, update: int, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
+        """Clip, step, and give the model its buffers.
+
+        Args:
+            update: its number in the job.
+            summary: says which buffers have changed.
+            combined: holds the means of floating-point buffers.
+            others: new values of the other buffers, by number.
+        """
+        if self._clip is not None:
+            nn.utils.clip_grad_norm_(self._layout.parameters, self._clip)
+        if draws_nothing(self._optimizer):
+            self._optimizer.step()
+        else:
+            with preserved():
+                set_states(derive(self._seed, "optimizer", update))
+                self._optimizer.step()
+        first = len(self._layout.floats)
+        if first:
+            floats = np.flatnonzero(summary.changed_floats).tolist()
+            views = combined.views[len(self._layout.parameters) :]
+            self._buffers.commit(floats, [_like(views[n], self._layout.floats[n].get()) for n in floats])
+        self._buffers.commit([first + number for number in others], list(others.values()))
+
+
+def draws_nothing(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step of it certainly needs no random numbers: one of torch's own, without hooks of the user's.
+
+    Random states are left alone around such a step; keeping and setting them takes longer than a small model's step.
+    """
+    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    return type(optimizer).__module__.startswith("torch.optim.") and not hooks
+
+
+def check_step(optimizer: torch.optim.Optimizer) -> None:
+    """Raise Unprocessable for an optimizer that evaluates the model within its step, such as LBFGS."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise Unprocessable(
+            f"{type(optimizer).__name__} evaluates the model within its step, which cannot be shared among workers.",
+            hint="Use an optimizer whose step() needs no closure, such as SGD or AdamW.",
+            field="optimizer",
+        )
+
+
+def _like(view: Tensor, tensor: Tensor | None) -> Tensor:
+    """A part of the flat vector as the kind of number its parameter or buffer has."""
+    if tensor is None:
+        raise ValueError("a buffer is gone")
+    value = torch.view_as_complex(view) if tensor.is_complex() else view
+    return value.to(tensor.dtype)

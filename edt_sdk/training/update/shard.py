@@ -1,0 +1,245 @@
+"""Computes one shard: forward, loss, backward; what came out goes into a flat vector and an `Outcome`.
+
+Every shard of an update starts from the same buffers and from random states of its own. The contribution of a shard is
+its gradient times its number of samples, so that the sum over shards divided by all samples is the gradient of their
+mean; the same for floating-point buffers. The step is `loss_function(model(x), y).backward()` or the user's own (WMLA's
+`fn_step_train`). Knows no other shard; never steps the optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.exchange.header import Bits
+from edt_sdk.training.exchange.layout import Layout, real
+from edt_sdk.training.sampling.permutation import Indices
+from edt_sdk.training.sampling.seeds import set_states
+from edt_sdk.training.state.nested import to_device
+from edt_sdk.training.update.accuracy import count_correct, eva
+from edt_sdk.training.update.buffers import Buffers
+from edt_sdk.training.update.gradients import Arrivals, Contribution, Gradients, give
+from edt_sdk.training.update.loader import Batch
+from edt_sdk.training.update.model_facade import ModelFacade
+from edt_sdk.training.update.user_functions import LossFunction, Metric, Observer, StepFunction, plain
+
+_version = attrgetter("_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one shard gave, before it is told to others; tensors are still on their device.
+
+    Attributes:
+        loss: mean over the samples, as the loss function returned it.
+        correct: number of correct samples, NaN or None where labels are no classes.
+        metrics: value of each metric, in the order of their names.
+        present: which parameters have a gradient, in the layout's order; empty in a validation.
+        changed: which buffers this shard, or one before it in the update, changed, bool [floats + others]; empty in a
+            validation.
+        others: values of the buffers that cannot be averaged, of shard 0 alone.
+    """
+
+    shard: int
+    samples: int
+    indices: Indices
+    loss: Any
+    correct: Any
+    metrics: tuple[float, ...]
+    present: tuple[bool, ...] = ()
+    changed: Bits | None = None
+    others: tuple[Tensor, ...] = ()
+
+
+class ShardRunner:
+    """Runs shards of one model.
+
+    Args:
+        layout: made from the same model and optimizer.
+        device: where inputs of the default step go; a custom step gets its data on the CPU and moves them itself.
+        fn_step_train: `(model, data, eva, train_loader, fn_args) → (number correct, loss)`; train_loader and fn_args
+            are None.
+        metrics: functions of (outputs, labels) → number; names from `metric_names`.
+
+    Attributes:
+        leaves: whether gradients of several shards may be left to add up in `.grad`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss_function: LossFunction,
+        *,
+        layout: Layout,
+        buffers: Buffers,
+        device: torch.device,
+        fn_step_train: StepFunction | None,
+        metrics: Sequence[Metric],
+    ) -> None:
+        self._model = model
+        self._loss_function = loss_function
+        self._layout = layout
+        self._buffers = buffers
+        self._device = device
+        self._fn_step_train = fn_step_train
+        self._metrics = tuple(metrics)
+        self._facade = ModelFacade(model, optimizer, loss_function)
+        self._parameters = list({id(p): p for p in (*model.parameters(), *layout.parameters)}.values())
+        # On CUDA, recurrent layers move their weights about in a forward pass, which is harmless.
+        moving = {id(p) for m in model.modules() if isinstance(m, nn.RNNBase) for p in m.parameters()}
+        self._watched = [p for p in self._parameters if id(p) not in moving]
+        owned = {id(p) for p in layout.parameters}
+        self._strangers = [p for p in self._parameters if id(p) not in owned]
+        # A gradient of half precision adds up in single precision, which `.grad` has no room for; a custom step clears
+        # it; and a hook that looks at it must see one shard's.
+        self.leaves = fn_step_train is None and all(
+            real(p.detach()).dtype.itemsize >= 4 and not getattr(p, "_post_accumulate_grad_hooks", None)
+            for p in layout.parameters
+        )
+        self._versions_before = 0
+        self._gradients = Gradients(layout)
+
+    def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> Outcome:
+        """Forward and backward; what comes out goes into the contribution's vector."""
+        self._buffers.restore()
+        if not contribution.left:
+            self.clear_gradients()
+        if not contribution.follows:
+            self._versions_before = self._versions()
+        self._buffers.lend()
+        set_states(seed)
+        arrivals = Arrivals(self._gradients, contribution)
+        if self._fn_step_train:
+            outputs, labels, correct, loss = self._custom(batch)
+        else:
+            outputs, labels, correct, loss = self._default(batch, arrivals)
+        if self._versions_before != self._versions():
+            raise Unprocessable(
+                "A parameter was changed in place during a training step.",
+                hint="The engine steps the optimizer: take optimizer.step() out of fn_step_train, and max_norm= out of "
+                "nn.Embedding.",
+                field="fn_step_train",
+            )
+        present = arrivals.rest()
+        changed = self._buffers.changed_so_far()
+        self._add_buffers(contribution)
+        return Outcome(
+            shard=shard,
+            samples=len(batch.indices),
+            indices=batch.indices,
+            loss=loss.detach() if isinstance(loss, Tensor) else loss,
+            correct=correct,
+            # Before the metrics, which are the user's code.
+            others=self._others(changed) if shard == 0 else (),
+            metrics=self._measure(outputs, labels),
+            present=present,
+            changed=changed,
+        )
+
+    @torch.no_grad()
+    def evaluate(self, shard: int, batch: Batch, *, seed: int, observe: Observer | None = None) -> Outcome:
+        """Forward and loss only; the caller has put the model into evaluation mode. `observe` sees what came out."""
+        self._buffers.restore()
+        self._buffers.lend()
+        set_states(seed)
+        outputs, labels, loss = self._forward(batch)
+        if observe is not None:
+            observe(outputs, labels)
+        return Outcome(
+            shard=shard,
+            samples=len(batch.indices),
+            indices=batch.indices,
+            loss=loss,
+            correct=count_correct(outputs, labels),
+            metrics=self._measure(outputs, labels),
+        )
+
+    def clear_gradients(self) -> None:
+        """`.grad` of every parameter becomes None."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def keep_gradients(self, divisor: float) -> None:
+        """What the shards have left in `.grad`, divided, is what the optimizer gets; others get None."""
+        self._gradients.divide_left(divisor)
+        for parameter in self._strangers:
+            parameter.grad = None
+
+    def _default(self, batch: Batch, arrivals: Arrivals) -> tuple[Any, Any, Any, Tensor]:
+        outputs, labels, loss = self._forward(batch)
+        with arrivals.watched():
+            loss.backward()  # type: ignore[no-untyped-call]
+        return outputs, labels, count_correct(outputs, labels), loss
+
+    def _forward(self, batch: Batch) -> tuple[Any, Any, Tensor]:
+        if not isinstance(batch.data, (tuple, list)) or len(batch.data) != 2:
+            raise Unprocessable(
+                f"A batch must be (features, labels), not a {type(batch.data).__name__}.",
+                hint="Let the data set return pairs, or give fn_batch_collate or fn_step_train.",
+                field="datasets_function",
+            )
+        features, labels = batch.data
+        if self._device.type != "cpu" or not isinstance(features, Tensor) or not isinstance(labels, Tensor):
+            features, labels = to_device((features, labels), self._device)
+        outputs = self._model(features)
+        loss = self._loss_function(outputs, labels)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            raise Unprocessable(
+                f"The loss function must return one number as a tensor, not {what}.",
+                hint="Use reduction='mean', so that the loss is the mean over the samples.",
+                field="loss_function",
+            )
+        return outputs, labels, loss
+
+    def _custom(self, batch: Batch) -> tuple[Any, Any, Any, Any]:
+        assert self._fn_step_train is not None
+        result = self._fn_step_train(self._facade, batch.data, eva, None, None)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise Unprocessable(
+                f"fn_step_train must return (accuracy, loss), not {result!r}.",
+                hint="End it with: return acc, loss",
+                field="fn_step_train",
+            )
+        correct, loss = result
+        data = batch.data
+        labels = data[1] if isinstance(data, (tuple, list)) and len(data) > 1 else None
+        return self._facade.__dict__["_outputs"], labels, correct, loss
+
+    @torch.no_grad()
+    def _add_buffers(self, contribution: Contribution) -> None:
+        floats = range(len(self._layout.floats))
+        if not floats:
+            return
+        first = len(self._layout.parameters)
+        values = [real(value) for value in self._buffers.values(floats)]
+        give(contribution.vector.views[first:], values, contribution)
+        if contribution.settled is not None:
+            for number in floats:
+                contribution.settled(first + number)
+
+    def _others(self, changed: Bits) -> tuple[Tensor, ...]:
+        first = len(self._layout.floats)
+        values = self._buffers.values(range(first, first + len(self._layout.others)))
+        return tuple(
+            value.clone() if is_changed else value
+            for value, is_changed in zip(values, changed[first:].tolist(), strict=True)
+        )
+
+    def _measure(self, outputs: Any, labels: Any) -> tuple[float, ...]:
+        if not self._metrics:
+            return ()
+        self._buffers.lend()
+        on_device = to_device(labels, self._device)
+        with torch.no_grad():
+            return tuple(plain(metric(outputs, on_device)) for metric in self._metrics)
+
+    def _versions(self) -> int:
+        return sum(map(_version, self._watched))

@@ -1,0 +1,382 @@
+"""One update, start to end: the facade of the numeric heart, used by the loop.
+
+`compute` runs this rank's shards and adds up their gradients, and may begin to exchange them; it leaves the model as it
+was. `commit` waits until everything has arrived, and only then does it touch the model: combined
+gradients, clipping, `optimizer.step()`, buffers. So an update that fails in between has changed nothing and is simply
+computed again. `evaluate` is a step of the validation. Every rank that calls `commit` ends with the same bits; in mode
+`exact` they do not depend on how many ranks there are. Mode `fast` differs in two places only: a rank's backward passes
+add up in `.grad`, one after the other, and the ranks' sums are added in whatever order is fastest. Samples, random
+states, buffers and records are the same. Random states between updates are nobody's (decision 032). Never decides who
+the members are; never writes a file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from edt_sdk.training.exchange import reduction_plan as moves
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.buffer_sync import Others
+from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.exchange.group_exchange import Exchange
+from edt_sdk.training.exchange.header import Header, ShardStats
+from edt_sdk.training.exchange.layout import Flat, Layout
+from edt_sdk.training.exchange.records import Told
+from edt_sdk.training.exchange.reduction_plan import Plan
+from edt_sdk.training.exchange.shared_exchange import SharedExchange
+from edt_sdk.training.exchange.strategy import Exchanges
+from edt_sdk.training.exchange.vectors import Vectors
+from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
+from edt_sdk.training.sampling.seeds import derive, preserved
+from edt_sdk.training.state.space import space_for_state
+from edt_sdk.training.update.buffers import Buffers
+from edt_sdk.training.update.gradients import Contribution
+from edt_sdk.training.update.loader import Batch
+from edt_sdk.training.update.not_a_number import LossGuard
+from edt_sdk.training.update.optimizer_step import OptimizerStep, check_step
+from edt_sdk.training.update.remarks import remarks
+from edt_sdk.training.update.reports import Reports
+from edt_sdk.training.update.shard import Outcome, ShardRunner
+from edt_sdk.training.update.user_functions import LossFunction, Metric, Observer, StepFunction, metric_names
+
+log = logging.getLogger(__name__)
+
+__all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "UpdateEngine"]
+
+
+class Loader(Protocol):
+    """Where batches come from; see `loader.ShardLoader`."""
+
+    def take(self, key: BatchKey) -> Batch:
+        """The batch of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What all members know after a step.
+
+    Attributes:
+        stats: every shard that had samples, of all ranks, in shard order.
+        pending: the smallest of what the ranks passed as `pending`.
+    """
+
+    stats: tuple[ShardStats, ...]
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Between `compute` and `commit`; `left`: the sums of all gradients are in `.grad`."""
+
+    step: TrainStep
+    block: range
+    outcomes: tuple[Outcome, ...]
+    plan: Plan
+    vectors: list[Flat]
+    pool: Vectors
+    group: Group | None
+    exchange: Exchange | SharedExchange | None
+    left: bool = False
+
+
+class UpdateEngine:
+    """Computes and commits the updates of one model.
+
+    Args:
+        model: moved to `device`. Put into training mode if it is in evaluation mode as a whole; parts that the user set
+            to evaluation mode stay there.
+        optimizer: over the model's parameters or some of them; state it already has moves along.
+        loss_function: (outputs, labels) → mean loss.
+        order: of the training samples.
+        seed: the job's; dropout and the like follow from (seed, update, shard).
+        device: where to compute.
+        fn_step_train: WMLA's custom step, see `shard.ShardRunner`.
+        metrics: functions of (outputs, labels) → number.
+        clip_grad_norm: largest norm of the combined gradient, None for no limit.
+        worker: this worker's number, told to all.
+        test_order: of the validation samples; needed by `evaluate`.
+        mode: "exact" or "fast".
+        nan_loss: what to do about a loss that is no finite number: "warn" or "stop".
+
+    Raises:
+        Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss_function: LossFunction,
+        *,
+        order: Order,
+        seed: int,
+        device: torch.device | str,
+        fn_step_train: StepFunction | None = None,
+        metrics: Sequence[Metric] = (),
+        clip_grad_norm: float | None = None,
+        worker: int = 0,
+        test_order: TestOrder | None = None,
+        mode: str = "exact",
+        nan_loss: str = "warn",
+    ) -> None:
+        self._device = torch.device(device)
+        self._model = model
+        self._optimizer = optimizer
+        self._order = order
+        self._test_order = test_order
+        self._seed = seed
+        names = metric_names(metrics)
+        self._shards = order.number_of_shards
+        check_step(optimizer)
+        if isinstance(loss_function, nn.Module):
+            loss_function.to(self._device)
+        if not model.training:
+            model.train()
+        model.to(self._device)
+        if self._device.type != "cpu":
+            optimizer.load_state_dict(optimizer.state_dict())  # moves the state to where the parameters are now
+        self._layout = Layout(model, optimizer, self._shards)
+        if worker == 0:
+            for line in remarks(model, self._layout, order):
+                log.info(line)
+        self._buffers = Buffers(self._layout)
+        self._optimizer_step = OptimizerStep(
+            optimizer, self._layout, self._buffers, seed=seed, clip_grad_norm=clip_grad_norm
+        )
+        self._runner = ShardRunner(
+            model,
+            optimizer,
+            loss_function,
+            layout=self._layout,
+            buffers=self._buffers,
+            device=self._device,
+            fn_step_train=fn_step_train,
+            metrics=metrics,
+        )
+        self._others = Others(self._layout)
+        self._train_header = Header(
+            names,
+            parameters=len(self._layout.parameters),
+            floats=len(self._layout.floats),
+            others=len(self._layout.others),
+            small=self._others.small_bytes,
+        )
+        self._test_header = Header(names)
+        self._reports = Reports(self._layout, self._others, worker, names)
+        self._fast = mode == "fast"
+        self._guard = LossGuard(stop=nan_loss == "stop")
+        self._exchanges = Exchanges(self._layout, fast=self._fast)
+        self._computed: _Computed | None = None
+        self._space: list[Tensor] = []
+
+    @property
+    def gradient_bytes(self) -> int:
+        """What the members exchange in an update, at most: the same for all of them."""
+        return self._layout.nbytes
+
+    def compute(
+        self, step: TrainStep, block: range, loader: Loader, group: Group | None = None, *, practice: bool = False
+    ) -> None:
+        """Forward and backward of the shards in `block`, gradients added up; the model stays as it was.
+
+        With the group that `commit` will get, gradients leave while the backward pass of the last shard is under way.
+        A second call forgets the first, whatever of it is under way: that is how an update whose commit failed is
+        redone, in another group.
+
+        Args:
+            step: which update.
+            block: this rank's shards.
+            loader: gives their batches.
+            group: the members, if they are known.
+            practice: it will be forgotten, not committed.
+
+        Raises:
+            RuntimeError: a member is gone.
+        """
+        self._forget()
+        if group is not None:
+            self._check_block(block, group)
+        counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        unit = self._exchanges.unit(counts)
+        filled = tuple(count > 0 for count in counts)
+        plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
+        pool = self._exchanges.vectors(group)
+        vectors = [pool.take() for _ in range(max(1, plan.vectors))]
+        if not plan.moves and self._fast:  # this rank has nothing to add, but takes part
+            for section in vectors[0].sections:
+                section.zero_()
+        computed = _Computed(step, block, (), plan, vectors, pool, group, None)
+        # Shards of one size are added up by autograd; a member that is alone has the sum where it belongs then.
+        adding_up = self._fast and self._runner.leaves and len({count for count in counts if count}) == 1
+        left = adding_up and group is not None and group.world == 1
+        if left:
+            computed = replace(computed, left=True)
+        elif group is not None:
+            computed = replace(computed, exchange=self._exchanges.between(group, counts, vectors, plan.sums))
+        self._computed = computed
+        outcomes: list[Outcome] = []
+        with self._same_buffers(keep_gradients=left):
+            keys = {key.shard: key for key in self._order.keys(step, block)}
+            for number, move in enumerate(plan.moves):
+                contribution = Contribution(
+                    vectors[move.into],
+                    counts[move.shard] / unit,
+                    move.add,
+                    practice=practice,
+                    follows=number > 0,
+                    left=adding_up and number > 0,
+                    leave=left or (adding_up and move is not plan.moves[-1]),
+                )
+                if move is plan.moves[-1] and computed.exchange is not None:
+                    contribution.settled = computed.exchange.follow(move)
+                seed = derive(self._seed, "train-shard", step.update, move.shard)
+                batch = loader.take(keys[move.shard])
+                outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
+                if contribution.settled is None:
+                    for target, other in move.merges:
+                        vectors[target] += vectors[other]
+        if computed.exchange is not None:
+            computed.exchange.start_all()
+        self._computed = replace(computed, outcomes=tuple(outcomes))
+
+    def rehearse(self, loader: Loader) -> None:
+        """Compute one shard and forget it, so that the first update of this process takes no longer than the others.
+
+        Kernels are chosen and memory is laid out; model, buffers and random states stay as they were.
+        """
+        # First, so that memory is laid out as it will be: gradients come and go beside the optimizer's state.
+        self._space = space_for_state(self._optimizer)
+        with preserved():
+            self.compute(TrainStep(0, 0, 0), range(1), loader, practice=True)
+        self._forget()
+
+    def space(self) -> list[Tensor]:
+        """Memory of the rehearsal for the optimizer's state; it is the caller's from now on."""
+        space, self._space = self._space, []
+        return space
+
+    def expect(self, rank: int, world: int) -> None:
+        """Have memory ready for the updates of such a member. From another thread than the one that computes."""
+        filled = (True,) * self._shards
+        block = blocks(self._shards, world)[rank]
+        plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
+        self._exchanges.expect(max(1, plan.vectors), world)
+
+    def meet(self, group: Group) -> None:
+        """Look at the other members' memory ahead of the first update with them; all of them must, or none.
+
+        From another thread than the one that computes.
+
+        Raises:
+            RuntimeError: a member is gone.
+        """
+        self._exchanges.meet(group)
+
+    def commit(self, group: Group, *, pending: int) -> Committed:
+        """Exchange, combine, step the optimizer; the computed update becomes part of the model on every rank.
+
+        Args:
+            group: the members of this generation.
+            pending: any int, such as the newest generation this rank has heard of.
+
+        Raises:
+            RuntimeError: a member is gone. The model is unchanged; compute again, in another group.
+            Unprocessable: a loss is no finite number, and that is to stop the training. The model is unchanged.
+        """
+        computed, self._computed = self._computed, None
+        if computed is None:
+            raise ValueError("commit without compute")
+        self._check_block(computed.block, group)
+        step = computed.step
+        counts = self._order.samples_of(step.epoch, step.update_in_epoch)
+        exchange = computed.exchange
+        if (computed.left or exchange is not None) and computed.group is not group:
+            raise ValueError("commit with another group than compute")
+        if exchange is None and not computed.left:
+            exchange = self._exchanges.between(group, counts, computed.vectors, computed.plan.sums)
+            exchange.start_all()
+        report = self._reports.of_update(computed.outcomes, pending, alone=group.world == 1)
+        told = Told(group, self._train_header, report, counts)
+        # Everybody's records are here, so everybody's vectors are final.
+        summary = told.summary()
+        combined = computed.vectors[0] if exchange is None else exchange.finish()
+        others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
+        self._guard.check(step, summary.shards, speaker=group.rank == 0)
+        # Everything has arrived: from here on nothing waits for anybody.
+        if exchange is None:
+            divisor = self._exchanges.divisor(counts)
+            self._runner.keep_gradients(divisor)
+            self._optimizer_step.divide_buffers(combined, divisor)
+        else:
+            self._optimizer_step.take_gradients(summary, combined)
+        self._optimizer_step.apply(step.update, summary, combined, others)
+        computed.pool.give_back(computed.vectors)
+        return Committed(summary.shards, summary.pending)
+
+    def _forget(self) -> None:
+        """Drop a computed update. Vectors that transfers may still be reading and writing go with it."""
+        computed, self._computed = self._computed, None
+        if computed is not None and (computed.exchange is None or isinstance(computed.exchange, SharedExchange)):
+            computed.pool.give_back(computed.vectors)
+        self._runner.clear_gradients()
+
+    def evaluate(
+        self,
+        step: TestStep,
+        block: range,
+        loader: Loader,
+        group: Group,
+        *,
+        pending: int,
+        observe: Observer | None = None,
+    ) -> Committed:
+        """One step of the validation: no gradients; the model, its mode, and random states stay as they were.
+
+        `observe` is shown outputs and labels of each of this rank's batches, in shard order.
+        """
+        if self._test_order is None:
+            raise ValueError("evaluate needs a test_order")
+        self._check_block(block, group)
+        counts = self._test_order.samples_of(step.index)
+        outcomes = []
+        with preserved(), self._same_buffers(), _evaluation_mode(self._model):
+            for key in self._test_order.keys(step, block):
+                seed = derive(self._seed, "test-shard", step.index, key.shard)
+                outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed, observe=observe))
+        summary = Told(group, self._test_header, self._reports.of_test(outcomes, pending), counts).summary()
+        return Committed(summary.shards, summary.pending)
+
+    @contextmanager
+    def _same_buffers(self, *, keep_gradients: bool = False) -> Iterator[None]:
+        self._buffers.save()
+        try:
+            yield
+        except BaseException:
+            keep_gradients = False
+            raise
+        finally:
+            if not keep_gradients:
+                self._runner.clear_gradients()
+            self._buffers.restore()
+
+    def _check_block(self, block: range, group: Group) -> None:
+        if block != blocks(self._shards, group.world)[group.rank]:
+            raise ValueError(f"{block} is not the block of rank {group.rank} of {group.world}")
+
+
+@contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

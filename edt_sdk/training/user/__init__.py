@@ -1,0 +1,8 @@
+"""Own everything that the user hands over: the payload of a `train()` call, data sets, callbacks, schedules.
+
+Never: the engine. It calls user code and returns what came out.
+
+Read first: `payload.py`, then `hooks.py`.
+"""
+
+__all__ = ["custom_test", "datasets", "hooks", "logging_hooks", "lr_schedule", "payload", "scaleup"]

@@ -1,0 +1,160 @@
+"""The user's callbacks: they run on rank 0, and what they change there changes everywhere.
+
+After each hook rank 0's learning rates and other numbers of the optimizer's groups go to all members, and so do
+parameters and buffers that the hook wrote to, parameters it froze and modules it set to evaluation. The callback
+objects go with them, as bytes that only the next rank 0 unpickles: nothing they know dies with a worker. Hooks run
+under random states of their own, so that they neither disturb the training nor depend on where it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.sampling.seeds import derive, preserved, set_states
+from edt_sdk.training.state import state
+from edt_sdk.training.state.tied_objects import freeze, thaw
+from edt_sdk.training.user.logging_hooks import call_all
+
+log = logging.getLogger(__name__)
+
+
+class Hooks:
+    """The callbacks of one training, in one member.
+
+    Args:
+        callbacks: as they came with the payload; only rank 0's are used.
+        model: the module that is trained.
+        optimizer: its optimizer.
+        epochs: of the training.
+        seed: the job's.
+    """
+
+    def __init__(
+        self, callbacks: Sequence[Any], model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int, seed: int
+    ) -> None:
+        self._callbacks = list(callbacks)
+        self._model = model
+        self._optimizer = optimizer
+        self._seed = seed
+        self._parameters = _identities(optimizer)
+        self._trainable = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+        self._params = {"optimizer": optimizer, "epochs": epochs, "loss": None, "test_loss": None}
+        # The objects as bytes, as of the last hook; None while they are as the payload had them, or cannot be pickled.
+        self._frozen: bytes | None = None
+        self._ours = True  # whether `_callbacks` are what `_frozen` says
+        self._portable = True
+
+    @property
+    def frozen(self) -> bytes | None:
+        """The callback objects after the last hook, for `adopt` elsewhere."""
+        return self._frozen
+
+    def adopt(self, frozen: bytes | None) -> None:
+        """Go on with the objects of another member, or of a checkpoint; None: as they came with the payload."""
+        if frozen != self._frozen:
+            self._frozen, self._ours = frozen, False
+
+    def tell(self, *, loss: float | None, test_loss: float | None) -> None:
+        """What `callback.params` says in the hooks to come: the newest mean losses, None before the first."""
+        self._params["loss"], self._params["test_loss"] = loss, test_loss
+
+    def run(self, group: Group, position: int, hook: str, *arguments: Any, done: Callable[[], None]) -> None:
+        """Call a hook on rank 0 and share what it changed; all members call this at the same step.
+
+        Args:
+            group: the generation's.
+            position: of the step in the schedule; names the random states.
+            hook: a method's name; objects without it are skipped.
+            *arguments: its arguments.
+            done: called once in every member, as soon as all that the hook did is in place there; on rank 0 before
+                the others are told, so that its loss, or theirs, never makes it run twice there.
+
+        Raises:
+            RuntimeError: a member is gone; where `done` was not called, nothing has changed.
+            Unprocessable: a callback changed which parameters the optimizer trains.
+        """
+        if not self._callbacks:
+            done()
+            return
+        if group.rank != 0:
+            changes = group.broadcast_bytes(None, 0)
+            self._apply(changes)
+            done()
+            return
+        before = state.own_copies(self._model) if group.world > 1 else {}
+        self._call(position, hook, arguments)
+        self._check_parameters()
+        known, self._frozen = self._frozen, self._freeze()
+        changes = self._changes(before, known) if group.world > 1 else b""
+        done()
+        if group.world > 1:
+            group.broadcast_bytes(changes, 0)
+
+    def _call(self, position: int, hook: str, arguments: tuple[Any, ...]) -> None:
+        if not self._ours and self._frozen is not None:
+            self._callbacks = thaw(self._frozen, self._model, self._optimizer, None)
+        self._ours = True
+        flags = state.flags(self._model)
+        with preserved():
+            set_states(derive(self._seed, "callback", position))
+            self._bind()
+            call_all(self._callbacks, hook, *arguments)
+        if not self._model.training:
+            # A hook that evaluates the model and leaves it so does not mean to go on training like that.
+            state.put_flags(self._model, (flags[0], state.flags(self._model)[1]))
+
+    def _bind(self) -> None:
+        for callback in self._callbacks:
+            callback.params = self._params
+            callback.model = self._model
+
+    def _freeze(self) -> bytes | None:
+        if not self._portable:
+            return None
+        try:
+            return freeze(self._callbacks, self._model, self._optimizer, None)
+        except Exception as error:  # pickle, and every __reduce__ of the user's classes, raise what they like
+            log.info(
+                "The callbacks cannot be pickled (%s: %s): should this worker leave, another one goes on with "
+                "the objects that train() was given.",
+                type(error).__name__,
+                error,
+            )
+            self._portable = False
+            return None
+
+    def _changes(self, before: dict[str, torch.Tensor], known: bytes | None) -> bytes:
+        """What the hook changed; `known` are the callback objects that all have."""
+        scalars, flags = state.group_scalars(self._optimizer), state.flags(self._model)
+        objects = None if self._frozen == known else self._frozen
+        changed = (scalars, flags, state.differing(self._model, before), objects)
+        return freeze(changed, self._model, self._optimizer, None)
+
+    def _apply(self, changes: bytes) -> None:
+        scalars, flags, tensors, objects = thaw(changes, self._model, self._optimizer, None)
+        state.put_group_scalars(self._optimizer, scalars)
+        state.put_flags(self._model, flags)
+        state.put_tensors(self._model, tensors)
+        if objects is not None:
+            self.adopt(objects)
+
+    def _check_parameters(self) -> None:
+        trainable = {id(parameter) for parameter in self._model.parameters() if parameter.requires_grad}
+        if _identities(self._optimizer) != self._parameters or not trainable <= self._trainable:
+            raise Unprocessable(
+                "A callback gave the optimizer other parameters, or thawed some that were frozen when train() began.",
+                hint="Start with all of them in the optimizer and requires_grad=True; a callback may freeze them in "
+                "on_train_begin and thaw them later.",
+                field="user_callback",
+            )
+
+
+def _identities(optimizer: torch.optim.Optimizer) -> list[list[int]]:
+    return [[id(parameter) for parameter in group["params"]] for group in optimizer.param_groups]

@@ -1,0 +1,220 @@
+"""From recorded metrics to WMLA's logger callbacks and to the lines its engine printed.
+
+Two families of loggers share their hooks' names and differ in arguments: `driver_logger`/`worker_logger` (WMLA 1.2–2.x,
+`LoggerCallback`) and `driver_logger_callback`/`worker_logger_callback` (WMLA 4–5). The driver's loggers are fed
+from the metrics file, in order and once a line; a worker's from what it computed itself. A logger of the user's
+replaces the default one, which prints. Every value handed over is a plain Python number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from edt_sdk.callbacks import LoggerCallback
+from edt_sdk.training.records.recorder import MetricLine, TrainLine, epoch_behind
+
+START = "--------START TRAINING--------"
+NAN = float("nan")
+
+
+class PrintingLogger(LoggerCallback):
+    """The driver's default: what WMLA's engine printed."""
+
+    def log_train_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
+        """Two lines for each finished micro-batch."""
+        _print_tags(completed_batch, "train", loss, acc)
+
+    def log_test_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
+        """Two lines for each validation."""
+        _print_tags(completed_batch, "test", loss, acc)
+
+
+class RunningEpoch:
+    """Numbers of one epoch so far in the units of WMLA 1.2.
+
+    The running loss is the sum of the batches' mean losses over the number of samples, which is what its logs show
+    (2.3 with a batch of 64 is 0.036); accuracy is a fraction.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches = 0
+        self.samples = 0
+        self._loss = 0.0
+        self._right = 0.0
+
+    def add(self, loss: float | None, accuracy: float | None, samples: int) -> None:
+        """One finished micro-batch."""
+        self.batches += 1
+        self.samples += samples
+        self._loss += NAN if loss is None else loss
+        self._right += (accuracy or 0.0) * samples
+
+    @property
+    def loss(self) -> float:
+        """Sum of mean losses ÷ samples."""
+        return self._loss / self.samples
+
+    @property
+    def accuracy(self) -> float:
+        """Right answers ÷ samples."""
+        return self._right / self.samples
+
+
+class EpochMeans:
+    """Means over the samples of an epoch so far, by name."""
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._sums: dict[str, float] = {}
+
+    def add(self, values: dict[str, float | None], samples: int) -> dict[str, float]:
+        """Add one update's means; the means of the epoch so far."""
+        self._samples += samples
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, 0.0) + (NAN if value is None else value) * samples
+        return {name: total / self._samples for name, total in self._sums.items()}
+
+
+class DriverLoggers:
+    """The loggers of one training in the driver.
+
+    Args:
+        logger: the user's `driver_logger`, or None.
+        logger_callback: the user's `driver_logger_callback`, or None.
+    """
+
+    def __init__(self, logger: Any, logger_callback: Any) -> None:
+        self._old = PrintingLogger() if logger is None and logger_callback is None else logger
+        self._new = logger_callback
+        self._running = RunningEpoch(0)
+        self._means = EpochMeans()
+        self._batches = 0
+        self._started = 0.0
+
+    def begin(self) -> None:
+        """Before the first metric."""
+        self._started = time.monotonic()
+        print(START, flush=True)
+        call(self._old, "on_train_begin")
+        call(self._new, "on_train_begin")
+
+    def deliver(self, line: MetricLine) -> None:
+        """Hand one line of the metrics file to every logger."""
+        if isinstance(line, TrainLine):
+            self._train(line)
+            return
+        loss = NAN if line.loss is None else line.loss
+        call(self._old, "log_test_metrics", loss, line.accuracy or 0.0, self._running.batches)
+        call(self._new, "log_test_metrics", _numbers(line.loss, line.accuracy, line.metrics), 0, line.epoch)
+
+    def recall(self, line: MetricLine) -> None:
+        """Take into the sums what a driver that died delivered: no logger hears of it again."""
+        loggers = self._old, self._new
+        self._old = self._new = None
+        self.deliver(line)
+        self._old, self._new = loggers
+
+    def end(self, epochs: int) -> None:
+        """After the last metric."""
+        call(self._old, "on_train_end")
+        call(self._new, "on_train_end")
+        seconds = time.monotonic() - self._started
+        print(f"--------END TRAINING: completed epoch {epochs} in time {seconds:.2f} --------", flush=True)
+
+    def _train(self, line: TrainLine) -> None:
+        if line.epoch != self._running.epoch:
+            self._running, self._means = RunningEpoch(line.epoch), EpochMeans()
+        filled = [number for number, (_, _, samples) in enumerate(line.shards) if samples]
+        closes_epoch = epoch_behind(line) > line.epoch
+        for number in filled:
+            loss, accuracy, samples = line.shards[number]
+            self._running.add(loss, accuracy, samples)
+            completed = 0 if closes_epoch and number == filled[-1] else self._running.batches + 1
+            worker = line.workers[number] if line.workers else 0
+            call(self._old, "log_train_metrics", self._running.loss, self._running.accuracy, completed, worker)
+        self._batches += len(filled)
+        values: dict[str, float | None] = {"loss": line.loss, **line.metrics}
+        if line.accuracy is not None:
+            values["accuracy"] = line.accuracy
+        means = self._means.add(values, line.samples)
+        call(self._new, "log_train_metrics", means, self._batches, line.epoch, line.world)
+
+
+class WorkerLoggers:
+    """The loggers of one worker: what it computed itself, batch by batch.
+
+    Args:
+        worker: its number.
+        logger: the user's `worker_logger`, or None.
+        logger_callback: the user's `worker_logger_callback`, or None.
+    """
+
+    def __init__(self, worker: int, logger: Any, logger_callback: Any) -> None:
+        self._worker = worker
+        self._prints = logger is None and logger_callback is None
+        self._old = logger
+        self._new = logger_callback
+        self._running = RunningEpoch(0)
+        self._batches = 0
+        self._test_batches = 0
+
+    def begin(self) -> None:
+        """Before the first metric."""
+        print(START, flush=True)
+        call(self._old, "on_train_begin")
+        call(self._new, "on_train_begin")
+
+    def train(
+        self, epoch: int, world: int, loss: float, accuracy: float | None, samples: int, metrics: dict[str, float]
+    ) -> None:
+        """One micro-batch of this worker is committed: its own mean loss, accuracy and metrics."""
+        if epoch != self._running.epoch:
+            self._running = RunningEpoch(epoch)
+        self._batches += 1
+        self._running.add(loss, accuracy, samples)
+        if self._prints:
+            stamp = time.time_ns() // 1_000_000
+            print(f"Timestamp {stamp}, Iteration {self._batches}\nbatches :{self._batches} {loss:.5f}", flush=True)
+        call(self._old, "log_train_metrics", loss, self._running.accuracy, self._batches, self._worker)
+        call(self._new, "log_train_metrics", _numbers(loss, accuracy, metrics), self._batches, epoch, world)
+
+    def test(self, epoch: int, loss: float, accuracy: float | None, metrics: dict[str, float]) -> None:
+        """One micro-batch of validation by this worker."""
+        self._test_batches += 1
+        call(self._old, "log_test_metrics", loss, accuracy or 0.0, self._test_batches, self._worker)
+        call(self._new, "log_test_metrics", _numbers(loss, accuracy, metrics), self._test_batches, epoch)
+
+    def end(self) -> None:
+        """When the worker leaves or the training is over."""
+        call(self._old, "on_train_end")
+        call(self._new, "on_train_end")
+        print(f"--------END TRAINING: completed {self._batches} iterations --------", flush=True)
+
+
+def call(target: Any, hook: str, *arguments: Any) -> None:
+    """Call a hook that the user's object may or may not have; what it raises passes through."""
+    method = getattr(target, hook, None)
+    if method is not None:
+        method(*arguments)
+
+
+def call_all(targets: Sequence[Any], hook: str, *arguments: Any) -> None:
+    """Call a hook of several objects, in order."""
+    for target in targets:
+        call(target, hook, *arguments)
+
+
+def _numbers(loss: float | None, accuracy: float | None, metrics: dict[str, Any]) -> dict[str, float]:
+    values = {"loss": loss, **({} if accuracy is None else {"accuracy": accuracy}), **metrics}
+    return {name: NAN if value is None else value for name, value in values.items()}
+
+
+def _print_tags(iteration: int, group: str, loss: float, accuracy: float) -> None:
+    print(
+        f"Iteration {iteration}: tag {group}_accuracy, simple_value {accuracy:.5f}\n"
+        f"Iteration {iteration}: tag {group}_loss, simple_value {loss:.5f}",
+        flush=True,
+    )

@@ -1,0 +1,195 @@
+"""What one `train()` call hands to its workers, as one file.
+
+The file is a JSON line (format, Python and torch version), then a single cloudpickle. Single, so that objects stay the
+same objects: the optimizer at the other end holds the parameters of the model at the other end. The line in front is
+read first, so that another Python minor version is refused with a sentence and not by a crash in the unpickler.
+Written atomically with mode 0600; the driver's logger never enters it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import msgspec
+import torch
+from torch import nn
+
+from edt_sdk.schemas.errors import EdtError, Unprocessable
+from edt_sdk.training.user.by_value import by_value
+from edt_sdk.training.user.culprit import find_culprit
+
+FORMAT = 1
+_LONGEST_HEADER = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """The numbers of one `train()` call.
+
+    Attributes:
+        epochs: ≥ 1.
+        micro_batch: `batch_size` of the call: most samples of one shard.
+        shards: sample counts of the V shards of a full update.
+        loader_workers: processes that load samples beside each worker.
+        validation_freq, checkpoint_freq: in epochs, 0 for none.
+        clip_grad_norm: greatest norm of the combined gradient, None for no clipping.
+        nan_loss: "warn" goes on when a loss is not a number, "stop" fails the job before that update is committed.
+        lr_step: "epoch" or "update": when the learning-rate scheduler steps.
+    """
+
+    epochs: int
+    micro_batch: int
+    shards: tuple[int, ...]
+    loader_workers: int = 0
+    validation_freq: int = 1
+    checkpoint_freq: int = 1
+    clip_grad_norm: float | None = None
+    nan_loss: str = "warn"
+    lr_step: str = "epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The objects of one `train()` call; meanings as in `edt_sdk.fabric.fabric.FabricModel`."""
+
+    model: nn.Module
+    datasets_function: Callable[[], Any]
+    loss_function: Callable[..., Any]
+    optimizer: torch.optim.Optimizer
+    options: TrainOptions
+    callbacks: Sequence[Any] = ()
+    fn_step_train: Callable[..., Any] | None = None
+    fn_test: Callable[..., Any] | None = None
+    fn_batch_collate: Callable[..., Any] | None = None
+    metrics: Sequence[Callable[..., Any]] = ()
+    worker_logger: Any = None
+    worker_logger_callback: Any = None
+    lr_scheduler: Any = None
+    save_to_onnx: bool = False
+
+
+# How the user calls the parts, where that differs from the names above.
+_KNOWN_AS = {"callbacks": "user_callback"}
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line. `python` is "major.minor"."""
+
+    edt_payload: int
+    python: str
+    torch: str
+
+
+def python_version() -> str:
+    """The "major.minor" of this interpreter; pickles of code hold between equal ones only."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def pack(training: Training, roots: Sequence[Path]) -> bytes:
+    """The file's content.
+
+    Args:
+        training: what to pack.
+        roots: folders whose modules travel by value: the submitted code, or the kernel's working directory.
+
+    Raises:
+        Unprocessable: a part cannot be pickled; the message names it.
+    """
+    return dump({field.name: getattr(training, field.name) for field in fields(training)}, roots)
+
+
+def dump(parts: Mapping[str, Any], roots: Sequence[Path]) -> bytes:
+    """Named objects as the content of a file, in one pickle; `pack` for anything.
+
+    Raises:
+        Unprocessable: one of them cannot be pickled; the message names it.
+    """
+    with by_value(roots):
+        try:
+            pickled: bytes = cloudpickle.dumps(dict(parts))
+        except Exception as error:  # pickle, and every __reduce__ of the user's classes, raise what they like
+            raise _cannot_pickle(parts, error) from error
+    header = Header(edt_payload=FORMAT, python=python_version(), torch=str(torch.__version__))
+    return msgspec.json.encode(header) + b"\n" + pickled
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write `data` to `path` with mode 0600: after a crash the file is there as a whole or not at all."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read(path: Path) -> Training:
+    """The training in a file; raises what `load` raises."""
+    return Training(**load(path))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The named objects in a file.
+
+    Raises:
+        Unprocessable: the file is no payload, of another Python minor version, or cannot be unpickled here.
+    """
+    with path.open("rb") as file:
+        check_header(file.readline(_LONGEST_HEADER))
+        try:
+            parts: dict[str, Any] = pickle.load(file)
+        except Exception as error:  # unpickling imports and runs the user's modules
+            raise Unprocessable(
+                f"A worker could not load what train() was given: {type(error).__name__}: {error}.",
+                hint="Classes and functions must be importable in a worker, or defined in the script or its folder.",
+            ) from error
+    return parts
+
+
+def check_header(line: bytes) -> Header:
+    """The header, if this interpreter may unpickle what follows it; else Unprocessable."""
+    try:
+        header = msgspec.json.decode(line, type=Header)
+    except msgspec.DecodeError:
+        raise Unprocessable("This file is not what a train() call writes.") from None
+    if header.edt_payload != FORMAT:
+        raise Unprocessable(
+            f"This training was packed in format {header.edt_payload}; this jupyter-edt reads format {FORMAT}.",
+            hint="Use the same release of jupyter-edt where you submit and where jobs run.",
+        )
+    if header.python != python_version():
+        raise Unprocessable(
+            f"This training was packed by Python {header.python}, but its workers run Python {python_version()}: "
+            "code cannot be carried from one to the other.",
+            hint=f"Submit from a kernel with Python {python_version()}, or run jobs in Python {header.python}.",
+            python=header.python,
+        )
+    return header
+
+
+def _cannot_pickle(parts: Mapping[str, Any], error: Exception) -> EdtError:
+    """An error that says which part it was."""
+    for name, value in parts.items():
+        culprit = find_culprit(_KNOWN_AS.get(name, name), value)
+        if culprit is not None:
+            path, part = culprit
+            return Unprocessable(
+                f"{path} cannot be sent to the workers: it is a {type(part).__qualname__} "
+                f"({type(error).__name__}: {error}).",
+                hint="Create it where it is used (in forward, in the data set's __getitem__) instead of keeping it, "
+                "or leave it out in a __getstate__ method of the class that holds it.",
+                field=path,
+            )
+    return Unprocessable(f"The arguments of train() cannot be sent to the workers: {type(error).__name__}: {error}.")

@@ -1,0 +1,199 @@
+"""Waiting for a job: one thread reads its events, whatever happens to the connection in between.
+
+`watch` is the only loop over a job's events in the SDK; `Job.wait`, `await job`, the monitor and the command line use
+it. Ending a wait never touches the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, TypeVar
+
+import msgspec
+
+from edt_sdk.display.card import being_suspended, short_line
+from edt_sdk.formatting.number_words import clock, zone
+from edt_sdk.formatting.surroundings import in_notebook
+from edt_sdk.http.connection import Connection
+from edt_sdk.http.following import PATIENCE, UNNOTICED, Pause, follow, over
+from edt_sdk.packing.upload import PROGRESS_AFTER, QUIET_VARIABLE
+from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
+from edt_sdk.schemas.job import JobView
+
+T = TypeVar("T")
+
+
+def watch(
+    connection: Connection,
+    job_id: str,
+    *,
+    stop: threading.Event | None = None,
+    deadline: float | None = None,
+    away: Callable[[ServerUnreachable | None], None] = lambda lost: None,
+) -> Iterator[JobView | None]:
+    """The job now and after every change, until it has ended; None at signs of life in between.
+
+    Ends early, without a word, when `stop` is set or `time.monotonic()` passes `deadline`. `away` is told when the
+    server does not answer, and None when it does again.
+
+    Raises:
+        NotFound: there is no such job (any more).
+        ServerUnreachable: no connection for two minutes.
+    """
+    after = ""
+    while True:
+        # A view of one's own first: an event stream tells changes, and the job may have ended long ago.
+        view = _patiently(connection, job_id, stop, deadline, away)
+        yield view
+        if view.state.final:
+            return
+        path = f"jobs/{job_id}/events"
+        for event in follow(connection, path, after=after, stop=stop, deadline=deadline, away=away):
+            after = event.id if event is not None else after
+            if event is None or event.kind == "event":
+                yield None
+            elif event.kind == "job":
+                view = msgspec.json.decode(event.data, type=JobView)
+                yield view
+                if view.state.final:
+                    return
+        if over(stop, deadline):
+            return
+
+
+def away_words(lost: ServerUnreachable, since: float) -> str:
+    """What somebody who waits reads while the server does not answer; `since` in seconds since the epoch."""
+    return (
+        f"Not renewed since {clock(since)} {zone()}. {lost.message} The job does not need it in order to go on; "
+        "it is asked again for two minutes."
+    )
+
+
+def _patiently(
+    connection: Connection,
+    job_id: str,
+    stop: threading.Event | None,
+    deadline: float | None,
+    away: Callable[[ServerUnreachable | None], None],
+) -> JobView:
+    """`fetch` that bears a server which is away as the stream of events does; who waits may begin just then."""
+    pause = Pause(PATIENCE)
+    while True:
+        try:
+            view = fetch(connection, job_id)
+        except ServerUnreachable as lost:
+            if over(stop, deadline):
+                raise
+            if pause.lasting > UNNOTICED:
+                away(lost)
+            pause.failure(lost, stop, deadline)
+        else:
+            if pause.lasting > UNNOTICED:
+                away(None)
+            return view
+
+
+def sight_lost(error: EdtError, job_id: str) -> EdtError:
+    """The same error for somebody who waits: what becomes of the job, and how to wait on."""
+    if isinstance(error, ServerUnreachable):
+        hint = f"Job {job_id} does not need the server in order to go on. {error.hint}"
+        return ServerUnreachable(error.message, hint=hint.strip(), job=job_id)
+    if isinstance(error, NotAllowed):
+        hint = f'{error.hint} Job {job_id} goes on: wait for it again with Client().job("{job_id}").wait().'
+        return NotAllowed(error.message, hint=hint.strip(), job=job_id)
+    return error
+
+
+def fetch(connection: Connection, job_id: str) -> JobView:
+    """The job as the server sees it now."""
+    return msgspec.convert(connection.json("GET", f"jobs/{job_id}"), JobView)
+
+
+class ProgressLine:
+    """One line that follows a job, from `after` seconds on; where the output is no terminal, one per change.
+
+    On stderr, which leaves stdout to answers; in a notebook on stdout, since stderr is red there as errors are.
+    Silent when `EDT_NONINTERACTIVE` is set.
+    """
+
+    def __init__(self, stream: IO[str] | None = None, *, after: float = PROGRESS_AFTER) -> None:
+        notebook = in_notebook()
+        self._stream = stream or (sys.stdout if notebook else sys.stderr)
+        self._quiet = bool(os.environ.get(QUIET_VARIABLE))
+        self._live = self._stream.isatty() or notebook
+        self._from = time.monotonic() + after
+        self._last = ""
+        self._width = 0
+        self._drawn = 0.0
+        self._away: ServerUnreachable | None = None
+
+    def show(self, view: JobView | None) -> None:
+        """Draw `view` unless it says what is there already."""
+        now = time.monotonic()
+        if view is None or self._quiet or now < self._from:
+            return
+        # Only a live line can be drawn over; elsewhere each change of state or slots is one line.
+        text = short_line(view)
+        key = text if self._live else f"{view.state} {view.slots} {being_suspended(view)}"
+        if key == self._last or (self._live and now - self._drawn < 0.5 and not view.state.final):
+            return
+        self._last, self._drawn = key, now
+        if self._live:
+            print(f"\r{text:<{self._width}}", end="", file=self._stream, flush=True)
+            self._width = len(text)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def away(self, lost: ServerUnreachable | None) -> None:
+        """Say once that the server does not answer, and once that it does again."""
+        if self._quiet or (lost is None) == (self._away is None):
+            return
+        self._away = lost
+        self.close()
+        self._last, self._width = "", 0
+        said = "The server answers again." if lost is None else away_words(lost, time.time())
+        print(said, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """End the line, if one was drawn."""
+        if self._live and self._width:
+            print(file=self._stream, flush=True)
+
+
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
+    """`work` in a thread of its own, from inside a running event loop; its Event is set when the task is cancelled.
+
+    Not `asyncio.to_thread`: its threads are joined when Python ends, and a forgotten wait would keep the kernel alive.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+    stop = threading.Event()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(value)  # type: ignore[arg-type]  # None only where T is None
+
+    def run() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = work(stop)
+        except BaseException as raised:  # handed to whoever awaits
+            error = raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name="edt-wait", daemon=True).start()
+    try:
+        return await outcome
+    finally:
+        stop.set()

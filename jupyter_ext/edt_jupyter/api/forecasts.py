@@ -1,0 +1,19 @@
+"""When a job would start that is not submitted yet."""
+
+from __future__ import annotations
+
+from tornado.web import authenticated
+
+from edt_jupyter.http.authorization import authorized
+from edt_jupyter.http.base import EdtHandler
+from edt_sdk.schemas.job import parse_spec
+
+
+class ForecastsHandler(EdtHandler):
+    """`/forecasts`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def post(self) -> None:
+        """When it would start, and on how many slots; nothing is submitted."""
+        self.reply(await self.service.forecast(self.user, parse_spec(self.request.body)))

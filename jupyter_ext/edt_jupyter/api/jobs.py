@@ -1,0 +1,133 @@
+"""Jobs: submit, list, get, update, stop, suspend, resume, delete."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tornado.web import authenticated
+
+from edt_jupyter.http.authorization import authorized
+from edt_jupyter.http.base import EdtHandler
+from edt_jupyter.http.receiving import ReceivingHandler
+from edt_jupyter.http.upload import Upload
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.job import JobState, parse_patch, parse_resume, parse_spec
+from edt_server.settings import Settings
+
+_PAGE = 1000
+_MOST = 10_000
+
+
+class JobsHandler(ReceivingHandler[Upload]):
+    """`/jobs`."""
+
+    def open_sink(self, content_type: str, settings: Settings) -> Upload:
+        """A package on its way to the disk."""
+        return Upload(self.service.uploads, content_type, settings.max_upload_bytes)
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self) -> None:
+        """Submit."""
+        if self.sink is None:  # refused and answered
+            self.hang_up()
+            return
+        spec, package = await asyncio.to_thread(self.sink.finish)
+        view = await self.service.submit(self.user, parse_spec(spec), package)
+        self.set_header("Location", f"{self.request.path.rstrip('/')}/{view.id}")
+        self.reply(view, 201)
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self) -> None:
+        """List: mine, or with `all=1` everybody's; the newest `limit`, or those after the `next` of an answer."""
+        state = self.get_query_argument("state", "").upper()
+        if state and state not in JobState.__members__:
+            raise InvalidRequest(f"{state} is no state.", hint=f"The states are {', '.join(JobState)}.", field="state")
+        chosen = JobState(state) if state else None
+        limit = self.number("limit", _PAGE, low=1, high=_MOST)
+        jobs = await self.service.jobs(
+            self.user, everybody=self.flag("all"), state=chosen, before=self._before(), limit=limit + 1
+        )
+        more = {"next": f"{jobs[limit - 1].created!r},{jobs[limit - 1].id}"} if len(jobs) > limit else {}
+        self.reply({"jobs": jobs[:limit], **more})
+
+    def _before(self) -> tuple[float, str] | None:
+        text = self.get_query_argument("before", "")
+        if not text:
+            return None
+        created, _, job = text.partition(",")
+        try:
+            return float(created), job
+        except ValueError:
+            raise InvalidRequest(
+                f"{text!r} is no place in a list.",
+                hint="Give the `next` of an earlier answer unchanged.",
+                field="before",
+            ) from None
+
+
+class StopAllHandler(EdtHandler):
+    """`/jobs/stop`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self) -> None:
+        """Stop all my jobs."""
+        self.reply({"jobs": await self.service.stop_all(self.user)}, 202)
+
+
+class JobHandler(EdtHandler):
+    """`/jobs/{id}`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, job: str) -> None:
+        """The job now."""
+        self.reply(await self.service.job(self.user, job))
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def patch(self, job: str) -> None:
+        """Update."""
+        self.reply(await self.service.update(self.user, job, parse_patch(self.request.body)))
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def delete(self, job: str) -> None:
+        """Delete an ended job."""
+        await self.service.delete(self.user, job)
+        self.set_status(204)
+        self.finish()
+
+
+class StopHandler(EdtHandler):
+    """`/jobs/{id}/stop`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self, job: str) -> None:
+        """Stop: accepted now, done when the job's processes have ended."""
+        self.reply(await self.service.stop_job(self.user, job), 202)
+
+
+class SuspendHandler(EdtHandler):
+    """`/jobs/{id}/suspend`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self, job: str) -> None:
+        """Suspend: accepted now, done when the job's last worker has left."""
+        self.reply(await self.service.suspend(self.user, job), 202)
+
+
+class ResumeHandler(EdtHandler):
+    """`/jobs/{id}/resume`."""
+
+    @authenticated
+    @authorized("write", resource="edt:jobs")
+    async def post(self, job: str) -> None:
+        """Resume, from a `checkpoint`, in an `instance_group`: accepted now, done when there is a slot."""
+        chosen = parse_resume(self.request.body)
+        view = await self.service.resume(self.user, job, chosen.checkpoint or "", chosen.instance_group)
+        self.reply(view, 202)

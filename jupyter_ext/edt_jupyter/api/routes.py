@@ -1,0 +1,93 @@
+"""Which handler answers where. `/edt/api/spec.yaml` describes the same routes; a test compares the two."""
+
+from __future__ import annotations
+
+import re
+
+from edt_jupyter.api.artifacts import CheckpointsHandler, ResultHandler
+from edt_jupyter.api.catalogue import (
+    DatasetHandler,
+    DatasetsHandler,
+    ModelHandler,
+    ModelsHandler,
+    ModelTrainHandler,
+)
+from edt_jupyter.api.cluster import ClusterHandler
+from edt_jupyter.api.events import EventsHandler
+from edt_jupyter.api.forecasts import ForecastsHandler
+from edt_jupyter.api.groups import (
+    InstanceGroupHandler,
+    InstanceGroupsHandler,
+    ResourceGroupHandler,
+    ResourceGroupsHandler,
+)
+from edt_jupyter.api.interpreters import InterpretersHandler
+from edt_jupyter.api.jobs import (
+    JobHandler,
+    JobsHandler,
+    ResumeHandler,
+    StopAllHandler,
+    StopHandler,
+    SuspendHandler,
+)
+from edt_jupyter.api.logs import LogsHandler
+from edt_jupyter.api.metrics import MetricsHandler
+from edt_jupyter.api.pictures import JobPictureHandler, PicturesHandler
+from edt_jupyter.api.plan import PlanHandler
+from edt_jupyter.api.previews import PreviewsHandler
+from edt_jupyter.api.root import RootHandler, SpecHandler, UnknownHandler
+from edt_jupyter.api.submissions import SubmissionsHandler
+from edt_jupyter.api.timeline import JobTimelineHandler, TimelineHandler
+from edt_jupyter.api.validations import ValidationHandler, ValidationsHandler
+from edt_jupyter.api.what_if import WhatIfHandler
+from edt_jupyter.api.workers import WorkersHandler
+from edt_jupyter.http.base import EdtHandler
+
+API = "/edt/api"
+_PLACE, _ONE = re.compile(r"\{\w+\}"), r"([^/]+)"
+
+# Path templates as OpenAPI writes them, in the order in which they are tried.
+ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
+    ("/", RootHandler),
+    ("/spec.yaml", SpecHandler),
+    ("/jobs", JobsHandler),
+    ("/jobs/stop", StopAllHandler),
+    ("/jobs/{id}", JobHandler),
+    ("/jobs/{id}/stop", StopHandler),
+    ("/jobs/{id}/suspend", SuspendHandler),
+    ("/jobs/{id}/resume", ResumeHandler),
+    ("/jobs/{id}/logs", LogsHandler),
+    ("/jobs/{id}/metrics", MetricsHandler),
+    ("/jobs/{id}/events", EventsHandler),
+    ("/jobs/{id}/timeline", JobTimelineHandler),
+    ("/jobs/{id}/workers", WorkersHandler),
+    ("/jobs/{id}/what-if", WhatIfHandler),
+    ("/jobs/{id}/checkpoints", CheckpointsHandler),
+    ("/jobs/{id}/validations", ValidationsHandler),
+    ("/jobs/{id}/validation", ValidationHandler),
+    ("/jobs/{id}/result", ResultHandler),
+    ("/jobs/{id}/pictures/{picture}", JobPictureHandler),
+    ("/forecasts", ForecastsHandler),
+    ("/interpreters", InterpretersHandler),
+    ("/previews", PreviewsHandler),
+    ("/submissions", SubmissionsHandler),
+    ("/datasets", DatasetsHandler),
+    ("/datasets/{name}", DatasetHandler),
+    ("/models", ModelsHandler),
+    ("/models/{name}", ModelHandler),
+    ("/models/{name}/train", ModelTrainHandler),
+    ("/timeline", TimelineHandler),
+    ("/pictures/{picture}", PicturesHandler),
+    ("/cluster", ClusterHandler),
+    ("/plan", PlanHandler),
+    ("/instance-groups", InstanceGroupsHandler),
+    ("/instance-groups/{name}", InstanceGroupHandler),
+    ("/resource-groups", ResourceGroupsHandler),
+    ("/resource-groups/{name}", ResourceGroupHandler),
+)
+
+
+def handlers() -> list[tuple[str, type[EdtHandler]]]:
+    """Patterns relative to the base URL, each with and without a slash at its end; the unknown rest comes last."""
+    known = [(f"{API}{_PLACE.sub(_ONE, path.rstrip('/'))}/?", handler) for path, handler in ROUTES]
+    return [*known, (rf"{API}/(.*)", UnknownHandler)]

@@ -1,0 +1,32 @@
+"""What would be if a job's settings were others."""
+
+from __future__ import annotations
+
+from tornado.web import authenticated
+
+from edt_jupyter.http.authorization import authorized
+from edt_jupyter.http.base import EdtHandler
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.job import JobPatch
+
+
+class WhatIfHandler(EdtHandler):
+    """`/jobs/{id}/what-if`."""
+
+    @authenticated
+    @authorized("read", resource="edt:jobs")
+    async def get(self, job: str) -> None:
+        """Who would hold how many slots, and when the job would end; nothing is changed."""
+        patch = JobPatch(
+            priority=self._given("priority"),
+            max_workers=self._given("max_workers"),
+            instance_group=self.get_query_argument("instance_group", None),
+        )
+        self.reply(await self.service.what_if(self.user, job, patch))
+
+    def _given(self, name: str) -> int | None:
+        text = self.get_query_argument(name, "")
+        try:
+            return int(text) if text else None
+        except ValueError:
+            raise InvalidRequest(f"{name} is a whole number, not {text!r}.", field=name) from None

@@ -1,0 +1,258 @@
+"""What all handlers share: the service, the user, JSON out, and the one place where an error becomes an answer.
+
+Handlers are thin: they read the request, call one method of the service, write what it returns. Each verb has its own
+`@authenticated` and its own `@authorized` with both arguments written out, because a decorated method that is shared
+remembers the first call's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from http.client import responses
+from typing import Any, Protocol, cast
+
+import msgspec
+from jupyter_server.auth import User
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.extension.handler import ExtensionHandlerMixin
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError
+
+from edt_jupyter.http.forwarding import NOT_LEADING, NotReached, Peer, Relay, forwarded_user
+from edt_jupyter.http.identity import user_of
+from edt_jupyter.http.storage_trouble import storage_failed
+from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, NotAllowed, ServerUnreachable
+from edt_server.service import Service
+
+_ASK_AGAIN = 0.1
+_CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__base__ is EdtError and cls.status != 500}
+_HINTS = {
+    405: "See /edt/api/spec.yaml for the verbs of each resource.",
+}
+
+
+class Extension(Protocol):
+    """The part of `app.EdtApp` that handlers use; the app knows the handlers, not they the app."""
+
+    @property
+    def service(self) -> Service:
+        """The running service; ServerUnreachable with the reason when it does not run."""
+
+    @property
+    def secret(self) -> str:
+        """What servers over one data folder know each other by, "" before it is known."""
+
+    @property
+    def leads(self) -> bool:
+        """True while this server runs the jobs."""
+
+    async def surely_leads(self) -> bool:
+        """The same, of a server that may have been stopped once it has asked whether it still leads."""
+
+    async def elsewhere(self, user: str) -> Peer | None:
+        """The server that answers `user`, None for this one; waits while there is none, ServerUnreachable for long."""
+
+
+class EdtHandler(ExtensionHandlerMixin, APIHandler):
+    """Base of every handler under `/edt/api`."""
+
+    _asked_for: str | None = None  # the user for whom another server passes this on
+    _way: tuple[Relay, Peer] | None = None  # a request on its way to the server that answers
+    _gone = False
+
+    @property
+    def extension(self) -> Extension:
+        """The app."""
+        return cast(Extension, self.extensionapp)
+
+    @property
+    def service(self) -> Service:
+        """The running service; ServerUnreachable with the reason when it does not run."""
+        return self.extension.service
+
+    @property
+    def user(self) -> str:
+        """Who asks; with the first one the service gets ready for a job."""
+        self.service.wake()
+        return self._name()
+
+    def _name(self) -> str:
+        return self._asked_for or user_of(self.current_user, self.identity_provider)
+
+    # --- from and to other servers ------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        """Find out who asks: Jupyter does, or another server over this data folder has done."""
+        self._asked_for = forwarded_user(self.request.headers, self.extension.secret)
+        if self._asked_for is None:
+            await super().prepare()
+            return
+        self.current_user = self._jupyter_current_user = User(username=self._asked_for)
+        if not await self.extension.surely_leads():
+            raise HTTPError(NOT_LEADING)
+
+    async def forwarded(self) -> bool:
+        """Have the request answered by the server that runs the jobs; False when it is this one."""
+        if self._asked_for is not None:
+            return False
+        if self._way is not None:
+            try:
+                await self._passed_on(*self._way)
+            except NotReached:
+                raise ServerUnreachable("The server that leads has changed.", hint="Submit the job again.") from None
+            return True
+        while not self._gone:
+            if not await self.begin_forwarding():
+                return False
+            assert self._way is not None
+            relay, peer = self._way
+            try:
+                if self.request.body:
+                    await relay.write(self.request.body)
+                await self._passed_on(relay, peer)
+            except NotReached:
+                await _ask_again(peer)
+            else:
+                break
+        return True
+
+    async def begin_forwarding(self) -> bool:
+        """Send the head of the request to the server that runs the jobs; False when it is this one, or asked us."""
+        while self._asked_for is None and not self._gone:
+            peer = await self.extension.elsewhere(self._name())
+            if peer is None:
+                break
+            try:
+                relay = await Relay.begin(self, peer)
+            except NotReached:
+                await _ask_again(peer)
+            else:
+                self._way = (relay, peer)
+                return True
+        return False
+
+    async def _passed_on(self, relay: Relay, peer: Peer) -> None:
+        changed = asyncio.ensure_future(peer.over())
+        try:
+            await relay.finish(changed)
+        finally:
+            self._way = None
+            changed.cancel()
+
+    def on_connection_close(self) -> None:
+        """The client is gone."""
+        self._gone = True
+        if self._way is not None:
+            self._way[0].abandon()
+        super().on_connection_close()
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def reply(self, body: Any, status: int = 200) -> None:
+        """Answer with JSON."""
+        self.set_status(status)
+        self.finish(msgspec.json.encode(body))
+
+    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        """Answer with the status of the error that was raised."""
+        error = told(kwargs.get("exc_info", (None, None))[1])
+        super().send_error(error.status if isinstance(error, EdtError) else status_code, **kwargs)
+
+    def write_refusal(self, error: EdtError) -> None:
+        """Write the answer to a request that is refused before it is read; the connection is ended by the caller."""
+        self.set_status(error.status)
+        self.set_header("Content-Type", "application/json")
+        self.write(error_body(error.status, error))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Write the error as `{"message", "code", "hint", …}`."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        nobody = getattr(self, "_jupyter_current_user", None) is None
+        if nobody and status_code == 403 and isinstance(error, HTTPError) and _says_nothing(error.log_message):
+            error = _unknown()
+        self.finish(msgspec.json.encode(error_body(status_code, error)))
+
+    def log_exception(self, typ: Any, value: BaseException | None, tb: Any) -> None:
+        """Users' mistakes are no news; a connection that is gone needs no answer."""
+        if isinstance(value, StreamClosedError) or (isinstance(value, EdtError) and value.status < 500):
+            self.log.debug("%s %s: %s", self.request.method, self.request.path, value)
+        else:
+            super().log_exception(typ, value, tb)
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def number(self, name: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
+        """A whole number from the query; InvalidRequest outside low … high."""
+        text = self.get_query_argument(name, "")
+        if not text:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise InvalidRequest(f"{name} is a whole number from {low} to {high}, not {text!r}.", field=name)
+        return value
+
+    def real(self, name: str, low: float = -math.inf, high: float = math.inf) -> float | None:
+        """A number from the query, None when it is not given: a time in seconds since the epoch, or one within bounds.
+
+        InvalidRequest for what is none, or is not within them.
+        """
+        text = self.get_query_argument(name, "")
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and low <= value <= high):
+            what = "a time in seconds since 1970" if low == -math.inf else f"a number from {low:g} to {high:g}"
+            raise InvalidRequest(f"{name} is {what}, not {text!r}.", field=name)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True for `?name=1`; also true, True."""
+        return self.get_query_argument(name, "0").lower() in ("1", "true")
+
+
+def _says_nothing(message: str | None) -> bool:
+    """True of Jupyter's own refusals of a request that shows no login, or one that is over."""
+    return not message or "xsrf" in message.lower()
+
+
+def _unknown() -> NotAllowed:
+    """What is told to whom the server does not know; `login` tells programs that logging in helps."""
+    return NotAllowed(
+        "This server does not accept the token or the login of this request: it is wrong, or not valid any more.",
+        hint="Log in again; from a script give its token, with EDT_TOKEN or Client(token=…): `jupyter server list` "
+        "shows it.",
+        login="needed",
+    )
+
+
+async def _ask_again(peer: Peer) -> None:
+    """Wait for the next server in that one's place; raise what is to be said where none will come."""
+    if peer.silent is not None:
+        raise peer.silent
+    await asyncio.sleep(_ASK_AGAIN)
+
+
+def told(error: BaseException | None) -> BaseException | None:
+    """The error as it is told: trouble with the disk is nobody's mistake, but has words of its own."""
+    return (storage_failed(error) or error) if isinstance(error, OSError) else error
+
+
+def error_body(status: int, error: BaseException | None) -> dict[str, Any]:
+    """What is told about an error; nothing of the server's inside for one that was not foreseen."""
+    error = told(error)
+    if isinstance(error, EdtError):
+        return error.to_json()
+    message = error.log_message if isinstance(error, HTTPError) else None
+    if isinstance(error, HTTPError) and message and error.args:
+        message = message % error.args
+    if message is None:
+        message = "The server made a mistake." if status >= 500 else f"{responses.get(status, 'Refused')}."
+    hint = "The server's log says more." if status >= 500 else _HINTS.get(status, "")
+    return {"message": message, "code": _CODES.get(status, "internal" if status >= 500 else "refused"), "hint": hint}

@@ -1,0 +1,139 @@
+"""A body that goes to the disk as it arrives, once it is known that its sender may submit.
+
+An upload that is refused is answered at once, before it is read. What becomes of the bytes is the sink's: each handler
+makes its own, and `post` finds it as `self.sink` when the body is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Generic, Protocol, TypeVar
+
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError, stream_request_body
+
+from edt_jupyter.http.authorization import denied
+from edt_jupyter.http.base import EdtHandler, told
+from edt_jupyter.http.upload import check_length
+from edt_sdk.schemas.errors import EdtError
+from edt_server.settings import Settings
+
+# A refused upload is answered at once and read on for a while: closing a socket with unread bytes in it would reset the
+# connection, and the client might never see why.
+_LINGER_BYTES = 64 << 20
+# Without another byte.
+_LINGER_SECONDS = 5.0
+
+
+class Sink(Protocol):
+    """Takes a body piece by piece."""
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes; InvalidRequest or TooLarge when they are not wanted. Blocks."""
+
+    def close(self) -> None:
+        """Remove what was kept. May be called twice."""
+
+
+Kept = TypeVar("Kept", bound=Sink)
+
+
+@stream_request_body
+class ReceivingHandler(EdtHandler, Generic[Kept]):
+    """Base of a handler whose POST is an upload."""
+
+    resource = "edt:jobs"  # what its sender must be allowed to write
+    sink: Kept | None = None  # None: refused and answered
+    _lingering: asyncio.TimerHandle | None = None
+    _discarded = -1  # bytes thrown away since the request was refused, -1 while it is not
+
+    def open_sink(self, content_type: str, settings: Settings) -> Kept:
+        """Where this request's body goes; InvalidRequest when it is nothing that can be read."""
+        raise NotImplementedError
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        """Admit or refuse an upload before its body is read."""
+        await super().prepare()
+        if self.request.method == "POST" and not self._finished:
+            await self._admit()
+
+    async def _admit(self) -> None:
+        # The decorators of `post` run when the body is there; an upload has to be stopped before.
+        if not self.current_user:
+            raise HTTPError(403)
+        allowed = await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", self.resource))
+        if not allowed:
+            raise denied("write", self.resource)
+        if await self.begin_forwarding():
+            self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the leader's cap holds
+            return
+        settings = self.service.settings
+        self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the cap is ours, with its own answer
+        try:
+            check_length(self.request.headers.get("Content-Length"), settings.max_upload_bytes)
+            self.sink = self.open_sink(self.request.headers.get("Content-Type", ""), settings)
+        except EdtError as error:
+            await self._refuse(error)
+
+    async def data_received(self, chunk: bytes) -> None:
+        """Take the next bytes of the body."""
+        if self._discarded >= 0:
+            self._discarded += len(chunk)
+            if self._discarded > _LINGER_BYTES:
+                self.hang_up()
+            else:
+                self._linger()
+        elif self._way is not None:
+            await self._way[0].write(chunk)
+        elif self.sink is not None:
+            try:
+                await asyncio.to_thread(self.sink.write, chunk)
+            except (EdtError, OSError) as error:
+                refused = told(error)
+                if not isinstance(refused, EdtError):
+                    raise
+                if isinstance(error, OSError):
+                    self.log.error("edt | an upload could not be written: %s", error)
+                await self._refuse(refused)
+
+    async def _refuse(self, error: EdtError) -> None:
+        """Answer now; the rest of the body is thrown away."""
+        self._discarded = 0
+        self._drop()
+        self.log.info("upload refused: %s", error)
+        self.set_header("Connection", "close")
+        self.write_refusal(error)
+        self.set_header("Content-Length", sum(map(len, self._write_buffer)))
+        await self.flush()
+        self._linger()
+
+    def _linger(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+        self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.hang_up)
+
+    def hang_up(self) -> None:
+        """End an answer that was given early."""
+        if not self._finished:
+            self.finish()
+
+    def _drop(self) -> None:
+        if self.sink is not None:
+            self.sink.close()
+            self.sink = None
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Say that the connection ends with the answer, where the body may not have been read."""
+        if self.request.method == "POST":
+            self.set_header("Connection", "close")
+        super().write_error(status_code, **kwargs)
+
+    def on_finish(self) -> None:
+        """Nothing of an upload stays but the job made of it."""
+        self._drop()
+        super().on_finish()
+
+    def on_connection_close(self) -> None:
+        """The sender gave up."""
+        self._drop()
+        super().on_connection_close()

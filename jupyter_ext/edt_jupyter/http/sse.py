@@ -1,0 +1,96 @@
+"""Server-sent events: an answer that goes on until there is no more to tell, the reader leaves, or the server stops.
+
+The records come from a `step` that remembers its own place, so resuming is starting there. Between records a comment
+keeps proxies from giving up. Format: the HTML standard, section 9.2.5.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from tornado.iostream import StreamClosedError
+
+from edt_jupyter.http.base import EdtHandler
+from edt_server.service import Watch
+
+PING = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event: its name, its data, and the id to resume after (None for one that cannot be resumed after)."""
+
+    event: str
+    data: Any
+    id: str | None = None
+
+    def encode(self) -> bytes:
+        """The event as it is sent."""
+        head = f"event: {self.event}\n" + (f"id: {self.id}\n" if self.id is not None else "")
+        # JSON has no bare line breaks, so the data is one line.
+        return head.encode() + b"data: " + msgspec.json.encode(self.data) + b"\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What there is to tell now, whether that was all, and after how many seconds to look again without being woken."""
+
+    records: Iterable[Record]
+    done: bool
+    pause: float = PING
+
+
+class StreamHandler(EdtHandler):
+    """A handler some of whose answers are streams."""
+
+    _watch: Watch | None = None
+
+    def resume_after(self) -> str:
+        """Where to go on: Last-Event-ID of a reader that comes back, else `?after=`."""
+        return self.request.headers.get("Last-Event-ID", "") or self.get_query_argument("after", "")
+
+    async def stream(self, job: str, step: Callable[[], Awaitable[Step]]) -> None:
+        """Send what `step` gives until it says that it is done; it is asked again whenever the job changed."""
+        with self.service.hub.watch(job) as watch:
+            self._watch = watch
+            first = await step()  # an error of the first step is still an answer with its own status
+            self.set_header("Content-Type", "text/event-stream")
+            self.set_header("Cache-Control", "no-store")
+            self.set_header("X-Accel-Buffering", "no")
+            try:
+                await self._send(first, step, watch)
+            except StreamClosedError:
+                return
+        if not self._finished:
+            self.finish(set_content_type="text/event-stream")
+
+    async def _send(self, now: Step, step: Callable[[], Awaitable[Step]], watch: Watch) -> None:
+        self.write(b": jupyter-edt\n\n")
+        sent = time.monotonic()
+        while True:
+            for record in now.records:
+                self.write(record.encode())
+            await self.flush()
+            if now.done:
+                self.write(Record("end", {}).encode())
+                await self.flush()
+                return
+            await watch.wait(min(now.pause, PING))
+            if watch.closed:  # no `end`: the reader comes back, to this server or the next
+                return
+            now = await step()
+            if now.records:
+                sent = time.monotonic()
+            elif time.monotonic() - sent >= PING:
+                self.write(b": still here\n\n")
+                sent = time.monotonic()
+
+    def on_connection_close(self) -> None:
+        """The reader is gone: end at once, not at the next record."""
+        if self._watch is not None:
+            self._watch.close()
+        super().on_connection_close()

@@ -1,0 +1,263 @@
+"""The server's end of the control channel: who speaks is known from the key, what is said is given to callbacks.
+
+ZeroMQ ROUTER with CURVE. The gatekeeper maps each supervisor's public key to its job; a key it does not know cannot
+connect, and the job id of a message is the one its connection was authenticated as. The server's key pair persists, the
+endpoint is written anew at every start. Decides nothing and stores nothing: an Ack is sent when `on_report` has
+returned, and what a callback sends to the job it is called for follows the Ack or Welcome that answers it. A supervisor
+may therefore take any Allocation behind an Ack as one that knows the acknowledged report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.job import JobProgress
+from edt_sdk.schemas.wire.control import (
+    Ack,
+    Numbered,
+    ProgressReport,
+    Refused,
+    ServerAddress,
+    SupervisorHello,
+    ToSupervisor,
+    Welcome,
+    decode_to_server,
+    encode,
+)
+from edt_server.messaging import Gatekeeper
+from edt_server.store import StoreUnavailable
+from edt_server.system.private_files import make_private_dir, write_private
+
+log = logging.getLogger(__name__)
+
+KEY_FILE = "server.key"
+ADDRESS_FILE = "server.json"
+
+
+class _KeyPair(msgspec.Struct, frozen=True):
+    public: str
+    secret: str
+
+
+class ControlServer:
+    """Speaks with the supervisors of all jobs. Everything happens on the event loop that `start` ran on.
+
+    Args:
+        control_dir: 0700 folder of the key pair and the address file; made when missing.
+        interface: address to listen on; the port is the system's choice.
+        on_hello: answers a supervisor's first message; Refused ends that supervisor.
+        on_report: commits a report. Every one is passed on, also those seen before; when it raises, nothing is
+            acknowledged and later reports of that job are left unread until the failed one was repeated.
+        on_progress: the newest progress of a job.
+        on_connected: called after a Welcome was sent.
+    """
+
+    def __init__(
+        self,
+        control_dir: Path,
+        *,
+        interface: str = "127.0.0.1",
+        on_hello: Callable[[str, SupervisorHello], Awaitable[Welcome | Refused]],
+        on_report: Callable[[str, Numbered], Awaitable[None]],
+        on_progress: Callable[[str, JobProgress], None],
+        on_connected: Callable[[str], Awaitable[None] | None] | None = None,
+    ) -> None:
+        self._dir = control_dir
+        self._interface = interface
+        self._on_hello = on_hello
+        self._on_report = on_report
+        self._on_progress = on_progress
+        self._on_connected = on_connected
+        self._context = zmq.asyncio.Context()
+        self._gatekeeper = Gatekeeper(self._context)
+        self._socket: zmq.asyncio.Socket | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._peers: dict[str, bytes] = {}
+        self._answering: str | None = None
+        self._withheld: list[ToSupervisor] = []
+        self._failed: dict[str, int] = {}
+
+    @property
+    def control_file(self) -> Path:
+        """Where supervisors read the endpoint and the server's public key."""
+        return self._dir / ADDRESS_FILE
+
+    async def start(self) -> None:
+        """Listen, and write the address file. EdtError when the interface cannot be bound."""
+        make_private_dir(self._dir)
+        pair = _server_keys(self._dir / KEY_FILE)
+        self._gatekeeper.start()
+        socket = self._context.socket(zmq.ROUTER)
+        socket.linger = 0
+        socket.curve_server = True
+        socket.curve_secretkey = pair.secret.encode("ascii")
+        socket.curve_publickey = pair.public.encode("ascii")
+        # An unreachable supervisor is an error of `send`, not a message silently dropped.
+        socket.router_mandatory = True
+        socket.heartbeat_ivl = 2000
+        socket.heartbeat_timeout = 10000
+        try:
+            socket.bind(f"tcp://{self._interface}:*")
+        except zmq.ZMQError as wrong:
+            socket.close()
+            await self._gatekeeper.stop()
+            raise EdtError(
+                f"The control channel cannot listen on {self._interface}: {wrong}.",
+                hint="Set c.EdtApp.worker_interface to an address of this host.",
+            ) from wrong
+        endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        write_private(self.control_file, encode(ServerAddress(endpoint=endpoint, public_key=pair.public)))
+        self._socket = socket
+        self._task = asyncio.create_task(self._serve(socket), name="edt control channel")
+
+    async def stop(self) -> None:
+        """Stop listening. Supervisors keep their reports and look for the next server."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            await self._gatekeeper.stop()
+        self._context.destroy(linger=0)
+        self._peers.clear()
+
+    def admit(self, job_id: str, public_key: str) -> None:
+        """From now on this client key (Z85) is this job's, and its former key, if any, is nobody's."""
+        self._gatekeeper.admit(job_id, public_key)
+
+    def forget(self, job_id: str) -> None:
+        """The job's key is nobody's from now on; a connection that is still there is not listened to any more."""
+        self._gatekeeper.forget(job_id)
+        self._peers.pop(job_id, None)
+        self._failed.pop(job_id, None)
+
+    def send(self, job_id: str, message: ToSupervisor) -> bool:
+        """Send to the job's supervisor; False when it is not connected now (see `on_connected`)."""
+        if job_id == self._answering:
+            self._withheld.append(message)
+            return True
+        return self._send(job_id, message)
+
+    def _send(self, job_id: str, message: ToSupervisor) -> bool:
+        peer = self._peers.get(job_id)
+        if peer is None or self._socket is None:
+            return False
+        if not self._send_to(peer, message):
+            del self._peers[job_id]
+            return False
+        return True
+
+    def _send_to(self, peer: bytes, message: ToSupervisor) -> bool:
+        assert self._socket is not None
+        # With DONTWAIT the outcome is known when the call returns.
+        sent = cast(asyncio.Future[object], self._socket.send_multipart([peer, encode(message)], flags=zmq.DONTWAIT))
+        return sent.exception() is None
+
+    async def _serve(self, socket: zmq.asyncio.Socket) -> None:
+        while True:
+            frames = await socket.recv_multipart(copy=False)
+            if len(frames) != 2:
+                log.warning("message with %d frames dropped", len(frames))
+                continue
+            try:
+                job_id = str(frames[1].get("User-Id"))
+            except (zmq.ZMQError, KeyError):
+                log.warning("message without a job dropped")
+                continue
+            await self._receive(job_id, frames[0].bytes, frames[1].bytes)
+
+    async def _receive(self, job_id: str, peer: bytes, data: bytes) -> None:
+        if not self._gatekeeper.knows(job_id):
+            log.warning("message of a forgotten job dropped, job=%s", job_id)
+            return
+        try:
+            message = decode_to_server(data)
+        except msgspec.MsgspecError as wrong:
+            log.warning("message that is none dropped, job=%s: %s", job_id, type(wrong).__name__)
+            return
+        if not isinstance(message, SupervisorHello) and self._peers.get(job_id) != peer:
+            log.warning("message before a hello, or of a replaced connection, dropped, job=%s", job_id)
+            return
+        self._answering = job_id
+        # One supervisor's trouble must not silence the others: this is one of the loops that survive.
+        try:
+            match message:
+                case SupervisorHello():
+                    await self._hello(job_id, peer, message)
+                case Numbered():
+                    await self._report(job_id, message)
+                case ProgressReport(progress=progress):
+                    self._on_progress(job_id, progress)
+        except StoreUnavailable:
+            # Who has the store says so, once; supervisors repeat what was not acknowledged.
+            log.info("a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
+        except Exception:
+            log.exception("a %s could not be dealt with, job=%s", type(message).__name__, job_id)
+        finally:
+            self._answering = None
+            withheld, self._withheld = self._withheld, []
+            for each in withheld:
+                self._send(job_id, each)
+
+    async def _hello(self, job_id: str, peer: bytes, hello: SupervisorHello) -> None:
+        answer = await self._on_hello(job_id, hello)
+        if isinstance(answer, Refused):
+            log.warning("supervisor refused, job=%s: %s", job_id, answer.why)
+            self._send_to(peer, answer)
+            self._withheld.clear()
+            return
+        self._peers[job_id] = peer
+        self._failed.pop(job_id, None)
+        self._send(job_id, answer)
+        if self._on_connected is not None:
+            done = self._on_connected(job_id)
+            if inspect.isawaitable(done):
+                await done
+
+    async def _report(self, job_id: str, report: Numbered) -> None:
+        failed = self._failed.get(job_id)
+        if failed is not None and report.number > failed:
+            # An Ack covers all numbers below its own: nothing may overtake the report that could not be committed.
+            return
+        try:
+            await self._on_report(job_id, report)
+        except Exception:
+            self._failed[job_id] = report.number
+            raise
+        if failed == report.number:
+            del self._failed[job_id]
+        self._send(job_id, Ack(number=report.number))
+
+
+def _server_keys(path: Path) -> _KeyPair:
+    """The key pair in `path`, made at the first start; supervisors trust the next server because it has the same."""
+    while True:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_KeyPair)
+        except FileNotFoundError:
+            public, secret = (part.decode("ascii") for part in zmq.curve_keypair())
+            fresh = path.with_name(f"{path.name}.{os.getpid()}")
+            write_private(fresh, msgspec.json.encode(_KeyPair(public=public, secret=secret)))
+            # A link and not a rename: of two servers that start at once, both must end up with the same pair.
+            with contextlib.suppress(FileExistsError):
+                os.link(fresh, path)
+            fresh.unlink()
+        except msgspec.MsgspecError as wrong:
+            raise EdtError(
+                f"{path} is not a key pair of the control channel.",
+                hint="Move the file away; running jobs will not find the new server, new ones will.",
+            ) from wrong

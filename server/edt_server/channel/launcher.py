@@ -1,0 +1,95 @@
+"""Starts supervisors: detached from the server in everything but that it reaps them while it lives.
+
+A supervisor is its own session, has no terminal, writes to a log file of its job and holds none of the server's
+descriptors, so that the server's end, its Ctrl-C and its restart do not reach it. Never speaks with one: that is
+`control.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import zmq
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.channel.spare_supervisors import Spare
+from edt_server.system.detached import start_detached
+from edt_server.system.private_files import make_private_dir, write_private
+from edt_server.system.processes import ended, identify
+
+_children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
+
+
+def key_pair() -> tuple[str, str]:
+    """A new CURVE pair for one supervisor: (public, secret), Z85."""
+    public, secret = zmq.curve_keypair()
+    return public.decode("ascii"), secret.decode("ascii")
+
+
+def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
+    """Write the orders and start the supervisor that follows them.
+
+    Args:
+        orders: what it is told.
+        spare: a supervisor that waits for such a job; without one, or when it has just ended, a new one is started.
+
+    Raises:
+        Unprocessable: the job's interpreter is not there. (Whether it has edt_sdk shows when the driver starts; the
+            supervisor reports that as ERROR.)
+    """
+    try:
+        paths = write_orders(orders)
+    except OSError:
+        if spare is not None:
+            spare.end()
+        raise
+    process = spare.process if spare is not None and spare.hand_over(paths.launch_file) else _start(paths)
+    identity = identify(process.pid)
+    _children[identity] = process
+    threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
+    return identity
+
+
+def write_orders(orders: Launch) -> JobPaths:
+    """Write the orders, and make the folders they speak of. Unprocessable when the interpreter is not there."""
+    check_interpreter(orders.interpreter, orders.job_id)
+    paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
+    make_private_dir(paths.job_dir)
+    make_private_dir(Path(orders.runtime_dir))
+    write_private(paths.launch_file, encode(orders))
+    return paths
+
+
+def _start(paths: JobPaths) -> subprocess.Popen[bytes]:
+    return start_detached(
+        "edt_server.supervisor", [str(paths.launch_file)], folder=paths.job_dir, log=paths.supervisor_log
+    )
+
+
+def check_interpreter(interpreter: str, job_id: str) -> None:
+    """Unprocessable when the path is not a program that can be run."""
+    if not (os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)):
+        raise Unprocessable(
+            f"The job's Python {interpreter} does not exist or cannot be run.",
+            hint="Submit from a kernel whose environment still exists, or give another interpreter.",
+            job=job_id,
+            field="python",
+        )
+
+
+async def wait_gone(identity: ProcessIdentity) -> None:
+    """Return when the process has ended, whoever started it; of one started here, no zombie is left then."""
+    await ended(identity)
+    child = _children.get(identity)
+    if child is not None:
+        child.wait()  # it has ended: this only waits for the reaping thread to say so
+
+
+def _reap(identity: ProcessIdentity) -> None:
+    _children[identity].wait()
+    del _children[identity]

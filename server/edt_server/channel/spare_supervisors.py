@@ -1,0 +1,199 @@
+"""Spare supervisors: started before there is a job for them, with a zygote that has imported everything already.
+
+A spare fits the jobs of one interpreter with one number of threads a slot, as long as the files it has imported are
+what is installed. It has never run anything of a user's, becomes the supervisor of one job and is never used again.
+Spares end with this server, however that ends; what was handed out does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.wire.control import Launch
+from edt_sdk.schemas.wire.zygote import Ready, decode_answer
+from edt_server.supervisor.programs.environment import start_time_variables
+from edt_server.system.detached import start_detached
+
+log = logging.getLogger(__name__)
+
+# A job that has just been started needs the machine more than the next one does.
+REFILL_DELAY = 5.0
+END_PATIENCE = 5.0
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a spare fits."""
+
+    interpreter: str
+    threads: int
+
+    def same(self, other: Kind) -> bool:
+        """Whether what fits one fits the other.
+
+        An environment has its Python under several names: a kernel's is `bin/python`, that of a server that was started
+        by a script `bin/python3.11`. Where links lead alone does not tell: all environments may share one Python.
+        """
+        return self.threads == other.threads and _names(self.interpreter) == _names(other.interpreter)
+
+
+@dataclass(slots=True, eq=False)
+class Spare:
+    """A supervisor that waits.
+
+    Attributes:
+        process: it; its parent is this process.
+        connection: our end of its stdin.
+        files: what it has imported, as `Ready.files`; None while it is still importing.
+    """
+
+    kind: Kind
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    files: dict[str, tuple[int, int]] | None = field(default=None)
+
+    def fits(self, kind: Kind) -> bool:
+        """Whether it lives, is for this kind of job, and has imported what is installed now."""
+        if not self.kind.same(kind) or self.process.poll() is not None:
+            return False
+        if self.files is None:
+            with contextlib.suppress(BlockingIOError, ConnectionError, msgspec.MsgspecError):
+                answer = decode_answer(self.connection.recv(_LARGEST, socket.MSG_DONTWAIT))
+                if isinstance(answer, Ready):
+                    self.files = answer.files
+        return all(_stamp(path) == stamp for path, stamp in (self.files or {}).items())
+
+    def hand_over(self, launch_file: Path) -> bool:
+        """Make it the supervisor of the job with these orders; False when it has ended."""
+        with self.connection:
+            try:
+                self.connection.sendall(f"{launch_file}\n".encode())
+            except ConnectionError:
+                return False
+        return True
+
+    def end(self) -> None:
+        """End it. Blocks until it has."""
+        self.connection.close()
+        try:
+            self.process.wait(END_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Warm:
+    """The spares of one server, all of the kind that was wanted last.
+
+    Args:
+        count: how many; with 0 every job starts cold.
+        folder: working directory of the spares, and of `warm.log`, what they say before they have a job.
+        interpreter, threads: the kind that is wanted first.
+    """
+
+    def __init__(self, count: int, folder: Path, interpreter: str, threads: int) -> None:
+        self._count = count
+        self._folder = folder
+        self._kind = Kind(interpreter, threads)
+        self._spares: list[Spare] = []
+        self._filling: asyncio.Task[None] | None = None
+        self._awake = False
+        self._stopped = False
+
+    @property
+    def spares(self) -> tuple[Spare, ...]:
+        """Those that wait now."""
+        return tuple(self._spares)
+
+    def wake(self) -> None:
+        """Somebody is there: begin, unless that was done before. Call it in the event loop, as often as you like."""
+        if not self._awake:
+            self._awake = True
+            self._fill_in(0.0)
+
+    def take(self, orders: Launch) -> Spare | None:
+        """A spare for this job, None when it has to start cold. The next one is started a little later."""
+        kind = Kind(orders.interpreter, orders.threads_per_slot)
+        if self._count == 0:
+            return None
+        names = start_time_variables(orders.spec.env)
+        if names:
+            log.info("job %s starts cold because its env sets %s", orders.job_id, ", ".join(names))
+            return None
+        self._kind, self._awake = kind, True
+        found = next((spare for spare in self._spares if spare.fits(kind)), None)
+        if found is not None:
+            self._spares.remove(found)
+        else:
+            log.info("job %s starts cold: no spare supervisor fits it", orders.job_id)
+        self._fill_in(REFILL_DELAY)
+        return found
+
+    async def stop(self) -> None:
+        """End the spares."""
+        self._stopped = True
+        if self._filling is not None:
+            self._filling.cancel()
+            await asyncio.wait({self._filling})
+        spares, self._spares = self._spares, []
+        await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in spares))
+
+    def _fill_in(self, seconds: float) -> None:
+        if self._count > 0 and not self._stopped and (self._filling is None or self._filling.done()):
+            self._filling = asyncio.create_task(self._fill(seconds), name="edt warm")
+
+    async def _fill(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        kept = [spare for spare in self._spares if spare.fits(self._kind)]
+        outdated = [spare for spare in self._spares if spare not in kept]
+        self._spares = kept
+        await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in outdated))
+        while len(self._spares) < self._count:
+            try:
+                # In this thread: a spare that is started is known at once, whenever this task is cancelled.
+                self._spares.append(start_spare(self._kind, self._folder))
+            except OSError as wrong:
+                log.warning("no spare supervisor: %s", wrong)
+                return
+
+
+def start_spare(kind: Kind, folder: Path) -> Spare:
+    """Start a supervisor that waits, detached like one with a job; OSError when that is not possible."""
+    ours, theirs = socket.socketpair()
+    try:
+        process = start_detached(
+            "edt_server.supervisor",
+            ["--wait", kind.interpreter, str(kind.threads)],
+            folder=folder,
+            log=folder / "warm.log",
+            stdin=theirs.fileno(),
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    log.info("spare supervisor started, pid=%d interpreter=%s threads=%d", process.pid, kind.interpreter, kind.threads)
+    return Spare(kind, process, ours)
+
+
+def _names(interpreter: str) -> tuple[str, str]:
+    return os.path.realpath(os.path.dirname(interpreter)), os.path.realpath(interpreter)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size

@@ -1,0 +1,381 @@
+"""Supervisors: started when a job has its first slot, listened to, given their slots, and missed when they are gone.
+
+The service's half of the control channel. Every message from a supervisor becomes a change of the ledger before
+anything is answered; every slot a supervisor may use was committed before it hears of it. Fencing: only the newest
+attempt of a job, in the process it was started as, is spoken with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.job import JobProgress, JobState
+from edt_sdk.schemas.wire.control import (
+    PROTOCOL,
+    Allocation,
+    Launch,
+    Numbered,
+    ProcessIdentity,
+    Refused,
+    StopJob,
+    SupervisorHello,
+    Welcome,
+)
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.channel.control import ControlServer
+from edt_server.channel.final_reports import bury, read_last_words
+from edt_server.channel.hosts import HostLost, Hosts
+from edt_server.channel.launcher import key_pair, launch, wait_gone, write_orders
+from edt_server.channel.orders import orders_of, refusal
+from edt_server.channel.spare_supervisors import Warm
+from edt_server.files import job_files
+from edt_server.ledger import Change, reports
+from edt_server.settings import Settings
+from edt_server.store import JobRow, StoreError
+from edt_server.system.presence import FILE as PRESENCE
+from edt_server.system.presence import is_held
+from edt_server.system.processes import is_alive, same_kernel
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_HELLO_LIMIT = 15.0
+_FAR_AWAY = 5.0
+_LEASE = 15.0  # a supervisor that lives has found a new server long before
+_STORE_AWAY = 1.0
+_STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
+
+
+class Changes(Protocol):
+    """How a change is made: committed first, then acted on, one after the other (`Service.change`)."""
+
+    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
+        """Run `work` in a transaction of the ledger and do what follows from it."""
+        ...
+
+
+class Supervision:
+    """All supervisors of one service.
+
+    Args:
+        settings: of the service.
+        change: commits.
+        progressed: told the newest progress of a job.
+        warm: spare supervisors, None for none.
+        hosts: where supervisors are started, None for this machine.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        change: Changes,
+        progressed: Callable[[str, JobProgress], None],
+        warm: Warm | None = None,
+        hosts: Hosts | None = None,
+    ) -> None:
+        self._settings = settings
+        self._change = change
+        self._progressed = progressed
+        self._warm = warm
+        self._hosts = hosts
+        self._progress: dict[str, JobProgress] = {}
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._launches: set[asyncio.Task[None]] = set()
+        self._starting: set[str] = set()
+        self._stopping: dict[str, str] = {}
+        self._unheard: dict[str, tuple[int, frozenset[int]]] = {}
+        self._heard: dict[str, asyncio.Event] = {}
+        self._greeted: dict[str, int] = {}
+        self._taking: set[str] = set()
+        self._outdated: set[str] = set()
+        self._ending = False
+        self._control = ControlServer(
+            settings.control_dir,
+            interface=settings.worker_interface,
+            on_hello=self._on_hello,
+            on_report=self._on_report,
+            on_progress=self._on_progress,
+            on_connected=self._on_connected,
+        )
+
+    async def start(self) -> None:
+        """Listen. EdtError when that is not possible."""
+        await self._control.start()
+
+    async def stop(self) -> None:
+        """Stop listening and watching; supervisors go on."""
+        self._ending = True
+        await self._unwatch()
+        # A supervisor that is just being started is written down, so that the next server knows it.
+        await asyncio.gather(*self._launches, return_exceptions=True)
+        await self._unwatch()
+        await self._control.stop()
+
+    async def _unwatch(self) -> None:
+        watchers = list(self._watchers.values())
+        for task in watchers:
+            task.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
+
+    async def _surely(self, work: Callable[[Change], T]) -> T:
+        """Change the ledger, and try again while the store cannot be written to: nobody else would do it later.
+
+        What supervisors ask for needs no such patience, they ask again.
+        """
+        while True:
+            try:
+                return await self._change(work)
+            except StoreError:
+                if self._ending:
+                    raise
+                await asyncio.sleep(_STORE_AWAY)
+
+    # --- what the service asks for ------------------------------------------------------------------------------------
+
+    def progress(self, job: str) -> JobProgress | None:
+        """The newest progress heard of a job."""
+        return self._progress.get(job)
+
+    def allocate(self, job: str, allocation: Allocation) -> None:
+        """Tell the job its slots, if its supervisor is connected; else it hears them when it is."""
+        if job in self._taking:
+            # It would be sent behind the Ack of a report it does not know of (a release, perhaps); see `control.py`.
+            self._outdated.add(job)
+        else:
+            self._control.send(job, allocation)
+
+    def end(self, job: str, why: str) -> None:
+        """End the job, now or as soon as its supervisor says hello."""
+        self._stopping[job] = why
+        self._control.send(job, StopJob(why=why))
+
+    def begin(self, job: str) -> None:
+        """Start a supervisor for a job that has none; once, however often it is asked for."""
+        if job in self._starting:
+            return
+        self._starting.add(job)
+        task = asyncio.create_task(self._launch(job), name=f"edt launch {job}")
+        self._launches.add(task)
+        task.add_done_callback(self._launches.discard)
+
+    def adopt(self, row: JobRow, *, stopping: str | None) -> None:
+        """Take over a living job of an earlier server."""
+        if stopping is not None:
+            self._stopping[row.id] = stopping
+        if not row.supervised:
+            if row.state in _STARTING:
+                self.begin(row.id)
+            return
+        self._control.admit(row.id, row.public_key)
+        if row.supervisor is not None:
+            self._watch(row.id, row.attempt, row.supervisor)
+        else:
+            # The last server ended between starting the supervisor and writing down which process it is.
+            self._watchers[row.id] = asyncio.create_task(self._await_hello(row), name=f"edt hello {row.id}")
+
+    async def gone(self, job: str, seconds: float) -> bool:
+        """Wait until nothing of an ended job runs any more; False when `seconds` have passed before."""
+        watcher = self._watchers.get(job)
+        return watcher is None or bool((await asyncio.wait([watcher], timeout=seconds))[0])
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def _launch(self, job: str) -> None:
+        public, secret = key_pair()
+        try:
+            host = "" if self._hosts is None else await self._place(self._hosts, job)
+        except BaseException:
+            self._starting.discard(job)
+            raise
+        if host is None:
+            self._starting.discard(job)
+            return  # the next server does it
+
+        def begin(change: Change) -> JobRow | None:
+            row = change.row(job)
+            if row.state not in _STARTING:
+                return None  # it was stopped in the meantime
+            return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
+
+        try:
+            row = await self._surely(begin)
+        finally:
+            self._starting.discard(job)
+        if row is None:
+            return
+        self._control.admit(job, public)
+        hosts_dir = "" if self._hosts is None else str(self._hosts.folder)
+        orders = orders_of(row, self._settings, self._control.control_file, secret, host=host, hosts_dir=hosts_dir)
+        try:
+            identity = await self._start(orders)
+        except HostLost as lost:
+            log.warning("%s job=%s", lost, job)
+            if self._hosts is not None and not self._hosts.stopped:
+                self.begin(job)
+            return
+        except (EdtError, OSError) as error:
+            message = f"It could not be started: {error}"
+            await self._surely(lambda change: reports.end(change, job, JobState.ERROR, message))
+            await self._over(job)
+            return
+        log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
+        await self._surely(lambda change: change.tx.update_job(job, supervisor=identity))
+        self._watch(job, row.attempt, identity)
+
+    async def _place(self, hosts: Hosts, job: str) -> str | None:
+        """The host for its supervisor: where most of its slots are, as soon as there is any."""
+
+        def held(change: Change) -> list[str]:
+            where = {slot.id: slot.host for slot in change.core.slots}
+            holding = change.core.holding(job) if job in change.core.jobs else ()
+            found = [where[slot] for slot in holding if slot in where]
+            return sorted(set(found), key=lambda host: (-found.count(host), host))
+
+        return await hosts.place(await self._surely(held))
+
+    async def _start(self, orders: Launch) -> ProcessIdentity:
+        if self._hosts is not None:
+            paths = await asyncio.to_thread(write_orders, orders)
+            return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
+        spare = self._warm.take(orders) if self._warm is not None else None
+        return await asyncio.to_thread(launch, orders, spare)
+
+    # --- listening ----------------------------------------------------------------------------------------------------
+
+    async def _on_hello(self, job: str, hello: SupervisorHello) -> Welcome | Refused:
+        def take(change: Change) -> Welcome | Refused:
+            row = change.tx.job(job)
+            why = refusal(row, hello)
+            if why is not None or row is None:
+                return Refused(why=why or "")
+            if row.supervisor is None:
+                change.tx.update_job(job, supervisor=hello.identity)
+            return Welcome(protocol=PROTOCOL, acknowledged=row.last_report)
+
+        answer = await self._change(take)
+        if isinstance(answer, Welcome):
+            self._greeted[job] = hello.attempt
+            self._unheard[job] = (hello.last_report, frozenset(hello.holding))
+            if job in self._heard:
+                self._heard[job].set()
+        return answer
+
+    async def _on_connected(self, job: str) -> None:
+        def allocate(change: Change) -> JobRow | None:
+            change.moved[job] = None
+            self._reconcile(change, job)
+            return change.tx.job(job)
+
+        row = await self._surely(allocate)
+        if row is not None and row.state.final:
+            # It may only be waiting to hear that its last report was heard; if not, it must not go on.
+            self._control.send(job, StopJob(why=f"The job is {row.state.value}."))
+        elif job in self._stopping:
+            self._control.send(job, StopJob(why=self._stopping[job]))
+
+    def _reconcile(self, change: Change, job: str) -> None:
+        """Free what was granted and revoked while nobody listened.
+
+        A supervisor that never heard of a slot cannot release it. Its open reports come first, though: they may do so.
+        """
+        if job not in self._unheard or job not in change.core.jobs:
+            return
+        last_report, holding = self._unheard[job]
+        if change.row(job).last_report < last_report:
+            return
+        del self._unheard[job]
+        for slot in change.core.leaving(job):
+            if slot not in holding:
+                reports.release(change, job, slot, None, None)
+
+    async def _on_report(self, job: str, numbered: Numbered) -> None:
+        def take(change: Change) -> None:
+            # From here on the ledger is ours: what is sent next knows this report.
+            self._taking.discard(job)
+            if job in self._outdated:
+                self._outdated.discard(job)
+                change.moved[job] = None
+            if change.tx.job(job) is not None and reports.take(change, job, numbered, self._progress.get(job)):
+                self._reconcile(change, job)
+
+        self._taking.add(job)
+        try:
+            await self._change(take)
+        finally:
+            self._taking.discard(job)
+
+    def _on_progress(self, job: str, progress: JobProgress) -> None:
+        self._progress[job] = progress
+        self._progressed(job, progress)
+
+    # --- missing ------------------------------------------------------------------------------------------------------
+
+    def _watch(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
+        task = asyncio.create_task(self._until_gone(job, attempt, identity), name=f"edt watch {job}")
+        self._watchers[job] = task
+
+    async def _until_gone(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
+        since = time.monotonic()
+        while True:
+            await wait_gone(identity)
+            if not is_alive(identity):
+                break
+            await asyncio.sleep(_FAR_AWAY)  # it cannot be seen: only its own words can tell
+            if time.monotonic() > since + _LEASE and await asyncio.to_thread(self._left_behind, job, attempt, identity):
+                log.warning("the supervisor ended with its container, job=%s attempt=%d", job, attempt)
+                break
+        await self._bury(job, attempt)
+
+    def _left_behind(self, job: str, attempt: int, identity: ProcessIdentity) -> bool:
+        """Whether one that cannot be seen is gone: on this machine, silent, and without the lock that it would hold."""
+        lock = self._settings.data_dir / "jobs" / job / PRESENCE
+        return same_kernel(identity) and self._greeted.get(job) != attempt and not is_held(lock)
+
+    async def _bury(self, job: str, attempt: int) -> None:
+        """Take what the supervisor could not deliver; if the job has not ended by then, another one goes on."""
+        row = await self._surely(lambda change: change.tx.job(job))
+        if row is not None and row.attempt != attempt:
+            return
+        # From here on: what comes after this change may be the next attempt's.
+        self._control.forget(job)
+        self._unheard.pop(job, None)
+        if row is None or await self._close(row):
+            await self._over(job)
+
+    async def _close(self, row: JobRow) -> bool:
+        """Take the last reports of the dead; True when the job is over."""
+        job = row.id
+        words = await asyncio.to_thread(read_last_words, JobPaths(self._settings.data_dir, row.owner, job))
+        return await self._surely(
+            lambda change: bury(change, job, words, self._progress.get(job), stopping=self._stopping.get(job))
+        )
+
+    async def _over(self, job: str) -> None:
+        """Nothing of the job runs any more, and nothing will."""
+        self._control.forget(job)
+        self._stopping.pop(job, None)
+        self._progress.pop(job, None)
+        await asyncio.to_thread(job_files.clear_traces, self._settings.runtime_dir, job)
+        if self._watchers.get(job) is asyncio.current_task():
+            del self._watchers[job]  # last: who waits for the end may begin anew
+
+    async def _await_hello(self, row: JobRow) -> None:
+        """A supervisor whose process is not known: it says hello soon, or it never started and another one does."""
+        heard = self._heard[row.id] = asyncio.Event()
+        try:
+            async with asyncio.timeout(_HELLO_LIMIT):
+                await heard.wait()
+        except TimeoutError:
+            # The next attempt's number keeps the old one out, should it appear after all.
+            self.begin(row.id)
+            return
+        finally:
+            del self._heard[row.id]
+        now = await self._surely(lambda change: change.row(row.id))
+        if now.supervisor is not None:
+            await self._until_gone(row.id, now.attempt, now.supervisor)

@@ -1,0 +1,96 @@
+"""What a job has on disk: its id, its weights, and how all of it is removed once nobody needs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.wire.paths import JobPaths
+
+# The package as it was sent, and the weights that a job starts with, both in the job's own folder.
+PACKAGE = "package"
+WARM_START = "warm_start.pth"
+MEMORY = Path("/dev/shm")
+_LONGEST_SLUG = 24
+_RANDOM = 6
+_EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def weights_of(paths: JobPaths) -> Path:
+    """The final weights of a job, else its newest epoch's. Unprocessable when it has written none. Blocks."""
+    epochs = [
+        (int(match[1]), path)
+        for path in paths.train_dir.glob("model_epoch_*.pth")
+        if (match := _EPOCH.match(path.name))
+    ]
+    final = paths.train_dir / "model_epoch_final.pth"
+    if not final.is_file() and not epochs:
+        raise Unprocessable(
+            f"Job {paths.job_id} has written no weights yet.",
+            hint="Wait until it has finished, or has written an epoch's checkpoint (checkpoint_freq=1).",
+            field="warm_start",
+            job=paths.job_id,
+        )
+    return final if final.is_file() else max(epochs)[1]
+
+
+def warm_start(paths: JobPaths, spec: JobSpec) -> str:
+    """Where the job has the weights it begins with, "" when it begins with its script's own."""
+    own = spec.registered is not None and spec.registered.weights
+    return str(paths.job_dir / WARM_START) if spec.warm_start or own else ""
+
+
+def keep(file: Path, kept: Path) -> None:
+    """Keep `file` as `kept` too, whatever becomes of its first name. Blocks."""
+    try:
+        os.link(file.resolve(), kept)
+    except OSError:
+        shutil.copyfile(file, kept)
+
+
+def remove(paths: JobPaths) -> None:
+    """Remove everything a job has on disk. Blocks."""
+    for folder in (paths.result_dir, paths.job_dir):
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+def new_id(name: str) -> str:
+    """An id people recognise: the name in plain letters and six random ones."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG].rstrip("-")
+    return f"{slug or 'job'}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM))}"
+
+
+def clear_uploads(folder: Path) -> None:
+    """Make the folder of uploads, and remove what a server that was killed has left in it. Blocks."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    yesterday = time.time() - 86_400
+    for upload in folder.iterdir():
+        if upload.stat().st_mtime < yesterday:
+            upload.unlink()
+
+
+def clear_sockets(folder: Path, living: Collection[str]) -> None:
+    """Remove what jobs that ended while no server was there have left outside of their own folders. Blocks."""
+    for place in folder.iterdir():
+        if place.is_dir() and place.name not in living:
+            clear_traces(folder, place.name)
+
+
+def clear_traces(folder: Path, job: str) -> None:
+    """Remove a job's runtime folder below `folder`, and its folder in memory should it still be there. Blocks.
+
+    Only when the job is over: attempts hand both on to each other.
+    """
+    name = f"edt-{os.getuid()}-{job}"
+    # Named hosts of this machine have one each, see `supervisor.memory.host_mark`.
+    for place in (folder / job, MEMORY / name, *MEMORY.glob(f"{name}@*")):
+        shutil.rmtree(place, ignore_errors=True)

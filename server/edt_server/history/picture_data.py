@@ -1,0 +1,332 @@
+"""From what the server knows to what a picture shows: rows, points and events become data of `edt_sdk.pictures`.
+
+Pure. However long a job or crowded a machine, no more than a few hundred points come out: whoever calls gives rows and
+points that are thinned already, and here neighbours are put together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from edt_sdk.pictures.allocation import OTHERS, Allocation, Band
+from edt_sdk.pictures.comparison import Compared
+from edt_sdk.pictures.curves import Loss
+from edt_sdk.pictures.efficiency import Efficiency, Speed
+from edt_sdk.pictures.losses import NO_UPDATE, Losses
+from edt_sdk.pictures.parts.marks import Mark
+from edt_sdk.pictures.shares import GroupShare, Shares
+from edt_sdk.pictures.slots_map import SlotCell, SlotsMap
+from edt_sdk.pictures.spark import Spark
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobState, JobView
+from edt_server.history.timeline import TimelineRow
+from edt_server.outputs.results import Checkpoint
+from edt_server.outputs.training_curve import Curve, TrainPoint
+
+MOST_BANDS = 10
+_SHORTEST = 0.5  # seconds; less is no measurement of a speed
+_WIDE, _STRETCH = 10.0, 1.0  # seconds that the slots over time, and a stretch of them, are wide at least
+_LOST = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
+FAILURES = _LOST
+MARKED = _LOST | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS
+
+
+def allocation_of(
+    rows: Sequence[TimelineRow],
+    names: Mapping[str, str],
+    *,
+    until: float,
+    start: float | None = None,
+    mine: str = "",
+    marks: Sequence[Mark] = (),
+    total: int = 0,
+    first: Sequence[str] = (),
+) -> Allocation:
+    """The allocation that rows of a timeline tell.
+
+    Args:
+        rows: oldest first, each in force until the next one.
+        names: what people call the jobs.
+        until: to when the last row holds.
+        start: from when on it is drawn, the first row by default.
+        mine: the job that is emphasised; it is the lowest band.
+        marks: what happened; those outside are left out.
+        total: how many rows there were, when these are a part of them.
+        first: jobs that choose their colours first.
+    """
+    edges = [max(row["time"], start or -math.inf) for row in rows]
+    edges = [min(edge, until) for edge in edges] + [until]
+    edges = [max(edges[: at + 1]) for at in range(len(edges))]  # a clock that was set back draws nothing twice
+    columns = [at for at, (left, right) in enumerate(pairwise(edges)) if right > left]
+    if not columns:
+        return Allocation((), (), ())
+    kept = [rows[at] for at in columns]
+    wide = [edges[at + 1] - edges[at] for at in columns]
+    shown = _banded(kept, wide, mine)
+    bands = tuple(
+        Band(job, names.get(job, job), *(_column(kept, job, key) for key in ("slots", "leaving"))) for job in shown
+    )
+    others = _others(kept, set(shown), names)
+    begin, last = edges[columns[0]], edges[columns[-1] + 1]
+    note = f"{len(rows)} of {total} changes are drawn; zoom in to see the others." if total > len(rows) else ""
+    return Allocation(
+        edges=(*(edges[at] for at in columns), last),
+        bands=(*bands, *others),
+        capacity=tuple(row["capacity"] for row in kept),
+        marks=tuple(mark for mark in marks if begin <= mark.at <= last),
+        mine=mine,
+        note=note,
+        shortest=_WIDE if start is None else _STRETCH,
+        first=tuple(first),
+    )
+
+
+def _banded(rows: Sequence[TimelineRow], wide: Sequence[float], mine: str) -> list[str]:
+    """The jobs with a band of their own: mine, then those that held most, in the order in which they came."""
+    held: dict[str, float] = defaultdict(float)
+    for row, seconds in zip(rows, wide, strict=True):
+        for job, slots in row["slots"].items():
+            held[job] += slots * seconds
+    most = sorted((job for job in held if job != mine), key=lambda job: (-held[job], job))[:MOST_BANDS]
+    chosen = set(most)
+    return [job for job in (mine,) if job] + [job for job in held if job in chosen]
+
+
+def _column(rows: Sequence[TimelineRow], job: str, key: str) -> tuple[float, ...]:
+    counts = tuple(float((row["slots"] if key == "slots" else row["leaving"]).get(job, 0)) for row in rows)
+    return counts if key == "slots" or any(counts) else ()
+
+
+def _others(rows: Sequence[TimelineRow], shown: set[str], names: Mapping[str, str]) -> tuple[Band, ...]:
+    rest = {job for row in rows for job in row["slots"]} - shown
+    if not rest:
+        return ()
+    slots = tuple(float(sum(held for job, held in row["slots"].items() if job not in shown)) for row in rows)
+    return (Band(OTHERS, f"{len(rest)} other jobs" if len(rest) > 1 else names.get(min(rest), "another job"), slots),)
+
+
+def marks_of(events: Iterable[Event]) -> list[Mark]:
+    """What happened to a job's slots and processes, at its time, from the job's own events.
+
+    Slots that go because of the job itself (its maximum, its end of a training) are fewer; those that somebody else
+    needs are taken away.
+    """
+    own: set[int] = set()
+    told: dict[tuple[int, str], list[Event]] = defaultdict(list)
+    marks: list[Mark] = []
+    for event in events:
+        if event.kind in kinds.INPUTS:
+            own.add(event.seq)
+        elif event.kind in _LOST:
+            marks.append(Mark(event.time, "failure", event.text))
+        elif event.kind == kinds.SLOT_GRANTED:
+            told[event.cause or event.seq, "grow"].append(event)
+        elif event.kind == kinds.SLOT_REVOKED:
+            told[event.cause or event.seq, "shrink" if event.cause in own else "preempt"].append(event)
+    for (_, kind), group in told.items():
+        marks.append(Mark(group[0].time, kind, _text(group)))
+    return sorted(marks, key=lambda mark: mark.at)
+
+
+def _text(group: Sequence[Event]) -> str:
+    text = group[0].text
+    return text if len(group) == 1 else f"{len(group)} slots: {text}"
+
+
+def losses_of(
+    curve: Curve,
+    name: str,
+    *,
+    axis: str,
+    marks: Sequence[Mark] = (),
+    checkpoints: Sequence[Checkpoint] = (),
+    empty: str = NO_UPDATE,
+) -> Losses:
+    """The loss of a job's last training over samples, updates or time.
+
+    Args:
+        curve: its points, thinned.
+        name: what people call the job.
+        axis: samples, updates or time.
+        marks: failures of the job, at their times; changes of the workers are taken from the points.
+        checkpoints: what was written; those of the last training are marked.
+        empty: why there is no point, where there is none.
+    """
+    x = PLACES[axis]
+    train = curve.train
+    if not train:
+        return Losses(name, (), axis=axis, empty=empty)
+    place = _timed(train, x)
+    changes = [*_changes(curve, x), *_failures(marks, train, place), *_saved(checkpoints, curve, place)]
+    return Losses(
+        name=name,
+        train=tuple(Loss(x(point), _loss(point.loss)) for point in train),
+        test=tuple(Loss(place(point.update, point.time), _loss(point.loss)) for point in curve.test),
+        workers=tuple((x(point), point.world) for point in curve.sizes),
+        marks=tuple(sorted(changes, key=lambda mark: mark.at)),
+        axis=axis,
+    )
+
+
+def stretch_of(losses: Losses, points: Sequence[TrainPoint], low: float, high: float) -> Losses:
+    """The same between two places of its x axis, of which these are the updates."""
+    return losses.between(low, high, updates_at(points, PLACES[losses.axis]))
+
+
+PLACES: dict[str, Callable[[TrainPoint], float]] = {
+    "samples": lambda point: float(point.samples),
+    "updates": lambda point: float(point.update + 1),
+    "time": lambda point: point.time,
+}
+
+
+def _loss(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _timed(train: Sequence[TrainPoint], x: Callable[[TrainPoint], float]) -> Callable[[int, float], float]:
+    """Where an update, committed at that time, lies between the points there are."""
+    updates = [point.update for point in train]
+
+    def place(update: int, time: float) -> float:
+        if x is PLACES["time"]:
+            return time
+        after = next((at for at, known in enumerate(updates) if known >= update), len(train) - 1)
+        before = max(0, after - 1)
+        left, right = train[before], train[after]
+        if right.update <= left.update or update >= right.update:
+            return x(right)
+        share = max(0.0, (update - left.update) / (right.update - left.update))
+        return x(left) + share * (x(right) - x(left))
+
+    return place
+
+
+def _changes(curve: Curve, x: Callable[[TrainPoint], float]) -> list[Mark]:
+    return [
+        Mark(
+            x(now),
+            "grow" if now.world > before.world else "shrink",
+            f"{before.world} to {now.world} workers from update {now.update + 1} on",
+        )
+        for before, now in pairwise(curve.sizes)
+    ]
+
+
+def _failures(marks: Sequence[Mark], train: Sequence[TrainPoint], place: Callable[[int, float], float]) -> list[Mark]:
+    found = []
+    for mark in marks:
+        if mark.kind == "failure" and mark.at >= train[0].time:
+            near = next((point.update for point in train if point.time >= mark.at), train[-1].update)
+            found.append(Mark(place(near, min(mark.at, train[-1].time)), "failure", mark.text))
+    return found
+
+
+def _saved(checkpoints: Sequence[Checkpoint], curve: Curve, place: Callable[[int, float], float]) -> list[Mark]:
+    return [
+        Mark(place(each.update - 1, min(each.time, curve.train[-1].time)), "checkpoint", f"checkpoint {each.name}")
+        for each in checkpoints
+        if each.update and each.training == curve.training
+    ]
+
+
+def compared(job: str, curve: Curve, name: str, axis: str) -> Compared:
+    """One job of a comparison: its last training over samples, updates, or seconds since its first update."""
+    found = losses_of(curve, name, axis=axis)
+    begun = _begun(curve, axis)
+    return Compared(job, name, *(tuple(Loss(p.x - begun, p.loss) for p in some) for some in (found.train, found.test)))
+
+
+def compared_place(curve: Curve, axis: str) -> Callable[[TrainPoint], float]:
+    """Where an update of this training lies on the x axis of a comparison."""
+    place, begun = PLACES[axis], _begun(curve, axis)
+    return lambda point: place(point) - begun
+
+
+def updates_at(points: Sequence[TrainPoint], place: Callable[[TrainPoint], float]) -> tuple[Loss, ...]:
+    """The losses of these updates, each in its place."""
+    return tuple(Loss(place(point), _loss(point.loss)) for point in points)
+
+
+def _begun(curve: Curve, axis: str) -> float:
+    return curve.train[0].time if curve.train and axis == "time" else 0.0
+
+
+def efficiency_of(curve: Curve, name: str) -> Efficiency:
+    """Samples a second at each number of workers; a size that was measured for a moment only is left out."""
+    return Efficiency(
+        name,
+        tuple(
+            Speed(workers, samples / seconds, seconds)
+            for workers, (samples, seconds) in curve.speeds.items()
+            if seconds >= _SHORTEST
+        ),
+    )
+
+
+def spark_of(view: JobView, curve: Curve) -> Spark:
+    """A job at a glance."""
+    progress = view.progress
+    done = progress.update / progress.total_updates if progress is not None and progress.total_updates else 0.0
+    living = not view.state.final
+    return Spark(
+        name=view.name,
+        state=view.state.value,
+        done=1.0 if view.state is JobState.FINISHED else done,
+        slots=view.slots if living else 0,
+        most=view.max_workers if living else 0,
+        losses=tuple(_loss(point.loss) for point in curve.train),
+    )
+
+
+def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str = "") -> SlotsMap:
+    """Each slot and who has it, from what `Reading.standing` tells.
+
+    Args:
+        cluster: what it tells.
+        named: hosts there should be, with the slots of each; one that has none now is lost.
+        mine: the job that is emphasised.
+    """
+    names = cluster["names"]
+    fenced = {each["device"] for each in cluster["elsewhere"]}
+    hosts: dict[str, list[SlotCell]] = {host: [] for host in named}
+    for slot in cluster["slots"]:
+        job = slot["job"] or ""
+        state = "held" if job else "fenced" if slot["device"] in fenced else "idle"
+        if job and slot["leaving"]:
+            state = "leaving"
+        cell = SlotCell(slot["id"], slot["device"], state, job, names.get(job, job))
+        hosts.setdefault(slot["host"], []).append(cell)
+    lost = {host: [SlotCell(None, "-", "lost")] * count for host, count in named.items() if not hosts[host]}
+    rows = tuple((host, tuple(lost.get(host, cells))) for host, cells in hosts.items())
+    return SlotsMap(rows, mine, first=tuple(names))
+
+
+def shares_of(cluster: Mapping[str, Any]) -> Shares:
+    """The instance groups, each behind the one it is part of, from what `Reading.standing` tells."""
+    groups = cluster["groups"]
+    inside: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for group in groups:
+        inside[group["parent"]].append(group)
+    return Shares(tuple(_below("", 0, inside)))
+
+
+def _below(parent: str, depth: int, inside: Mapping[str, list[Mapping[str, Any]]]) -> Iterator[GroupShare]:
+    for group in inside.get(parent, ()):
+        yield GroupShare(
+            name=group["name"],
+            depth=depth,
+            slots=group["slots"],
+            entitled=group["entitled"],
+            held=group["held"],
+            borrowed=sum(group["lenders"].values()),
+            lent=group["lent"],
+            jobs=group["jobs"],
+            waiting=len(group["waiting"]),
+        )
+        yield from _below(group["name"], depth + 1, inside)

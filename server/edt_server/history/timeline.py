@@ -1,0 +1,155 @@
+"""The allocation timeline: who had how many slots when, and why it changed.
+
+Pure: from the event list to rows. It reads what was decided (granted, revoked, released, gone) and never asks the rule
+again, so it stays true when the rule changes. Invariant of every row: the slots of all jobs + `free` = `capacity`, but
+for slots that were taken away while a job was still in them.
+
+This is the whole list told at once, and the definition of a row; the service keeps `timeline_index.TimelineIndex`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypedDict
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.events import Event
+from edt_server.history.story import because, between_trainings
+
+
+class TimelineRow(TypedDict):
+    """The allocation from one instant on, JSON as it stands.
+
+    Attributes:
+        time: seconds since the epoch of the event that changed it.
+        seq: that event's number.
+        slots: slots each job occupies, jobs with none left out; those it is leaving count until it has left.
+        leaving: of these, the ones it was asked to give back.
+        free: slots nobody occupies.
+        capacity: slots there are.
+        settled: nothing is on its way: every job has what it is entitled to and no more.
+        cause: kind of the event that changed it.
+        text: one sentence.
+    """
+
+    time: float
+    seq: int
+    slots: dict[str, int]
+    leaving: dict[str, int]
+    free: int
+    capacity: int
+    settled: bool
+    cause: str
+    text: str
+
+
+class _State:
+    """Slots by id, and who is in them."""
+
+    def __init__(self) -> None:
+        self.slots: set[int] = set()
+        self.holder: dict[int, str] = {}
+        self.leaving: set[int] = set()
+
+    def take(self, event: Event) -> None:
+        slot: int = event.data.get("slot", -1)
+        match event.kind:
+            case kinds.SLOTS_CHANGED:
+                self.slots = {each["id"] for each in event.data["slots"]}
+            case kinds.SLOT_GRANTED if event.job is not None:
+                self.holder[slot] = event.job
+            case kinds.SLOT_REVOKED:
+                self.leaving.add(slot)
+            case kinds.SLOT_RELEASED:
+                self._clear([slot])
+            case kinds.JOB_GONE:
+                self._clear([each for each, job in self.holder.items() if job == event.job])
+
+    def _clear(self, slots: Iterable[int]) -> None:
+        for slot in slots:
+            self.holder.pop(slot, None)
+            self.leaving.discard(slot)
+
+    def row(self, event: Event, text: str) -> TimelineRow:
+        return {
+            "time": event.time,
+            "seq": event.seq,
+            "slots": _counts(self.holder[slot] for slot in self.holder),
+            "leaving": _counts(self.holder[slot] for slot in self.leaving),
+            "free": len(self.slots - self.holder.keys()),
+            "capacity": len(self.slots),
+            # The core grants every free slot somebody is entitled to in the same step: only leavers are waited for.
+            "settled": not self.leaving,
+            "cause": event.kind,
+            "text": text,
+        }
+
+
+def allocation(events: Iterable[Event], names: Callable[[str], str] = str) -> list[TimelineRow]:
+    """The timeline, oldest first: one row per input of the core that changed the allocation.
+
+    What followed from an input (grants, revocations) is part of its row. `events` must begin with the store's first
+    event, or slots granted earlier are missing; kinds that change no allocation may be left out. `names`: id → what
+    people call the job, for the sentences; the keys stay ids.
+    """
+    state = _State()
+    rows: list[TimelineRow] = []
+    for cause, decisions in _steps(events):
+        for event in (cause, *decisions):
+            state.take(event)
+        row = state.row(cause, tell(cause, decisions, names))
+        if not rows or any(row[key] != rows[-1][key] for key in ("slots", "leaving", "free", "capacity")):
+            rows.append(row)
+    return rows
+
+
+def during(rows: Iterable[TimelineRow], events: Iterable[Event], job: str) -> list[TimelineRow]:
+    """The rows from the job's first event to its end, or to the last row while it lives.
+
+    A job that ended and was resumed has one life, with a gap in it.
+    """
+    own = [event for event in events if event.job == job]
+    ends = [event.kind for event in own if event.kind in (kinds.JOB_ARRIVED, kinds.JOB_GONE)]
+    over = ends[-1:] == [kinds.JOB_GONE]
+    return [row for row in rows if own[0].seq <= row["seq"] and (not over or row["seq"] <= own[-1].seq)]
+
+
+def settled(rows: Iterable[TimelineRow]) -> list[dict[str, int]]:
+    """Slots by job of the settled rows, equal neighbours once: the allocation as one would tell it."""
+    told: list[dict[str, int]] = []
+    for row in rows:
+        if row["settled"] and (not told or told[-1] != row["slots"]):
+            told.append(row["slots"])
+    return told
+
+
+def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
+    """Each input of the core with the decisions that followed it."""
+    steps: list[tuple[Event, list[Event]]] = []
+    for event in events:
+        if event.kind in kinds.INPUTS:
+            steps.append((event, []))
+        elif event.kind in (kinds.SLOT_GRANTED, kinds.SLOT_REVOKED):
+            if not steps:
+                raise ValueError(f"event {event.seq} is a decision without the input it followed from")
+            steps[-1][1].append(event)
+    return steps
+
+
+def tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
+    """One sentence about an input of the core and what it decided then."""
+    revoked = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
+    granted = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
+    own = between_trainings(cause) or cause.kind == kinds.JOB_SUSPENDED
+    verb = "gives back" if own else "is asked for"
+    parts = [f"{names(job)} {verb} {number}" for job, number in revoked.items()]
+    parts += [f"{names(job)} gets {number}" for job, number in granted.items()]
+    what = because(cause, names=names)
+    return f"{what}: {', '.join(parts)}" if parts else what
+
+
+def _counts(jobs: Iterable[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for job in jobs:
+        counts[job] = counts.get(job, 0) + 1
+    return counts

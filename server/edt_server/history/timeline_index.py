@@ -1,0 +1,254 @@
+"""The timeline kept up to date: each event is taken once, and any stretch of rows is told from what was kept.
+
+Pure. The rows are those of `timeline.allocation`, to the event; a property test compares the two. A row holds what
+changed, not all slots of all jobs: with the state beside a row now and then, the more seldom the larger it is, a window
+costs what is in it, and memory grows with changes, not with changes × jobs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.events import Event
+from edt_server.history.timeline import TimelineRow, tell
+
+KINDS = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
+# Rows between two states: telling one from the state before it costs about as much as copying that.
+_LEAST_APART = 32
+_APART_BY_JOB = 4
+
+
+class _Entry(NamedTuple):
+    """A row: `changes` are the jobs whose figures differ from the row before, as (job, slots, leaving)."""
+
+    time: float
+    cause: str
+    text: str
+    free: int
+    capacity: int
+    changes: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(slots=True)
+class _Life:
+    """A job's first and newest event that counts here, and whether it has ended."""
+
+    first: int
+    last: int
+    over: bool
+
+
+class TimelineIndex:
+    """All rows so far.
+
+    Args:
+        names: id → what people call the job, asked when a row is made.
+
+    Attributes:
+        seq: number of the newest event taken, 0 before the first.
+    """
+
+    def __init__(self, names: Callable[[str], str] = str) -> None:
+        self.seq = 0
+        self._names = names
+        self._step: tuple[Event, list[Event]] | None = None
+        self._slots: set[int] = set()
+        self._holder: dict[int, str] = {}
+        self._leaving: set[int] = set()
+        self._occupied: dict[str, int] = {}
+        self._left: dict[str, int] = {}
+        self._free = 0
+        self._told: tuple[int, int] | None = None
+        self._entries: list[_Entry] = []
+        self._seqs = array("q")
+        self._times = array("d")  # never going back, whatever the clock did
+        self._marks = array("q")
+        self._states: list[tuple[dict[str, int], dict[str, int]]] = []
+        self._lives: dict[str, _Life] = {}
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._entries)
+
+    # --- taking events in ---------------------------------------------------------------------------------------------
+
+    def take(self, events: Iterable[Event], *, more: bool = False) -> None:
+        """Take the next events, in order; kinds other than `KINDS` may be left out.
+
+        Args:
+            events: later than all before.
+            more: decisions that follow from the last of them may be missing, and come with the next call.
+
+        Raises:
+            ValueError: a decision without the input it followed from.
+        """
+        for event in events:
+            self.seq = event.seq
+            if event.kind in kinds.INPUTS:
+                self._close_step()
+                self._step = (event, [])
+            elif event.kind not in KINDS:
+                continue
+            elif self._step is None:
+                raise ValueError(f"event {event.seq} is a decision without the input it followed from")
+            else:
+                self._step[1].append(event)
+            if event.job is not None:
+                self._live(event, event.job)
+        if not more:
+            self._close_step()
+
+    def _live(self, event: Event, job: str) -> None:
+        life = self._lives.get(job)
+        if life is None:
+            life = self._lives[job] = _Life(event.seq, event.seq, False)
+        life.last = event.seq
+        if event.kind in (kinds.JOB_ARRIVED, kinds.JOB_GONE):
+            life.over = event.kind == kinds.JOB_GONE
+
+    def _close_step(self) -> None:
+        if self._step is None:
+            return
+        (cause, decisions), self._step = self._step, None
+        changed: dict[str, tuple[int, int]] = {}
+        for event in (cause, *decisions):
+            self._apply(event, changed)
+        changes = tuple(
+            (job, *now)
+            for job, before in changed.items()
+            if (now := (self._occupied.get(job, 0), self._left.get(job, 0))) != before
+        )
+        figures = (self._free, len(self._slots))
+        if not changes and figures == self._told:
+            return
+        self._told = figures
+        text = tell(cause, decisions, self._names)
+        self._times.append(max(cause.time, self._times[-1]) if self._times else cause.time)
+        self._seqs.append(cause.seq)
+        self._entries.append(_Entry(cause.time, cause.kind, text, *figures, changes))
+        row, apart = len(self._entries) - 1, max(_LEAST_APART, _APART_BY_JOB * len(self._occupied))
+        if not self._marks or row - self._marks[-1] >= apart:
+            self._marks.append(row)
+            self._states.append((dict(self._occupied), dict(self._left)))
+
+    def _apply(self, event: Event, changed: dict[str, tuple[int, int]]) -> None:
+        slot: int = event.data.get("slot", -1)
+        match event.kind:
+            case kinds.SLOTS_CHANGED:
+                self._slots = {each["id"] for each in event.data["slots"]}
+                self._free = len(self._slots - self._holder.keys())
+            case kinds.SLOT_GRANTED if event.job is not None:
+                self._clear(slot, changed)
+                self._note(event.job, changed)
+                self._holder[slot] = event.job
+                self._occupied[event.job] = self._occupied.get(event.job, 0) + 1
+                self._free -= slot in self._slots
+            case kinds.SLOT_REVOKED if slot in self._holder and slot not in self._leaving:
+                job = self._holder[slot]
+                self._note(job, changed)
+                self._leaving.add(slot)
+                self._left[job] = self._left.get(job, 0) + 1
+            case kinds.SLOT_RELEASED:
+                self._clear(slot, changed)
+            case kinds.JOB_GONE if event.job in self._occupied:
+                for each in [each for each, job in self._holder.items() if job == event.job]:
+                    self._clear(each, changed)
+
+    def _clear(self, slot: int, changed: dict[str, tuple[int, int]]) -> None:
+        job = self._holder.get(slot)
+        if job is None:
+            return
+        self._note(job, changed)
+        del self._holder[slot]
+        self._free += slot in self._slots
+        _less(self._occupied, job)
+        if slot in self._leaving:
+            self._leaving.remove(slot)
+            _less(self._left, job)
+
+    def _note(self, job: str, changed: dict[str, tuple[int, int]]) -> None:
+        changed.setdefault(job, (self._occupied.get(job, 0), self._left.get(job, 0)))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def window(self, *, job: str | None = None, start: float | None = None, end: float | None = None) -> range:
+        """Numbers of the rows that tell what was from `start` to `end`, seconds since the epoch.
+
+        The first is the one in force at `start`. With `job` only those of its life, from its first event to its end or,
+        while it lives, to the newest; a job that ended and was resumed has one life, with a gap in it.
+        """
+        first, last = 0, len(self._entries)
+        if job is not None:
+            life = self._lives.get(job)
+            if life is None:
+                return range(0)
+            first = bisect_left(self._seqs, life.first)
+            last = bisect_right(self._seqs, life.last) if life.over else last
+        if start is not None:
+            first = max(first, bisect_right(self._times, start) - 1)
+        if end is not None:
+            last = min(last, bisect_right(self._times, end))
+        return range(first, max(first, last))
+
+    def thin(self, rows: range, points: int) -> Sequence[int]:
+        """At most `points` (≥ 2) of these rows: the first, and of equal stretches of time the last.
+
+        What held for longer than a stretch is therefore among them, with its own time; the newest row always is.
+        """
+        if len(rows) <= points:
+            return rows
+        begin, stop = self._times[rows[0]], self._times[rows[-1]]
+        chosen = [rows[0]]
+        for number in range(1, points):
+            until = begin + (stop - begin) * number / (points - 1)
+            row = rows[-1] if number == points - 1 else bisect_right(self._times, until, rows[0], rows[-1] + 1) - 1
+            if row > chosen[-1]:
+                chosen.append(row)
+        return chosen
+
+    def rows(self, numbers: Sequence[int]) -> list[TimelineRow]:
+        """The rows of these numbers, ascending."""
+        return list(self._tell_rows(numbers))
+
+    def _tell_rows(self, numbers: Sequence[int]) -> Iterator[TimelineRow]:
+        at = -1
+        slots: dict[str, int] = {}
+        leaving: dict[str, int] = {}
+        for number in numbers:
+            place = bisect_right(self._marks, number) - 1
+            if at < self._marks[place]:
+                at = self._marks[place]
+                slots, leaving = (dict(each) for each in self._states[place])
+            for entry in self._entries[at + 1 : number + 1]:
+                for job, occupied, left in entry.changes:
+                    _set(slots, job, occupied)
+                    _set(leaving, job, left)
+            at = number
+            row = self._entries[number]
+            yield {
+                "time": row.time,
+                "seq": self._seqs[number],
+                "slots": dict(slots),
+                "leaving": dict(leaving),
+                "free": row.free,
+                "capacity": row.capacity,
+                "settled": not leaving,
+                "cause": row.cause,
+                "text": row.text,
+            }
+
+
+def _less(counts: dict[str, int], job: str) -> None:
+    _set(counts, job, counts[job] - 1)
+
+
+def _set(counts: dict[str, int], job: str, number: int) -> None:
+    if number:
+        counts[job] = number
+    else:
+        counts.pop(job, None)

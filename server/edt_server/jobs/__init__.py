@@ -1,0 +1,26 @@
+"""Own the way of a package to a job, and of a stored job to a new one or to its removal.
+
+Never: HTTP, processes or the order of changes.
+
+Read first: `submission.py`, then `retention.py`.
+"""
+
+from edt_server.jobs import submission
+from edt_server.jobs.fixed_size import check_change, sized
+from edt_server.jobs.retention import Limits, Retention
+from edt_server.jobs.stored_package import Stored, gone, stored
+from edt_server.jobs.submission import main_file
+from edt_server.jobs.uncommitted import Doubts
+
+__all__ = [
+    "Doubts",
+    "Limits",
+    "Retention",
+    "Stored",
+    "check_change",
+    "gone",
+    "main_file",
+    "sized",
+    "stored",
+    "submission",
+]

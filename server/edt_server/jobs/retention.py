@@ -1,0 +1,222 @@
+"""Retention: ended jobs are removed with all their files once they are too old, or together too large; off by default.
+
+Only ended jobs, the oldest first, and none whose weights a living job begins with. The row goes in the transaction that
+looks once more whether the job may go, so that nobody can resume it meanwhile; then the files. What a server that was
+killed in between has left is known by the event, which stays like all events. Living jobs never count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.files import job_files
+from edt_server.ledger import Change
+from edt_server.store import JobRow, Store
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+JOB_REMOVED = "job_removed"  # data: owner, name, bytes, why
+DAY = 86_400.0
+# A job that has just ended is not removed for its size: somebody is about to fetch the result.
+GRACE = 3600.0
+_FIRST, _EVERY = 60.0, 3600.0
+_FINAL = tuple(state for state in JobState if state.final)
+_LIVING = tuple(state for state in JobState if not state.final)
+
+
+class Changes(Protocol):
+    """How a change is made, see `Service.change`."""
+
+    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
+        """Run `work` in a transaction of the ledger and do what follows from it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An ended job: when it ended (seconds since the epoch), and what its files take."""
+
+    job: str
+    ended: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long, and how much, is kept. 0: for ever, everything."""
+
+    days: float = 0.0
+    bytes: int = 0
+
+    @property
+    def any(self) -> bool:
+        """True when something may have to go."""
+        return bool(self.days or self.bytes)
+
+    def overdue(self, kept: Iterable[Kept], now: float) -> list[tuple[Kept, str]]:
+        """Who has to go and why, the oldest first."""
+        left = sorted(kept, key=lambda each: (each.ended, each.job))
+        total = sum(each.bytes for each in left)
+        going: list[tuple[Kept, str]] = []
+        for each in left:
+            if self.days and each.ended < now - self.days * DAY:
+                why = f"it ended more than {self.days:g} days ago"
+            elif self.bytes and total > self.bytes and each.ended < now - GRACE:
+                why = f"ended jobs take {total:,} bytes, of {self.bytes:,} that are kept"
+            else:
+                continue
+            going.append((each, why))
+            total -= each.bytes
+        return going
+
+
+class Retention:
+    """The task of one service.
+
+    Args:
+        limits: what is kept.
+        store: to read from.
+        change: commits.
+        data_dir: where jobs have their files.
+        runtime_dir: where jobs have their sockets.
+        gone: whether nothing of an ended job runs any more.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        store: Store,
+        change: Changes,
+        data_dir: Path,
+        runtime_dir: Path,
+        gone: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._limits = limits
+        self._store = store
+        self._change = change
+        self._data_dir = data_dir
+        self._runtime_dir = runtime_dir
+        self._gone = gone
+        self._sizes: dict[tuple[str, float], int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look every hour from now on, where something is to be looked for."""
+        if self._limits.any:
+            self._task = asyncio.create_task(self._run(), name="edt retention")
+
+    async def stop(self) -> None:
+        """Look no more; a job that is being removed is removed first, or by the next server."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        await asyncio.sleep(_FIRST)
+        while True:
+            try:
+                await asyncio.to_thread(self._finish)
+                await self.sweep(time.time())
+            except (EdtError, OSError) as trouble:
+                log.warning("old jobs could not be removed: %s", trouble)
+            await asyncio.sleep(_EVERY)
+
+    async def sweep(self, now: float) -> list[str]:
+        """Remove what has to go by `now` (seconds since the epoch); the ids."""
+        rows = await asyncio.to_thread(lambda: self._store.jobs(states=_FINAL))
+        needed = await asyncio.to_thread(_needed, self._store)
+        kept = await asyncio.to_thread(lambda: [self._measure(row) for row in rows])
+        by_id = {row.id: row for row in rows}
+        removed: list[str] = []
+        # What a living job begins with neither goes nor makes others go.
+        for each, why in self._limits.overdue([each for each in kept if each.job not in needed], now):
+            if await self._gone(each.job) and await self._remove(by_id[each.job], each, why):
+                removed.append(each.job)
+        return removed
+
+    async def _remove(self, seen: JobRow, kept: Kept, why: str) -> bool:
+        def forget(change: Change) -> bool:
+            row = change.tx.job(seen.id)
+            if row is None or not row.state.final or row.ended != seen.ended or seen.id in _needed(self._store):
+                return False
+            data = {"owner": row.owner, "name": row.spec.name, "bytes": kept.bytes, "why": why}
+            change.append(JOB_REMOVED, row.id, data)
+            change.tx.delete_job(row.id)
+            return True
+
+        if not await self._change(forget):
+            return False
+        log.info("job %s of %s was removed with %d bytes: %s", seen.id, seen.owner, kept.bytes, why)
+        await asyncio.to_thread(self._clear, self._paths(seen))
+        return True
+
+    def _paths(self, row: JobRow) -> JobPaths:
+        return JobPaths(self._data_dir, row.owner, row.id)
+
+    def _measure(self, row: JobRow) -> Kept:
+        ended = row.state_since if row.ended is None else row.ended
+        if (row.id, ended) not in self._sizes:
+            paths = self._paths(row)
+            self._sizes[row.id, ended] = size_of((paths.result_dir, paths.job_dir)) if self._limits.bytes else 0
+        return Kept(row.id, ended, self._sizes[row.id, ended])
+
+    def _clear(self, paths: JobPaths) -> None:
+        try:
+            job_files.remove(paths)
+        except OSError as wrong:
+            log.warning("files of the removed job %s could not be removed: %s", paths.job_id, wrong)
+        job_files.clear_traces(self._runtime_dir, paths.job_id)
+
+    def _finish(self) -> None:
+        """Remove the files of jobs that were removed before their files were."""
+        after = 0
+        while events := self._store.events(kinds=[JOB_REMOVED], after=after, limit=1000):
+            after = events[-1].seq
+            for event in events:
+                if event.job is None:
+                    continue
+                paths = JobPaths(self._data_dir, str(event.data.get("owner", "")), event.job)
+                left = paths.job_dir.exists() or paths.result_dir.exists()
+                if left and self._store.job(event.job) is None:
+                    self._clear(paths)
+
+
+def size_of(folders: Collection[Path]) -> int:
+    """Bytes on disk of all files below; a file of several names counts once, one that vanishes meanwhile not at all."""
+    seen: dict[tuple[int, int], int] = {}
+    for folder in folders:
+        for entry in _files(folder):
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            seen[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(seen.values())
+
+
+def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(Path(entry.path))
+                else:
+                    yield entry
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def _needed(store: Store) -> set[str]:
+    """Jobs whose weights a living job begins with."""
+    return {row.spec.warm_start for row in store.jobs(states=_LIVING) if row.spec.warm_start}

@@ -1,0 +1,151 @@
+"""What a job was made of, ready to become another job: its package as it was sent, and its settings as they are now.
+
+A job's code folder is its working directory too, where its script may write, so what came in is kept beside it: another
+name for the same bytes where the file system can do that.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edt_sdk.schemas.errors import NotFound, PackageError
+from edt_sdk.schemas.forecast import PackedFile
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec, parse_spec
+from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.files import PACKAGE, WARM_START
+from edt_server.store import JobRow
+from edt_server.system.private_files import make_private_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A job's package, and what is to be said of another job made of it.
+
+    Attributes:
+        job: its id.
+        spec: its settings, with what was changed since it was submitted.
+        package: the archive.
+        kept: the weights that it began with, None for none.
+    """
+
+    job: str
+    spec: JobSpec
+    package: Path
+    kept: Path | None
+
+    def changed(self, changes: Mapping[str, Any]) -> JobSpec:
+        """The settings of the other job, where `changes` are fields of `JobSpec`.
+
+        Raises:
+            InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
+        """
+        said = {**msgspec.to_builtins(self.spec), **changes}
+        if said["framework"] != self.spec.framework:
+            # How one framework is started means nothing to another one.
+            said |= {"command": (), "torchrun": None, "slots_per_unit": 1}
+        if "data_path" in changes and "dataset" not in changes:
+            said["dataset"] = ""
+        said |= changes
+        return parse_spec(msgspec.json.encode(said))
+
+    @property
+    def training(self) -> Registered | None:
+        """What it uses of the catalogue beside a data set, which is looked up anew."""
+        used = self.spec.registered or Registered()
+        beside = msgspec.structs.replace(used, dataset="", copied=False, train="", test="", val="")
+        return None if beside == Registered() else beside
+
+    def weights(self, spec: JobSpec) -> Path | None:
+        """Weights that the other job begins with because this one did: also when their job was deleted since."""
+        own = spec.warm_start == "" and self.spec.registered is not None and self.spec.registered.weights
+        same = spec.warm_start != "" and spec.warm_start == self.spec.warm_start
+        return self.kept if own or same else None
+
+    def files(self) -> tuple[PackedFile, ...]:
+        """What is in the package, relative to the code folder and sorted; sizes in bytes. Blocks.
+
+        Raises:
+            NotFound: the job was deleted meanwhile.
+            PackageError: the archive is damaged.
+        """
+        top = f"{self.spec.code_dir}/" if self.spec.code_dir else ""
+        try:
+            with tarfile.open(self.package) as archive:
+                found = {
+                    os.path.normpath(member.name).removeprefix(top): member.size
+                    for member in archive
+                    if not member.isdir()
+                }
+        except FileNotFoundError:
+            raise gone(self.job) from None
+        except (tarfile.TarError, EOFError, OSError) as wrong:
+            raise PackageError(
+                f"What job {self.job} was made of cannot be read any more: {wrong}.",
+                hint="Choose its folder instead.",
+                field="source",
+            ) from None
+        return tuple(PackedFile(name=name, size=size) for name, size in sorted(found.items()))
+
+
+def gone(job: str) -> NotFound:
+    """The error for a job that was deleted while another one was made of it."""
+    return NotFound(f"Job {job} was deleted meanwhile.", hint="Choose the folder of its code instead.", field="source")
+
+
+def stored(paths: JobPaths, row: JobRow) -> Stored:
+    """What the job was made of. Blocks.
+
+    Raises:
+        NotFound: its files are gone.
+    """
+    package, weights = paths.job_dir / PACKAGE, paths.job_dir / WARM_START
+    if not package.is_file():
+        _pack(paths, package)
+    return Stored(row.id, _settings(row), package, weights if weights.is_file() else None)
+
+
+def _settings(row: JobRow) -> JobSpec:
+    """As somebody would give them who submits it anew."""
+    spec = msgspec.structs.replace(
+        row.spec,
+        priority=row.priority,
+        max_workers=row.max_workers,
+        instance_group=row.instance_group,
+        wmla=None,  # the other job comes from another client
+    )
+    if spec.dataset:
+        spec = msgspec.structs.replace(spec, data_path="")  # the server's word for where it lies
+    if spec.framework == Framework.PYTORCH:
+        spec = msgspec.structs.replace(spec, min_workers=1, slots_per_unit=1)  # follow from the maximum
+    elif not Framework(spec.framework).elastic:
+        spec = msgspec.structs.replace(spec, min_workers=1)
+    return spec
+
+
+def _pack(paths: JobPaths, package: Path) -> None:
+    """The package of a job whose package was not kept: of its code folder, as it is now."""
+    if not paths.submitted.is_dir():
+        raise gone(paths.job_id)
+    make_private_dir(paths.job_dir)
+    # A file of its own for each that asks: a form looks at the job while somebody clones it.
+    with tempfile.NamedTemporaryFile(dir=paths.job_dir, prefix=f".{PACKAGE}-", delete=False) as beside:
+        try:
+            with tarfile.open(fileobj=beside, mode="w:gz", compresslevel=6) as archive:
+                for place in sorted(paths.submitted.rglob("*")):
+                    if "__pycache__" not in place.parts and (place.is_symlink() or place.is_file()):
+                        archive.add(place, place.relative_to(paths.submitted).as_posix(), recursive=False)
+            beside.flush()
+            os.replace(beside.name, package)
+        except BaseException:
+            os.unlink(beside.name)
+            raise

@@ -1,0 +1,26 @@
+"""Build the scheduler's event for a job that is submitted. Pure."""
+
+from __future__ import annotations
+
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec
+from edt_server.core.events import JobArrived
+
+_ANY = 1 << 30
+
+
+def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
+    """What the core is told of a job that is submitted."""
+    return JobArrived(
+        job,
+        spec.priority,
+        spec.max_workers,
+        spec.instance_group,
+        owner=owner,
+        min_workers=spec.min_workers,
+        slots_per_unit=spec.slots_per_unit,
+        pending_timeout=spec.pending_timeout,
+        rigid=not Framework(spec.framework).elastic,
+        # Its agents need nobody to tell how many of them there may be.
+        demand=_ANY if spec.framework == Framework.TORCHRUN else 1,
+    )

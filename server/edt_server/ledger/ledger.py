@@ -1,0 +1,357 @@
+"""The store and the core, changed together: a decision is committed in the transaction of what it was decided from.
+
+Everything here blocks and runs in one thread, the service's writer, so the core needs no lock and its state is always
+that of the last commit. Whatever goes wrong in a change, the store is rolled back and the core rebuilt from it, now or
+as soon as the store can be read. A connection that breaks while it commits leaves a doubt: the next change looks
+whether the store has the events, and then does what follows from them too.
+Nothing here acts: a `Change` tells in its `Outcome` what is to be done now that it is committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.errors import NotFound, ServerUnreachable
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.wire.control import Allocation
+from edt_server.core import snapshot
+from edt_server.core.core import Core
+from edt_server.core.events import CoreEvent, SlotReleased, SlotsChanged, inputs, kind_of, to_data
+from edt_server.core.instructions import GiveUp, Grant, Instruction, to_event
+from edt_server.history import describe
+from edt_server.ledger.briefly import briefly
+from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
+from edt_server.system.device_claims import DeviceClaims
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+SNAPSHOT_EVERY = 1000
+CPU = "cpu"
+# Jobs without a worker. The last two are seen with a slot only in the transaction that brings them back.
+_IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILLED, JobState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a committed change asks for.
+
+    Attributes:
+        jobs: every job it says something about.
+        allocations: the slots jobs may use from now on, where that may have changed.
+        launches: jobs that have a slot and no supervisor.
+        states: jobs whose state changed, as they are now, with the state before.
+    """
+
+    jobs: tuple[str, ...]
+    allocations: Mapping[str, Allocation]
+    launches: tuple[str, ...]
+    states: tuple[tuple[JobRow, JobState | None], ...]
+
+
+class Ledger:
+    """An open store and the core that its events add up to, which begin under `plan`."""
+
+    def __init__(self, store: Store, plan: Plan | None = None) -> None:
+        self.store = store
+        self._plan = plan
+        self.names = store.names()
+        self.seq = 0
+        self.claims: DeviceClaims | None = None  # where GPUs may be another store's
+        self._kept = 0  # up to which event the snapshot goes
+        self._stale = False
+        self._doubt: Change | None = None
+        self._late: Change | None = None
+        self.core = self._replay()
+
+    @classmethod
+    def open(cls, url: str, plan: Plan | None = None) -> Ledger:
+        """Open the store at `url` and replay it. StoreError when it cannot be used."""
+        return cls(Store.open(url), plan)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def change(self, work: Callable[[Change], T]) -> tuple[T, Outcome]:
+        """Run `work` in one transaction; what it returns, and what is to be done now.
+
+        Raises:
+            StoreUnavailable: the store cannot be used now. `work` changed nothing; where that was found out at the very
+                end it may have, and the next change that succeeds has in its outcome what follows from it.
+        """
+        self._settle()
+        change: Change | None = None
+        complete = False
+        try:
+            with self.store.write() as tx:
+                change = Change(tx, self, time.time())
+                if self._late is not None:
+                    change.add(self._late)
+                value = work(change)
+                change.launch_granted()
+                complete = True
+        except BaseException as wrong:
+            if change is not None and change.decided:
+                self._stale = True
+            if change is not None and complete and change.events and isinstance(wrong, StoreUnavailable):
+                self._doubt, self._stale = change, True
+            with contextlib.suppress(StoreError):  # then with the next change
+                self._settle()
+            raise
+        self._late = None
+        self.seq = change.events[-1].seq if change.events else self.seq
+        if change.decided:
+            self.keep_claims()
+        return value, change.outcome()
+
+    def keep_claims(self) -> None:
+        """Give up GPUs that nobody is in any more."""
+        if self.claims is None:
+            return
+        used: dict[str, tuple[str, ...]] = {}
+        for slot in self.core.slots:
+            job = None if slot.device == CPU else self.core.holder(slot.id)
+            if job is not None and job not in used.get(slot.device, ()):
+                used[slot.device] = (*used.get(slot.device, ()), job)
+        # Who is still leaving a slot that is not offered any more is in its device, whichever that was.
+        there = {slot.id for slot in self.core.slots}
+        leaving = {job for job in self.core.jobs if not there.issuperset(self.core.leaving(job))}
+        for device, jobs in self.claims.mine.items():
+            still = tuple(job for job in jobs if job in leaving and job not in used.get(device, ()))
+            if still:
+                used[device] = (*used.get(device, ()), *still)
+        self.claims.keep(used)
+
+    @property
+    def snapshot_due(self) -> bool:
+        """True when a next start would have many events to replay."""
+        return self.seq >= self._kept + SNAPSHOT_EVERY
+
+    def keep_snapshot(self) -> None:
+        """Keep the core as it is, so that the next start begins there. Nothing is lost when the store refuses."""
+        if self._stale or self.seq == self._kept:
+            return
+        try:
+            with self.store.write() as tx:
+                tx.put_snapshot(self.seq, snapshot.VERSION, snapshot.dump(self.core))
+        except (StoreError, ServerUnreachable) as wrong:  # it cannot be written to, or another server leads
+            log.warning("no snapshot of the core was kept: %s", wrong)
+        else:
+            self._kept = self.seq
+
+    def row(self, job: str) -> JobRow:
+        """The job's row, or NotFound."""
+        row = self.store.job(job)
+        if row is None:
+            raise missing(job)
+        return row
+
+    def name(self, job: str) -> str:
+        """What people call the job; its id when nobody knows any more."""
+        return self.names.get(job, job)
+
+    def allocation(self, job: str) -> Allocation:
+        """The slots a living job may use now. Versions grow with the event list, also over a restart of the server."""
+        by_id = {slot.id: slot for slot in self.core.slots}
+        slots = tuple(by_id[slot] for slot in self.core.holding(job))
+        here = self.core.group_of(job).resource_group
+        there = sum(self.core.resource_group_of(slot) == here for slot in by_id)
+        return Allocation(version=self.seq, slots=slots, asked=min(self.core.asked(job), there))
+
+    def _settle(self) -> None:
+        """Find out what was committed when the store went away, and rebuild the core from what is there."""
+        if self._doubt is not None:
+            last = self._doubt.events[-1]
+            found = self.store.events(after=last.seq - 1, limit=1)
+            # Numbers of rolled back transactions may be used again by another server's.
+            if [(each.seq, each.time, each.kind, each.job) for each in found] == [
+                (last.seq, last.time, last.kind, last.job)
+            ]:
+                self._late = self._doubt
+            self._doubt = None
+        if self._stale:
+            self.core = self._replay()
+            self._stale = False
+
+    def _replay(self) -> Core:
+        kept = self.store.snapshot()
+        core = None if kept is None else snapshot.load(kept.version, kept.data)
+        after = 0 if kept is None or core is None else kept.seq
+        events = self.store.events(kinds=kinds.INPUTS, after=after)
+        self.seq = max(self.seq, self.store.newest())
+        self._kept = after
+        core = core or Core(self._plan)
+        core.follow(inputs(events))
+        return core
+
+
+@dataclass(slots=True)
+class Change:
+    """One transaction under way. `now` is its time in seconds since the epoch."""
+
+    tx: Writer
+    ledger: Ledger
+    now: float
+    decided: bool = False
+    events: list[Event] = field(default_factory=list)
+    moved: dict[str, None] = field(default_factory=dict)
+    granted: dict[str, int] = field(default_factory=dict)
+    given_up: dict[str, tuple[int, float]] = field(default_factory=dict)
+    touched: dict[str, None] = field(default_factory=dict)
+    launches: list[str] = field(default_factory=list)
+    states: list[tuple[JobRow, JobState | None]] = field(default_factory=list)
+
+    @property
+    def core(self) -> Core:
+        """The core."""
+        return self.ledger.core
+
+    def row(self, job: str) -> JobRow:
+        """The job's row as this transaction sees it, or NotFound."""
+        row = self.tx.job(job)
+        if row is None:
+            raise missing(job)
+        return row
+
+    def append(
+        self,
+        kind: str,
+        job: str | None,
+        data: Mapping[str, Any],
+        *,
+        cause: int | None = None,
+        time: float | None = None,
+    ) -> int:
+        """Add an event; its number."""
+        why = next((event for event in self.events if event.seq == cause), None)
+        event = self.tx.append(
+            kind,
+            job=job,
+            data=dict(data),
+            time=self.now if time is None else min(time, self.now),
+            cause=cause,
+            text=describe(kind, data, job=job, cause=why, names=self.ledger.name),
+        )
+        self.events.append(event)
+        if job is not None:
+            self.touched[job] = None
+        return event.seq
+
+    def apply(self, event: CoreEvent, *, cause: int | None = None, **more: Any) -> int:
+        """Tell the core, and record the event (`more` in its data, for people) and what it decided; the event's number.
+
+        Raises what `Core.apply` raises; nothing is recorded then.
+        """
+        instructions = self.core.apply(event, self.now)
+        self.decided = True
+        job = getattr(event, "job", None)
+        seq = self.append(kind_of(event), job, {**more, **to_data(event)}, cause=cause)
+        if job is not None:
+            self.moved[job] = None
+        decided = self.tx.append_all([self._decision(instruction, self.events[-1]) for instruction in instructions])
+        for instruction, made in zip(instructions, decided, strict=True):
+            self.events.append(made)
+            self.touched[instruction.job] = self.moved[instruction.job] = None
+            if isinstance(instruction, Grant):
+                self.granted.setdefault(instruction.job, made.seq)
+            elif isinstance(instruction, GiveUp):
+                self.given_up[instruction.job] = made.seq, instruction.seconds
+        self._claim([each for each in instructions if isinstance(each, Grant)], seq)
+        return seq
+
+    def _claim(self, grants: Sequence[Grant], cause: int) -> None:
+        """What is granted has to be ours on this machine; what is not is taken back before anybody hears of it."""
+        claims, core = self.ledger.claims, self.core
+        if claims is None or not grants:
+            return
+        device = {slot.id: slot.device for slot in core.slots}
+        refused = [each for each in grants if device[each.slot] != CPU and not claims.take(device[each.slot], each.job)]
+        if not refused:
+            return
+        theirs = {device[each.slot] for each in refused}
+        self.apply(SlotsChanged(tuple(slot for slot in core.slots if slot.device not in theirs)), cause=cause)
+        for each in refused:
+            if each.slot in core.leaving(each.job):
+                self.apply(SlotReleased(each.job, each.slot), cause=cause)
+            if not core.holding(each.job):
+                self.granted.pop(each.job, None)
+
+    def _decision(self, instruction: Instruction, cause: Event) -> dict[str, Any]:
+        kind, data = to_event(instruction)
+        text = describe(kind, data, job=instruction.job, cause=cause, names=self.ledger.name)
+        return {"kind": kind, "job": instruction.job, "data": data, "time": self.now, "cause": cause.seq, "text": text}
+
+    def set_state(
+        self,
+        job: str,
+        state: JobState,
+        message: str = "",
+        *,
+        cause: int | None = None,
+        time: float | None = None,
+    ) -> JobRow:
+        """Put the job in `state` with `message`, and record it; the row afterwards."""
+        before = self.row(job)
+        message = briefly(message)
+        when = self.now if time is None else min(time, self.now)
+        changes: dict[str, Any] = {"state": state, "message": message, "state_since": when}
+        if state is JobState.LAUNCHING and before.started is None:
+            changes["started"] = when
+        changes["ended"] = when if state.final else None
+        row = self.tx.update_job(job, **changes)
+        data: dict[str, Any] = {"state": state.value, "before": before.state.value, "message": message}
+        if state.final and row.started is not None:
+            data["seconds"] = when - row.started
+        self.append(kinds.STATE, job, data, cause=cause, time=when)
+        self.states.append((row, before.state))
+        return row
+
+    def wait(self, job: str, *, cause: int | None = None) -> None:
+        """Put the job, which holds no slot, in PENDING; the story tells why."""
+        reason = self.core.reason(job, self.ledger.name)
+        self.set_state(job, JobState.PENDING, reason.text if reason else "", cause=cause)
+        self.tx.update_job(job, message="")  # why it waits changes with the others; the view says it anew
+
+    def launch(self, job: str) -> None:
+        """Start a supervisor for the job once this is committed."""
+        if job not in self.launches:
+            self.launches.append(job)
+
+    def launch_granted(self) -> None:
+        """Jobs without a worker that were given a slot start now: all of it, or where a driver lives the workers."""
+        for job, seq in self.granted.items():
+            row = self.tx.job(job)
+            if row is not None and row.state in _IDLE:
+                self.set_state(job, JobState.LAUNCHING, cause=seq)
+                if not row.supervised:
+                    self.launch(job)
+
+    def add(self, earlier: Change) -> None:
+        """Do what follows from an earlier change too, which was found committed after all."""
+        self.moved.update(earlier.moved)
+        self.touched.update(earlier.touched)
+        self.launches.extend(earlier.launches)
+        self.states.extend(earlier.states)
+
+    def outcome(self) -> Outcome:
+        """What is to be done now that it is committed."""
+        living = self.core.jobs
+        return Outcome(
+            jobs=tuple(self.touched),
+            allocations={job: self.ledger.allocation(job) for job in self.moved if job in living},
+            launches=tuple(self.launches),
+            states=tuple(self.states),
+        )
+
+
+def missing(job: str) -> NotFound:
+    """The error for an id that no job has."""
+    return NotFound(f"There is no job {job!r}.", hint="List the jobs there are with `edt list`.", job=job)

@@ -1,0 +1,87 @@
+"""A supervisor that is gone, as a change of the ledger: the job keeps its slots and gets another one, within bounds.
+
+Whoever dies, it is not the job: its state is with its workers, who write it down when they miss their supervisor. What
+is bounded is trying: attempts that come to nothing, one after the other. Acts on nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.job import JobProgress, JobState
+from edt_server.core.events import JobDemand
+from edt_server.ledger import reports, suspension
+from edt_server.ledger.ledger import Change
+from edt_server.store import Store
+
+STOP_REQUESTED = "stop_requested"
+MOST_IN_VAIN = 3
+# What shows that an attempt came to something, or that a person wants it tried anew.
+_FRUIT = frozenset(
+    {kinds.GENERATION, kinds.TRAINING_STARTED, kinds.TRAINING_ENDED, kinds.JOB_ARRIVED, kinds.JOB_RESUMED}
+)
+
+
+def stop_requests(store: Store, living: Sequence[str]) -> dict[str, str]:
+    """Job → why it is to be stopped, of those that are; one that came back later is not."""
+    stopping: dict[str, str] = {}
+    for event in store.events(jobs=living, kinds=[STOP_REQUESTED, kinds.JOB_ARRIVED]):
+        if event.job is None:
+            continue
+        if event.kind == STOP_REQUESTED:
+            stopping[event.job] = str(event.data.get("why", ""))
+        else:
+            stopping.pop(event.job, None)
+    return stopping
+
+
+def supervisor_lost(
+    change: Change, job: str, said: str, *, stopping: str | None = None, progress: JobProgress | None = None
+) -> None:
+    """The job's supervisor ended before the job did; everything it reported was taken.
+
+    Args:
+        change: the transaction.
+        job: a job that has not ended.
+        said: the last lines of the supervisor's log.
+        stopping: why the job is to be stopped, None when it is not.
+        progress: the newest heard, kept for whoever looks meanwhile.
+    """
+    row = change.row(job)
+    if stopping is not None:
+        reports.end(change, job, JobState.KILLED, stopping)
+        return
+    seq = change.append(kinds.SUPERVISOR_LOST, job, {"attempt": row.attempt, "said": said})
+    in_vain = _in_vain(change, job)
+    if in_vain >= MOST_IN_VAIN:
+        message = f"Its supervisor ended unexpectedly, {in_vain} times in a row before anything was trained."
+        reports.end(change, job, JobState.FAILED, f"{message}\n{said}" if said else message)
+        return
+    # Without a key it has no supervisor; the next attempt's number keeps out whatever may be left of this one.
+    kept = {} if progress is None else {"progress": progress}
+    change.tx.update_job(job, supervisor=None, public_key="", **kept)
+    if not change.core.holding(job) and not change.core.leaving(job):
+        if change.core.suspended(job):
+            suspension.settle(change, job, cause=seq)
+            return
+        if row.state is JobState.PENDING:
+            return  # launched with its next slot
+    if not change.core.suspended(job) and not change.core.asked(job):
+        change.apply(JobDemand(job, 1), cause=seq)  # its main script runs again, and begins in a slot
+    change.set_state(job, JobState.RECOVERING, f"Its supervisor is gone; attempt {row.attempt + 1} begins.", cause=seq)
+    change.launch(job)
+
+
+def _in_vain(change: Change, job: str) -> int:
+    """How many attempts in a row, the present one included, came to nothing."""
+    chosen = _FRUIT | {kinds.SUPERVISOR_LOST}
+    committed = change.ledger.store.events(job=job, kinds=chosen)
+    number = 0
+    fruit = False
+    for event in [*committed, *(each for each in change.events if each.job == job and each.kind in chosen)]:
+        if event.kind != kinds.SUPERVISOR_LOST:
+            number, fruit = 0, event.kind not in (kinds.JOB_ARRIVED, kinds.JOB_RESUMED)
+        else:
+            number, fruit = (0 if fruit else number + 1), False
+    return number

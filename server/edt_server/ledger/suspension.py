@@ -1,0 +1,214 @@
+"""Suspend and resume, as changes of the ledger: who asks for no slot, who is back, and from which checkpoint.
+
+A job is *suspended* when its last slot is free; until then it is being suspended, in the state it had. A job that was
+stopped or failed comes back under its own id, as a further attempt over the files of the earlier ones. Acts on nothing
+but the one file that names the checkpoint. It must lie there before a worker can look for it, and so before the
+commit; therefore it also names the event, and counts only as long as that event was committed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, Unprocessable
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.core.events import JobChanged, JobDemand, JobResumed, JobSuspended
+from edt_server.ledger.arrival import arrival
+from edt_server.ledger.ledger import Change
+from edt_server.store import JobRow
+from edt_server.system.private_files import write_private
+
+# What people may call a checkpoint: as it is called in `checkpoint/training-<k>/`, or as WMLA calls the epoch's file.
+_NAME = re.compile(r"(?:(epoch|update)-|model_(epoch)_)(\d{1,18})(?:\.ckpt|\.pth)?\Z")
+_WORKING = (JobState.LAUNCHING, JobState.RUNNING, JobState.RECOVERING)
+_ENDED = (JobState.KILLED, JobState.FAILED)
+_RESUMES = (kinds.JOB_ARRIVED, kinds.JOB_RESUMED)
+
+
+def suspend(change: Change, job: str, by: str) -> JobRow:
+    """The living job gives all slots back and asks for none until it is resumed; a second time changes nothing."""
+    if not change.core.suspended(job):
+        seq = change.apply(JobSuspended(job), by=by)
+        settle(change, job, cause=seq)
+    return change.row(job)
+
+
+def settle(change: Change, job: str, *, cause: int | None = None) -> None:
+    """Set the state of a job whose last slot was just released: SUSPENDED, or PENDING when it asks for another."""
+    row, core = change.row(job), change.core
+    if row.state.final or job not in core.jobs or core.holding(job) or core.leaving(job):
+        return
+    if core.suspended(job):
+        if row.state is not JobState.SUSPENDED:
+            change.set_state(job, JobState.SUSPENDED, cause=cause)
+    elif core.asked(job) and row.state in _WORKING:
+        change.wait(job, cause=cause)
+
+
+def resume(
+    change: Change, paths: JobPaths, job: str, by: str, checkpoint: str = "", instance_group: str | None = None
+) -> JobRow:
+    """Let a job go on that is suspended, was stopped, or failed. One that is none of these stays as it is.
+
+    Args:
+        change: the transaction.
+        paths: the job's files.
+        job: its id.
+        by: who asked for it.
+        checkpoint: what to go on from, such as "epoch-3", "update-1200" or "model_epoch_3"; "" for the newest.
+        instance_group: the queue it goes on in; None for the one it was in.
+
+    Raises:
+        Conflict: it is over for good, or a checkpoint was named while workers still run.
+        Unprocessable: its queue was removed meanwhile, or there is none of that name.
+        InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+    """
+    row = change.row(job)
+    _check(row)
+    group = _queue(change, row, instance_group)
+    if group != row.instance_group:
+        if row.state not in _ENDED:
+            before = {"instance_group": row.instance_group}
+            change.apply(JobChanged(job, instance_group=group), before=before, by=by)
+        row = change.tx.update_job(job, instance_group=group)
+    if row.state not in (JobState.SUSPENDED, *_ENDED):
+        if checkpoint:
+            raise _workers_run(change, row)
+        if not change.core.suspended(job):
+            return row
+    _forget_uncommitted(change, paths, job)
+    chosen = find(paths, checkpoint) if checkpoint else ""
+    said: dict[str, Any] = {"by": by, "checkpoint": chosen} if chosen else {"by": by}
+    if row.state in _ENDED:
+        spec = msgspec.structs.replace(
+            row.spec, priority=row.priority, max_workers=row.max_workers, instance_group=row.instance_group
+        )
+        seq = change.apply(arrival(job, row.owner, spec), name=row.spec.name, again=True, **said)
+        # Nothing of the former attempt runs any more; the next one is launched with its first slot.
+        change.tx.update_job(job, supervisor=None, public_key="", ended=None)
+    else:
+        seq = change.apply(JobResumed(job), **said)
+    _go_on(change, job, seq)
+    if chosen:
+        # Before the commit, and so before anybody can hear of a slot.
+        write_private(paths.resume_from, f"{chosen}\n{seq}\n".encode())
+    return change.row(job)
+
+
+def _queue(change: Change, row: JobRow, wanted: str | None) -> str:
+    """The queue that the job goes on in, one that has room for it."""
+    name = row.instance_group if wanted is None else change.core.plan.group(wanted).name
+    leaves = [group.name for group in change.core.plan.leaves()]
+    if name and name not in leaves:  # a row without one is in the first
+        raise Unprocessable(
+            f"The instance group {name!r} that job {row.id} was in is not there any more.",
+            hint=f"Resume it in another, such as instance_group={leaves[0]!r}, or at a shell: "
+            f"edt resume {row.id} --instance-group {shlex.quote(leaves[0])} (there are: {', '.join(leaves)}).",
+            job=row.id,
+            field="instance_group",
+        )
+    if row.state in _ENDED or name != row.instance_group:
+        change.core.fits(name, row.spec.min_workers, row.spec.slots_per_unit)
+    return name
+
+
+def _forget_uncommitted(change: Change, paths: JobPaths, job: str) -> None:
+    """Remove the file that names a checkpoint when what asked for it never was committed.
+
+    One that was committed stays until a worker has gone on from it, also over a further suspension.
+    """
+    try:
+        name, _, number = paths.resume_from.read_text(encoding="utf-8").partition("\n")
+    except FileNotFoundError:
+        return
+    seq = int(number) if number.strip().isdecimal() else 0
+    # A number that was rolled back may be another event's by now.
+    for event in change.ledger.store.events(job=job, kinds=_RESUMES, after=seq - 1, limit=1):
+        if event.seq == seq and event.data.get("checkpoint") == name:
+            return
+    paths.resume_from.unlink(missing_ok=True)
+
+
+def _go_on(change: Change, job: str, seq: int) -> None:
+    row, core = change.row(job), change.core
+    if row.state in _WORKING:
+        return  # its workers have not left yet, or others come in their place
+    if not core.asked(job):  # between two trainings
+        if row.supervised:
+            change.set_state(job, JobState.RUNNING, cause=seq)
+            return
+        # Its main script has to run again, which begins in a slot.
+        change.apply(JobDemand(job, 1), cause=seq)
+    if not core.holding(job):
+        change.wait(job, cause=seq)
+    # Else the transaction ends with `launch_granted`.
+
+
+def find(paths: JobPaths, name: str) -> str:
+    """The name of the checkpoint of the newest training that people call `name`, such as `epoch-3`.
+
+    Raises:
+        InvalidRequest: checkpoints are not called like that.
+        NotFound: there is none of that name.
+    """
+    match = _NAME.match(name)
+    if match is None:
+        raise InvalidRequest(
+            f"{name!r} is not the name of a checkpoint.",
+            hint="Name it as job.checkpoints() does, such as epoch-3 or update-1200.",
+            field="checkpoint",
+        )
+    wanted = f"{match[1] or match[2]}-{int(match[3])}"
+    folder = paths.checkpoints(_newest_training(paths))
+    if not (folder / f"{wanted}.ckpt").is_file():
+        there = ", ".join(path.stem for path in sorted(folder.glob("*.ckpt"), key=_age)[-8:])
+        raise NotFound(
+            f"Job {paths.job_id} has no checkpoint {wanted}.",
+            hint=f"There are {there}." if there else "There is none at all: resume it without naming one.",
+            job=paths.job_id,
+            field="checkpoint",
+        )
+    return wanted
+
+
+def _newest_training(paths: JobPaths) -> int:
+    numbers = [path.stem.removeprefix("training-") for path in paths.job_dir.glob("training-*.payload")]
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def _age(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _check(row: JobRow) -> None:
+    """Conflict when the job is over for good."""
+    what = ""
+    if row.state in (JobState.FINISHED, JobState.ERROR):
+        what = "is finished" if row.state is JobState.FINISHED else "could not be started"
+    elif row.state in _ENDED and row.shards is None and row.spec.framework == Framework.EDT:
+        what = f"is {row.state.value} and never began to train"
+    if what:
+        raise Conflict(
+            f"Job {row.id} {what}: there is nothing to resume.",
+            hint="Clone it to run it once more: job.clone(), or `edt clone`.",
+            job=row.id,
+            state=row.state.value,
+        )
+
+
+def _workers_run(change: Change, row: JobRow) -> Conflict:
+    leaving = change.core.suspended(row.id)
+    return Conflict(
+        f"Job {row.id} is {row.state.value}: it cannot be put back to a checkpoint while workers run.",
+        hint="Wait until it is SUSPENDED." if leaving else "Suspend it first, then resume it from the checkpoint.",
+        job=row.id,
+        state=row.state.value,
+    )

@@ -1,0 +1,100 @@
+"""The other end of an agent's connection: one conversation with it, until it is lost.
+
+An agent that ends closes its socket, so its loss is known at once. Who has lost a conversation reads the address anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import zmq
+import zmq.asyncio
+from zmq.utils.monitor import recv_monitor_message
+
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress
+from edt_sdk.schemas.wire.control import ProcessIdentity
+from edt_server.messaging.curve_dealer import dealer
+
+
+class AgentLost(Exception):
+    """There is no agent at this address, or not any more."""
+
+
+class AgentConnection:
+    """One conversation.
+
+    Args:
+        context: of the event loop.
+        address: of the agent.
+    """
+
+    def __init__(self, context: zmq.asyncio.Context, address: AgentAddress) -> None:
+        self.address = address
+        self._socket, self._monitor = dealer(
+            context,
+            server_key=address.public_key,
+            public_key=address.client_public,
+            secret_key=address.client_secret,
+            linger=500,
+        )
+        self._lost = asyncio.ensure_future(recv_monitor_message(self._monitor))
+        self._socket.connect(address.endpoint)
+
+    def send(self, job: str, message: wire.ToAgent | wire.ToOutpost) -> None:
+        """Send, if there is anybody; a loss shows in `receive`."""
+        frames = [job.encode(), wire.encode(message)]
+        sent = cast(asyncio.Future[object], self._socket.send_multipart(frames, flags=zmq.DONTWAIT))
+        sent.exception()
+
+    async def receive(self) -> tuple[str, wire.FromAgent | wire.FromOutpost]:
+        """The next message and the job that it is about. AgentLost when there will be none."""
+        data = asyncio.ensure_future(self._socket.recv_multipart())
+        try:
+            await asyncio.wait([data, self._lost], return_when=asyncio.FIRST_COMPLETED)
+            if not data.done():
+                raise AgentLost
+            job, body = data.result()
+            return job.decode(), wire.decode_to_client(body)
+        except (zmq.ZMQError, ValueError, msgspec.MsgspecError) as wrong:
+            raise AgentLost(str(wrong)) from wrong
+        finally:
+            data.cancel()
+
+    async def close(self) -> None:
+        """End the conversation; what was sent is delivered if the agent is there."""
+        self._lost.cancel()
+        with contextlib.suppress(asyncio.CancelledError, zmq.ZMQError):
+            await self._lost
+        self._socket.disable_monitor()
+        self._monitor.close()
+        self._socket.close()
+
+
+class Stranger(msgspec.Struct, frozen=True, kw_only=True):
+    """What every version of an agent writes in its address, whatever else that holds."""
+
+    protocol: int
+    identity: ProcessIdentity
+
+
+def read_stranger(hosts_dir: Path, host: str) -> Stranger | None:
+    """A host's agent that speaks another protocol than this process, None when there is none."""
+    try:
+        found = msgspec.json.decode((hosts_dir / f"{host}.json").read_bytes(), type=Stranger)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if found.protocol != AGENT_PROTOCOL else None
+
+
+def read_address(hosts_dir: Path, host: str) -> AgentAddress | None:
+    """The address of a host's agent, None when there is none that this process understands."""
+    try:
+        address = msgspec.json.decode((hosts_dir / f"{host}.json").read_bytes(), type=AgentAddress)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return address if address.protocol == AGENT_PROTOCOL else None

@@ -1,0 +1,87 @@
+"""A stretch of a training's curve in detail: what the curve kept of it is little, so its lines are read again.
+
+Lines of a metrics file come in order of their updates, so that the first one is found by halving, and the rest of the
+file is left alone. A stretch of very many updates is told by what was kept: reading it would take seconds, and a
+picture has no room for more. Blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from edt_sdk.pictures.parts.extremes import Extremes
+from edt_server.outputs.training_curve import DECODER, MOST, Curve, Line, TrainPoint
+
+MOST_UPDATES = 50_000
+_NEAR = 1 << 16  # bytes that are rather read than halved
+
+
+def detail(
+    curve: Curve, file: Path, low: float, high: float, place: Callable[[TrainPoint], float]
+) -> tuple[TrainPoint, ...]:
+    """The updates whose `place` on the x axis is from `low` to `high`, thinned, in order.
+
+    Args:
+        curve: the whole training, thinned.
+        file: its metrics.
+        low: where it begins.
+        high: where it ends.
+        place: where an update lies; it grows from each to the next.
+    """
+    if not curve.train:
+        return ()
+    kept = tuple(point for point in curve.train if low <= place(point) <= high)
+    before = next((point for point in reversed(curve.train) if place(point) < low), None)
+    after = next((point for point in curve.train if place(point) > high), None)
+    first = 0 if before is None else before.update + 1
+    last = curve.train[-1].update if after is None else after.update
+    if not len(kept) < last - first + 1 <= MOST_UPDATES:
+        return kept
+    samples = 0 if before is None else before.samples
+    found: Extremes[TrainPoint] = Extremes(MOST)
+    with contextlib.suppress(FileNotFoundError), file.open("rb") as opened:
+        for line in _lines(opened, first):
+            if line.update > last:
+                break
+            samples += line.samples
+            point = TrainPoint(line.update, samples, line.loss, line.world, line.time)
+            if low <= place(point) <= high and found.wants(line.update, line.loss):
+                found.add(point)
+    return tuple(found.points()) or kept
+
+
+def _lines(file: IO[bytes], first: int) -> Iterator[Line]:
+    """The lines of updates from that one on."""
+    file.seek(_begin(file, first))
+    for text in file:
+        line = _decoded(text)
+        if line is not None and line.kind == "train" and line.update >= first:
+            yield line
+
+
+def _begin(file: IO[bytes], first: int) -> int:
+    """An offset at which a line begins, not behind the line of that update."""
+    low, high = 0, file.seek(0, 2)
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()
+        at, line = file.tell(), _decoded(file.readline())
+        if at >= high or line is None or line.update >= first:
+            high = middle
+        else:
+            low = at
+    return low
+
+
+def _decoded(text: bytes) -> Line | None:
+    """None for a line that was torn by the death of its writer."""
+    try:
+        return DECODER.decode(text)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,318 @@
+"""Everything a job said, merged by time: driver stdout and stderr, ELog, and the workers.
+
+The files are written by the job's processes themselves and read here from a cursor on, so nothing is lost when a
+server or a supervisor dies. When a line was said is known from the supervisor's index (`streams.index.jsonl`: file f
+had n bytes at time t); a line the index does not cover yet has the time of its file's last change. Within one file
+the order is always the file's own.
+
+`merge` is pure; `LogReader` only opens files. It blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.wire.parts import STREAMS
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs.cursor import from_cursor, to_cursor
+from edt_server.outputs.log_end import end_of, line_at
+from edt_server.outputs.tail import read_tail, split_lines
+
+_WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
+_KEY = re.compile(r"[oe]\d*\Z|l:[^/\0]+\Z")
+_FOREVER = float("inf")
+_ALL = 1 << 62
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a log.
+
+    Attributes:
+        time: when it was seen in its file, seconds since the epoch.
+        stream: "stdout" or "stderr" of the driver, "elog", or "worker".
+        worker: the worker's number, None for the driver.
+        err: True when it was written to stderr.
+        text: without its newline; bytes that are no UTF-8 are replaced.
+    """
+
+    time: float
+    stream: str
+    worker: int | None
+    err: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Some lines in order.
+
+    Attributes:
+        lines: the lines.
+        next: the cursor behind all of them.
+        done: there will be no more.
+        before: offsets by file before the first of them.
+        ends: file and offset behind each of them.
+    """
+
+    lines: tuple[Line, ...]
+    next: str
+    done: bool
+    before: Mapping[str, int]
+    ends: tuple[tuple[str, int], ...]
+
+    def cursors(self) -> Iterator[str]:
+        """The cursor behind each line; made when asked for, since pages need the last one alone."""
+        offsets = dict(self.before)
+        for key, end in self.ends:
+            offsets[key] = end
+            yield to_cursor(offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of a job's log: `key` is its short name in cursors, `indexed` its name in the index."""
+
+    key: str
+    path: Path
+    indexed: str
+    stream: str
+    worker: int | None
+    err: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A line and where it came from: `time` orders it, `end` is the offset in the file behind it."""
+
+    time: float
+    order: int
+    end: int
+    line: Line
+
+
+def merge(files: Iterable[Sequence[Placed]], *, limit: int, until: float = _FOREVER) -> list[Placed]:
+    """The first `limit` lines by time, not later than `until`; each file's own order is kept."""
+    merged: list[Placed] = []
+    for placed in heapq.merge(*files, key=lambda entry: (entry.time, entry.order)):
+        if len(merged) == limit or placed.time > until:
+            break
+        merged.append(placed)
+    return merged
+
+
+@dataclass(slots=True)
+class TimeIndex:
+    """When each file had grown to which size. Grows with its own file; times of a file never go back."""
+
+    path: Path
+    read: int = 0
+    sizes: dict[str, list[int]] = field(default_factory=dict)
+    times: dict[str, list[float]] = field(default_factory=dict)
+
+    def update(self) -> None:
+        """Take in what was appended since the last call; a damaged line is passed over."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.read)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        for line, length in split_lines(data, final=False)[0]:
+            self.read += length
+            try:
+                entry = _decode_entry(line)
+            except msgspec.DecodeError:
+                continue
+            sizes, times = self.sizes.setdefault(entry.f, []), self.times.setdefault(entry.f, [])
+            if not sizes or entry.n > sizes[-1]:
+                sizes.append(entry.n)
+                times.append(max(entry.t, times[-1]) if times else entry.t)
+
+    def time_of(self, name: str, end: int) -> float | None:
+        """When byte `end` of the file was first seen, None when it is not indexed yet."""
+        sizes = self.sizes.get(name, [])
+        place = bisect.bisect_left(sizes, end)
+        return self.times[name][place] if place < len(sizes) else None
+
+    def seen_before(self, name: str, time: float) -> int:
+        """How many bytes of the file had been seen before `time`."""
+        place = bisect.bisect_left(self.times.get(name, []), time)
+        return self.sizes[name][place - 1] if place else 0
+
+    def last(self, name: str) -> float:
+        """The newest time of the file, 0 when there is none."""
+        times = self.times.get(name)
+        return times[-1] if times else 0.0
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    t: float
+    f: str
+    n: int
+
+
+_decode_entry = msgspec.json.Decoder(_Entry).decode
+
+
+class LogReader:
+    """Reads a job's log forward. One object may be kept for a whole `follow`.
+
+    Args:
+        paths: the job's files.
+        stream: one of `STREAMS`. "stdout" and "stderr" are the driver's, or with `worker` that worker's.
+        worker: only this worker's lines.
+        after: a cursor of an earlier answer, "" for the beginning.
+
+    Raises:
+        InvalidRequest: unknown stream, a worker that cannot have it, or a bad cursor.
+    """
+
+    def __init__(self, paths: JobPaths, *, stream: str = "all", worker: int | None = None, after: str = "") -> None:
+        if stream not in STREAMS:
+            raise InvalidRequest(
+                f"There is no stream {stream!r}.", hint=f"Choose one of {', '.join(STREAMS)}.", field="stream"
+            )
+        if worker is not None and stream in ("driver", "elog"):
+            raise InvalidRequest(
+                f"Workers have no stream {stream!r}.", hint="Leave out worker, or stream.", field="worker"
+            )
+        self._paths = paths
+        self._stream = stream
+        self._worker = worker
+        self._offsets = from_cursor(after)
+        if not all(_KEY.match(key) for key in self._offsets):
+            raise InvalidRequest(f"{after!r} is not a cursor of a log.", field="after")
+        self._index = TimeIndex(paths.stream_index)
+
+    def read(self, *, limit: int = 1000, final: bool = False) -> LogBatch:
+        """The next lines, at most `limit`. `final` says that no process of the job writes any more."""
+        self._index.update()
+        # Looked up once: a file that appears meanwhile would shift the numbers by which lines are told apart.
+        wanted = self._sources()
+        files: list[list[Placed]] = []
+        until = _FOREVER
+        for order, source in enumerate(wanted):
+            placed, more = self._read_source(source, order, limit, final)
+            files.append(placed)
+            if more and placed:
+                until = min(until, placed[-1].time)
+        chosen = merge(files, limit=limit, until=until)
+        return self._deliver(chosen, wanted, done=final and len(chosen) == sum(map(len, files)) and until == _FOREVER)
+
+    def begin(self, since: float) -> None:
+        """Begin with the first line that was said at `since` (seconds since the epoch) or later, unread until then."""
+        self._index.update()
+        for source in self._sources():
+            size, changed = _size(source.path)
+            seen = size
+            if max(changed, self._index.last(source.indexed)) >= since:
+                seen = self._index.seen_before(source.indexed, since)
+            self._offsets[source.key] = line_at(source.path, seen)
+
+    def last(self, lines: int, *, final: bool = False) -> LogBatch:
+        """The last `lines` of all; `read` goes on behind them.
+
+        Fewer where they are long: then none that is older than the first one of a file of which not all was looked at.
+        """
+        self._index.update()
+        wanted = self._sources()
+        files: list[list[Placed]] = []
+        since, complete = 0.0, True
+        for order, source in enumerate(wanted):
+            end = end_of(source.path, lines)
+            begun = self._offsets.get(source.key, 0)
+            self._offsets[source.key] = max(begun, end.offset)
+            placed, more = self._read_source(source, order, _ALL, final)
+            files.append(placed)
+            complete = complete and not more
+            if placed and end.cut and end.offset > begun:
+                since = max(since, placed[0].time)
+        shown = [placed for placed in merge(files, limit=_ALL) if placed.time >= since][-lines:]
+        shown_of = Counter(placed.order for placed in shown)
+        for order, source in enumerate(wanted):
+            passed_over = files[order][: len(files[order]) - shown_of[order]]
+            if passed_over:
+                self._offsets[source.key] = passed_over[-1].end
+        return self._deliver(shown, wanted, done=final and complete)
+
+    def _deliver(self, chosen: list[Placed], read: list[Source], *, done: bool) -> LogBatch:
+        before = dict(self._offsets)
+        ends = tuple((read[placed.order].key, placed.end) for placed in chosen)
+        for key, end in ends:
+            self._offsets[key] = end
+        return LogBatch(tuple(placed.line for placed in chosen), to_cursor(self._offsets), done, before, ends)
+
+    def _sources(self) -> list[Source]:
+        return [source for source in sources(self._paths) if self._wanted(source)]
+
+    def _read_source(self, source: Source, order: int, limit: int, final: bool) -> tuple[list[Placed], bool]:
+        tail = read_tail(source.path, self._offsets.get(source.key, 0), max_lines=limit, final=final)
+        newest = max(tail.changed or 0.0, self._index.last(source.indexed))
+        placed: list[Placed] = []
+        for text, end in tail.lines:
+            time = self._index.time_of(source.indexed, end)
+            line = Line(
+                time=newest if time is None else time,
+                stream=source.stream,
+                worker=source.worker,
+                err=source.err,
+                text=text.decode("utf-8", "replace"),
+            )
+            placed.append(Placed(line.time, order, end, line))
+        return placed, tail.more
+
+    def _wanted(self, source: Source) -> bool:
+        if self._worker is not None and source.worker != self._worker:
+            return False
+        if self._stream in ("stdout", "stderr"):
+            mine = source.stream == self._stream or (source.worker is not None and self._worker is not None)
+            return mine and source.err == (self._stream == "stderr")
+        if self._stream == "driver":
+            return source.stream in ("stdout", "stderr")
+        return self._stream in ("all", source.stream)
+
+
+def _size(path: Path) -> tuple[int, float]:
+    """Bytes of a file and when it changed, seconds since the epoch; zeros for none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, 0.0
+    return found.st_size, found.st_mtime
+
+
+def sources(paths: JobPaths) -> list[Source]:
+    """The log files a job has by now, driver first, then ELog, then workers by number."""
+    streams = paths.streams_dir
+    found = [
+        Source("o", streams / "driver.stdout", "driver.stdout", "stdout", None, False),
+        Source("e", streams / "driver.stderr", "driver.stderr", "stderr", None, True),
+    ]
+    for folder in sorted(paths.log_root.glob("driver-*")):
+        found.append(Source(f"l:{folder.name}", folder / "stdout", elog_name(folder.name), "elog", None, False))
+    workers: list[Source] = []
+    for path in streams.glob("worker-*.std*"):
+        match = _WORKER_FILE.match(path.name)
+        if match:
+            number, err = int(match[1]), match[2] == "stderr"
+            workers.append(Source(f"{'e' if err else 'o'}{number}", path, path.name, "worker", number, err))
+    return found + sorted(workers, key=lambda source: (source.worker or 0, source.err))
+
+
+def elog_name(folder: str) -> str:
+    """The name the supervisor's index uses for the ELog file of the driver's log folder."""
+    return f"log/{folder}/stdout"
+
+
+def as_text(lines: Iterable[Line]) -> str:
+    """The lines as they were printed."""
+    return "".join(f"{line.text}\n" for line in lines)

@@ -1,0 +1,131 @@
+"""Metrics of a job's trainings, read from what rank 0 writes, down-sampled for a picture.
+
+`training-<k>.metrics.jsonl` holds one line an update and one a validation (see docs/architecture.md). Every point
+given out carries `"training": k`; the per-shard figures stay in the file, since they grow with V and no picture draws
+them.
+
+A file may be cut and grow again, when updates were lost with all who knew them (see docs/decisions/010-recovery.md). A
+cursor therefore holds, beside each offset, the checksum of the line before it and how far the points went: who reads
+on gets no update and no validation twice.
+
+`thin` is pure; `MetricsReader` only opens files. It blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edt_sdk.pictures.parts.extremes import fewest
+from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs.cursor import from_cursor, to_cursor
+from edt_server.outputs.tail import holds, read_tail
+
+DEFAULT_POINTS = 500
+_FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
+# By training: the offset, and behind a letter: length and checksum of the line before it, updates and epochs given out.
+_KEY = re.compile(r"\d+[ncue]?\Z")
+_LINES = 100_000
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsBatch:
+    """New points in order of their files, a cursor behind each and behind all, and whether there will be no more."""
+
+    points: tuple[Point, ...]
+    cursors: tuple[str, ...]
+    next: str
+    done: bool
+
+    def of_kind(self, kind: str) -> list[Point]:
+        """The "train" or the "test" points."""
+        return [point for point in self.points if point.get("kind") == kind]
+
+
+class MetricsReader:
+    """Reads a job's metrics forward; `after` is a cursor of an earlier answer. InvalidRequest for a bad one."""
+
+    def __init__(self, paths: JobPaths, *, after: str = "") -> None:
+        self._paths = paths
+        self._offsets = from_cursor(after)
+        if not all(_KEY.match(key) for key in self._offsets):
+            raise InvalidRequest(f"{after!r} is not a cursor of metrics.", field="after")
+
+    def read(self, *, final: bool = False) -> MetricsBatch:
+        """All points written since; `final` says that no process of the job writes any more."""
+        points: list[Point] = []
+        cursors: list[str] = []
+        more = False
+        for training in self._trainings():
+            path = self._paths.metrics(training)
+            tail = read_tail(path, self._start(path, training), max_lines=_LINES, final=final)
+            more = more or tail.more
+            for line, end in tail.lines:
+                self._step(training, line, end)
+                point = _parse(line, training)
+                if point is not None and self._is_new(point):
+                    points.append(point)
+                    cursors.append(to_cursor(self._offsets))
+        return MetricsBatch(tuple(points), tuple(cursors), to_cursor(self._offsets), final and not more)
+
+    def read_all(self, *, final: bool = False) -> MetricsBatch:
+        """As `read`, but to the end of what is there."""
+        batch = self.read(final=final)
+        points, cursors = list(batch.points), list(batch.cursors)
+        while batch.points and not batch.done:
+            batch = self.read(final=final)
+            points += batch.points
+            cursors += batch.cursors
+        return MetricsBatch(tuple(points), tuple(cursors), batch.next, batch.done)
+
+    def _start(self, path: Path, training: int) -> int:
+        """Where to go on: behind the last line read, or at the beginning when that line is another one now."""
+        offset = self._offsets.get(f"{training}", 0)
+        length = self._offsets.get(f"{training}n", 0)
+        crc = self._offsets.get(f"{training}c", 0)
+        return offset if holds(path, offset, length, crc) else 0
+
+    def _step(self, training: int, line: bytes, end: int) -> None:
+        self._offsets.update({f"{training}": end, f"{training}n": len(line), f"{training}c": zlib.crc32(line)})
+
+    def _is_new(self, point: Point) -> bool:
+        """Whether a point is beyond what was given out; if so, it counts as given out."""
+        is_test = point.get("kind") == "test"
+        number, key = point.get("epoch" if is_test else "update"), f"{point['training']}{'e' if is_test else 'u'}"
+        if not isinstance(number, int):
+            return True
+        if number < self._offsets.get(key, 0):
+            return False
+        self._offsets[key] = number + 1
+        return True
+
+    def _trainings(self) -> list[int]:
+        matches = (_FILE.match(path.name) for path in self._paths.job_dir.glob("training-*.metrics.jsonl"))
+        return sorted(int(match[1]) for match in matches if match)
+
+
+def _parse(line: bytes, training: int) -> Point | None:
+    try:
+        point = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError:  # a line torn by the death of its writer
+        return None
+    point.pop("shards", None)
+    return {"training": training, **point}
+
+
+def thin(points: Sequence[Point], count: int, value: str = "loss") -> tuple[Point, ...]:
+    """At most `count` (≥ 4) of the points, the extremes of `value` among them; those without it count as smallest."""
+    return fewest(points, count, lambda point: _number(point, value))
+
+
+def _number(point: Point, value: str) -> float:
+    number = point.get(value)
+    return float(number) if isinstance(number, int | float) and number == number else float("-inf")

@@ -1,0 +1,170 @@
+"""A job's result as a zip, made while it is sent: nothing is copied, and its size is known before the first byte.
+
+Files are stored, not compressed (weights do not shrink), each with the size it had when the zip was planned, so the
+log files of a running job may grow meanwhile. Only regular files that really lie in the job's own folders are taken;
+links out of them are not followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from zipstream import ZipStream  # type: ignore[import-untyped]  # it ships no annotations
+
+from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_sdk.schemas.wire.parts import PARTS
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.saved import SIZE, SUFFIX, Damaged, read_header
+
+_CHUNK = 1 << 18
+_CHECKPOINT = re.compile(r"model_epoch_(\d+|final)\.pth\Z")
+# Rolling checkpoints and files that are being written: they come and go while a zip is sent.
+_PASSING = re.compile(r"\A/checkpoint/training-\d+/update-\d+\.ckpt\Z|/\.[^/]+\.tmp\Z")
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint.
+
+    Attributes:
+        name: of the file for "weights", such as "model_epoch_3.pth"; "epoch-3" or "update-1200" for "exact".
+        epoch: it was written after, from 1; None for the final one and for one between epochs.
+        bytes: size of the file.
+        time: written, in seconds since the epoch (UTC).
+        kind: "weights", a state dict for anybody, or "exact", what the job itself resumes from bit for bit.
+        update: how many updates were committed; None for "weights".
+        training: number of the training within the job, from 0; None for "weights".
+    """
+
+    name: str
+    epoch: int | None
+    bytes: int
+    time: float
+    kind: str = "weights"
+    update: int | None = None
+    training: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file of the zip: its name in it, where it lies, and how many bytes of it are taken."""
+
+    name: str
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultZip:
+    """A planned zip: its file name, its exact size in bytes, and its bytes, piece by piece (blocking)."""
+
+    name: str
+    size: int
+    chunks: Iterator[bytes]
+
+    @property
+    def disposition(self) -> str:
+        """The Content-Disposition header; WMLA's clients split it at ';' and want no blank behind."""
+        return f"attachment;filename={self.name};size={self.size}"
+
+
+def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZip:
+    """The zip of one part of a job's result.
+
+    Args:
+        paths: the job's files.
+        part: "model" (`model/`), "checkpoint" (`checkpoint/` and the epochs' files under `model/train/`), "log"
+            (`log/` and the raw streams), or "all" (the whole result folder and the raw streams).
+        streams: False for the folders alone, without the raw streams.
+
+    Raises:
+        InvalidRequest: no such part.
+        NotFound: the job has written nothing of it yet.
+    """
+    if part not in PARTS:
+        raise InvalidRequest(f"There is no part {part!r}.", hint=f"Choose one of {', '.join(PARTS)}.", field="part")
+    members = list(_members(paths, part, streams))
+    if not members:
+        raise NotFound(
+            f"Job {paths.job_id} has no {'result' if part == 'all' else part} yet.",
+            hint="Ask again when it has trained an epoch, or look at its logs.",
+            job=paths.job_id,
+            part=part,
+        )
+    stream = ZipStream(sized=True)
+    for member in members:
+        stream.add(_read(member), member.name, size=member.size)
+    return ResultZip(f"dlpd-model-{paths.job_id}-result.zip", len(stream), iter(stream))
+
+
+def checkpoints(paths: JobPaths) -> list[Checkpoint]:
+    """The checkpoints on disk: weights in order of their epochs, the final ones last, then exact ones by update."""
+    found: list[Checkpoint] = []
+    for path in paths.train_dir.glob("model_epoch_*.pth"):
+        match = _CHECKPOINT.match(path.name)
+        if match:
+            info = path.stat()
+            epoch = None if match[1] == "final" else int(match[1])
+            found.append(Checkpoint(name=path.name, epoch=epoch, bytes=info.st_size, time=info.st_mtime))
+    return sorted(found, key=lambda c: (c.epoch is None, c.epoch or 0)) + sorted(
+        _exact(paths), key=lambda c: (c.training, c.update, c.name)
+    )
+
+
+def _exact(paths: JobPaths) -> Iterator[Checkpoint]:
+    for path in paths.checkpoint_dir.glob(f"training-*/*{SUFFIX}"):
+        # One that is torn, or was removed meanwhile, is nothing to resume from.
+        with contextlib.suppress(Damaged, OSError):
+            header = read_header(path)
+            yield Checkpoint(
+                name=path.stem,
+                epoch=header.epoch,
+                bytes=SIZE + header.length,
+                time=header.time,
+                kind="exact",
+                update=header.updates,
+                training=header.training,
+            )
+
+
+def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[Member]:
+    root = paths.result_dir
+    if part == "all":
+        yield from _walk(root, root, "")
+    elif part == "checkpoint":
+        yield from _walk(root, paths.checkpoint_dir, "checkpoint/")
+        yield from (m for m in _walk(root, paths.train_dir, "model/train/") if m.path.name.startswith("model_epoch_"))
+    else:
+        yield from _walk(root, root / part, f"{part}/")
+    if streams and part in ("all", "log"):
+        yield from _walk(paths.streams_dir, paths.streams_dir, "streams/")
+
+
+def _walk(root: Path, folder: Path, prefix: str) -> Iterator[Member]:
+    """Regular files below `folder`, sorted, whose real place is below `root`; none that may be gone the next moment."""
+    inside = root.resolve()
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(place, name)
+            if _PASSING.search(f"/{path.relative_to(root).as_posix()}"):
+                continue
+            real = path.resolve()
+            if real.is_relative_to(inside) and real.is_file():
+                yield Member(prefix + path.relative_to(folder).as_posix(), real, real.stat().st_size)
+
+
+def _read(member: Member) -> Iterator[bytes]:
+    left = member.size
+    with member.path.open("rb") as file:
+        while left:
+            data = file.read(min(_CHUNK, left))
+            if not data:
+                raise OSError(f"{member.path.name} became shorter while it was sent.")
+            left -= len(data)
+            yield data

@@ -1,0 +1,215 @@
+"""A job's training curve kept ready for drawing: each line of the metrics file is read once, few points are kept.
+
+A picture of a training of a week must not read a week's file each time: `CurveShelf` keeps, for the jobs looked at
+last, where it has read to and a summary of it: the smallest and the largest loss of each of at most `MOST` stretches.
+A file that was cut (updates lost with all who knew them) is read anew. Blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.pictures.parts.extremes import Extremes, fewest, height
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs.tail import holds
+
+MOST = 1000
+MOST_SIZES = 400
+_KEPT_JOBS = 64
+_PIECE = 1 << 20  # bytes; the interpreter belongs to whoever decodes them
+_PAUSE, _FEW = 10.0, 5
+_FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
+
+
+class Line(msgspec.Struct):
+    """What is read of a line of the metrics file; see docs/architecture.md."""
+
+    kind: str
+    update: int
+    time: float
+    loss: float | None = None
+    samples: int = 0
+    world: int = 0
+    epoch: int = 0
+
+
+DECODER = msgspec.json.Decoder(Line)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainPoint:
+    """One committed update: its number from 0, samples used up to its end, loss (None for no number), workers, time."""
+
+    update: int
+    samples: int
+    loss: float | None
+    world: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class TestPoint:
+    """One validation, after that update."""
+
+    __test__ = False  # not a class of tests
+
+    update: int
+    loss: float | None
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What is known of a job's last training.
+
+    Attributes:
+        training: its number, from 0.
+        train: updates, thinned; the last one is always there.
+        test: validations, thinned.
+        sizes: the first update of each stretch with the same number of workers, thinned.
+        updates: how many updates there were.
+        speeds: workers → (samples, seconds) of the updates computed by so many, pauses left out.
+    """
+
+    training: int
+    train: tuple[TrainPoint, ...] = ()
+    test: tuple[TestPoint, ...] = ()
+    sizes: tuple[TrainPoint, ...] = ()
+    updates: int = 0
+    speeds: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+
+    def few(self, most: int) -> Curve:
+        """The same with at most so many points of each kind."""
+        return replace(self, train=fewest(self.train, most, height), test=fewest(self.test, most, height))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far a file was read, and what it told."""
+
+    training: int
+    offset: int = 0
+    length: int = 0
+    crc: int = 0
+    samples: int = 0
+    updates: int = 0
+    train: Extremes[TrainPoint] = field(default_factory=lambda: Extremes(MOST))
+    test: Extremes[TestPoint] = field(default_factory=lambda: Extremes(MOST))
+    tested: int = -1
+    sizes: list[TrainPoint] = field(default_factory=list)
+    speeds: dict[int, tuple[int, float, int]] = field(default_factory=dict)
+    before: Line | None = None
+
+    def take(self, line: Line) -> None:
+        if line.kind == "test":
+            if line.update > self.tested:
+                self.tested = line.update
+                self.test.add(TestPoint(line.update, line.loss, line.time))
+            return
+        before, self.before = self.before, line
+        if before is not None and line.update <= before.update:
+            self.before = before
+            return  # a file holds each update once; whoever wrote it again had lost it, and cut the file
+        self.samples += line.samples
+        self.updates += 1
+        changed = before is None or before.world != line.world
+        if before is not None and not changed:
+            self._measure(line, line.time - before.time)
+        if changed or self.train.wants(line.update, line.loss):
+            self.train.add(point := self._point(line))
+            if changed:
+                self.sizes.append(point)
+                if len(self.sizes) > 2 * MOST_SIZES:
+                    del self.sizes[1:-1:2]
+
+    def _point(self, line: Line) -> TrainPoint:
+        return TrainPoint(line.update, self.samples, line.loss, line.world, line.time)
+
+    def _measure(self, line: Line, seconds: float) -> None:
+        samples, so_far, number = self.speeds.get(line.world, (0, 0.0, 0))
+        # A suspension, a recovery or a validation lies between two updates, and is no part of their speed.
+        if seconds > 0 and (number < _FEW or seconds <= _PAUSE * so_far / number):
+            self.speeds[line.world] = (samples + line.samples, so_far + seconds, number + 1)
+
+    def curve(self) -> Curve:
+        train = list(self.train.points())
+        if self.before is not None and train[-1].update != self.before.update:
+            train.append(self._point(self.before))
+        speeds = {world: (samples, seconds) for world, (samples, seconds, _) in self.speeds.items()}
+        return Curve(self.training, tuple(train), tuple(self.test.points()), tuple(self.sizes), self.updates, speeds)
+
+
+@dataclass(slots=True)
+class _Place:
+    """One file's place on the shelf."""
+
+    reading: _Reading | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class CurveShelf:
+    """The curves of the jobs that were looked at last."""
+
+    def __init__(self, most: int = _KEPT_JOBS) -> None:
+        self._most = most
+        self._readings: OrderedDict[Path, _Place] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, paths: JobPaths) -> Curve:
+        """The curve of the job's last training, up to what is written now."""
+        newest = max(_trainings(paths), default=None)
+        if newest is None:
+            return Curve(0)
+        path = paths.metrics(newest)
+        with self._lock:
+            place = self._readings.setdefault(path, _Place())
+            self._readings.move_to_end(path)
+            while len(self._readings) > self._most:
+                self._readings.popitem(last=False)
+        with place.lock:  # whoever looks at another job does not wait for a long file
+            reading = place.reading
+            if reading is None or not holds(path, reading.offset, reading.length, reading.crc):
+                reading = place.reading = _Reading(newest)
+            with contextlib.suppress(FileNotFoundError):  # the job is being deleted
+                _read_on(path, reading)
+            return reading.curve()
+
+
+def _trainings(paths: JobPaths) -> list[int]:
+    matches = (_FILE.match(path.name) for path in paths.job_dir.glob("training-*.metrics.jsonl"))
+    return [int(match[1]) for match in matches if match]
+
+
+def _read_on(path: Path, reading: _Reading) -> None:
+    """Take every whole line behind what was read."""
+    with path.open("rb") as file:
+        file.seek(reading.offset)
+        rest = b""
+        while piece := file.read(_PIECE):
+            whole, end, rest = (rest + piece).rpartition(b"\n")
+            if not end:
+                continue
+            last = whole[whole.rfind(b"\n") + 1 :]
+            reading.offset += len(whole) + 1
+            reading.length, reading.crc = len(last), zlib.crc32(last)
+            for line in _lines(whole):
+                reading.take(line)
+
+
+def _lines(text: bytes) -> Iterator[Line]:
+    """The lines at once where all are whole, which is several times as fast; one by one where one was torn."""
+    try:
+        yield from DECODER.decode_lines(text)
+    except msgspec.DecodeError:
+        for line in text.split(b"\n"):
+            with contextlib.suppress(msgspec.DecodeError):  # torn by the death of its writer
+                yield DECODER.decode(line)

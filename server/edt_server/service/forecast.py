@@ -1,0 +1,129 @@
+"""When a job that is not submitted yet would start: asked of a copy of the core, which is thrown away.
+
+Pure: the job arrives in the copy, and who has to make room for it does. Then it either holds a slot, or the core says
+why not, and when that should change.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import msgspec
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.forecast import Forecast
+from edt_sdk.schemas.job import JobSpec, Reason
+from edt_server.core.core import Core
+from edt_server.core.events import JobDemand
+from edt_server.jobs import sized
+from edt_server.ledger import arrival
+from edt_server.service.what_if import Now, settle
+
+Ends = Mapping[str, tuple[float, float]]
+
+_ME = "?"  # no id of a job looks like this
+_UPDATES_TO_LEAVE = 2  # a worker leaves at the end of the update that comes after the one it hears of it in
+_MOST_NAMED = 3
+
+
+def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
+    """When the job would start if it were submitted, and on how many slots it would run.
+
+    Args:
+        now: how things are; not changed.
+        ends: job → when it should end, not before and not after, seconds since the epoch.
+        owner: who would submit it.
+        spec: the job, checked.
+
+    Raises:
+        Unprocessable: there is no such instance group.
+    """
+    spec = sized(spec)
+    core = copy.deepcopy(now.core)
+    group = core.plan.group(spec.instance_group)
+    try:
+        core.fits(group.name, spec.min_workers, spec.slots_per_unit)
+    except Unprocessable as never:
+        if never.ids.get("field") == "instance_group":
+            raise
+        return Forecast(code="never", text=f"It would never start. {never}")
+    core.apply(arrival(_ME, owner, msgspec.structs.replace(spec, instance_group=group.name)), now.time)
+    at_once = len(core.holding(_ME))
+    leaving = {job: len(core.leaving(job)) for job in core.jobs if core.leaving(job)}
+    settle(core, now.time)
+    if core.holding(_ME):
+        begins = len(core.holding(_ME))
+        core.apply(JobDemand(_ME, spec.max_workers), now.time)
+        settle(core, now.time)
+        return _starts(now, core, ends, {} if at_once else leaving, begins, group.resource_group)
+    reason = core.reason(_ME, lambda job: now.names.get(job, job), now=now.time, ends=ends)
+    return _waits(now, reason)
+
+
+def _starts(now: Now, core: Core, ends: Ends, leaving: Mapping[str, int], begins: int, pool: str) -> Forecast:
+    slots = sum(core.resource_group_of(slot.id) == pool for slot in core.slots)
+    free = sum(core.resource_group_of(slot) == pool for slot in now.core.free())
+    held = len(core.holding(_ME))
+    grows = f", and grow to {held} as soon as it trains" if held > begins else ""
+    on = f"on {begins} of {_slots(slots)}"
+    if not leaving:
+        text = f"It would start at once, {on} ({free} {'is' if free == 1 else 'are'} free){grows}.{_others(now, core)}"
+        return Forecast(code="now", text=text, start_low=0.0, start_high=0.0, slots=held)
+    who = _list([now.names.get(job, job) for job in leaving])
+    high = _time_to_leave(now, ends, leaving)
+    within = "" if high is None else f", which takes up to {_seconds(high)}"
+    have = "has" if len(leaving) == 1 else "have"
+    text = f"It would start {on} as soon as {who} {have} made room{within}{grows}.{_others(now, core)}"
+    return Forecast(code="soon", text=text, start_low=0.0, start_high=high, slots=held)
+
+
+def _waits(now: Now, reason: Reason | None) -> Forecast:
+    text = "" if reason is None else reason.text
+    if reason is not None and reason.code == "never_fits":
+        return Forecast(code="never", text=f"It would never start. {text}")
+    window = {} if reason is None else reason.numbers.get("forecast") or {}
+    low, high = (window.get(end) for end in ("earliest", "latest"))
+    unknown = "" if window else " When that will be is not known: nothing that runs has told how far it is."
+    return Forecast(
+        code="waits",
+        text=f"It would wait. {text}{unknown}",
+        start_low=None if low is None else max(0.0, low - now.time),
+        start_high=None if high is None else max(0.0, high - now.time),
+    )
+
+
+def _time_to_leave(now: Now, ends: Ends, leaving: Mapping[str, int]) -> float | None:
+    """Seconds until all these have reached the boundary at which they leave; None where one's pace is not known."""
+    times: list[float] = []
+    for job in leaving:
+        progress = now.progress.get(job)
+        if progress is None or job not in ends or progress.total_updates <= progress.update:
+            return None
+        times.append((ends[job][1] - now.time) / (progress.total_updates - progress.update))
+    return max(0.0, _UPDATES_TO_LEAVE * max(times))
+
+
+def _others(now: Now, core: Core) -> str:
+    """Who would hold fewer slots than now."""
+    before = {job: len(now.core.holding(job)) for job in now.core.jobs}
+    lose = [(job, held, len(core.holding(job))) for job, held in before.items() if len(core.holding(job)) < held]
+    if not lose:
+        return ""
+    parts = [f"{now.names.get(job, job)} from {held} to {left}" for job, held, left in lose[:_MOST_NAMED]]
+    more = [f"{len(lose) - _MOST_NAMED} more jobs too"] if len(lose) > _MOST_NAMED else []
+    return f" Slots would go over to it: {_list([*parts, *more])}."
+
+
+def _list(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"
+
+
+def _seconds(value: float) -> str:
+    if value < 1:
+        return "1 s"
+    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min"

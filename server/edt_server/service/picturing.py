@@ -1,0 +1,250 @@
+"""The service's pictures: what one needs is read in threads and drawn there. Owns the shelf of curves, decides nothing.
+
+What was read of events holds until there is a new one, and what was drawn of the same data is drawn once (`drawings`):
+ten people who look at one picture cost little more than one.
+
+Whoever may not see a job gets no picture of it; what others hold is told as the timeline tells it to everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edt_sdk.pictures.allocation import MOST_CELLS, draw_allocation
+from edt_sdk.pictures.comparison import Comparison, draw_comparison
+from edt_sdk.pictures.efficiency import draw_efficiency
+from edt_sdk.pictures.losses import NO_UPDATE, draw_losses
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.marks import Mark
+from edt_sdk.pictures.shares import draw_shares
+from edt_sdk.pictures.slots_map import draw_slots
+from edt_sdk.pictures.spark import draw_spark
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.history import Drawings, picture_data, present
+from edt_server.outputs import results
+from edt_server.outputs.curve_stretch import detail
+from edt_server.outputs.training_curve import CurveShelf
+from edt_server.service.latest_events import LatestEvents
+from edt_server.service.views import validated
+from edt_server.store import JobRow
+
+if TYPE_CHECKING:
+    from edt_server.service.reading import Reading
+
+_COLUMNS = 240
+_POINTS = 300
+_SPARK_POINTS = 80
+_MOST_EVENTS = 20_000
+
+
+class Picturing:
+    """Draws for one service.
+
+    Args:
+        reading: the service's verbs that read, which also say who may see what.
+        events: what is known of jobs' events.
+    """
+
+    def __init__(self, reading: Reading, events: LatestEvents) -> None:
+        self._reading = reading
+        self._events = events
+        self._curves = CurveShelf()
+        self._drawings = Drawings()
+
+    def speeds(self, paths: JobPaths) -> list[dict[str, float]]:
+        """How many samples in how many seconds each number of workers computed, the smallest first. Blocks."""
+        speeds = self._curves.read(paths).speeds
+        return [{"workers": workers, "samples": n, "seconds": s} for workers, (n, s) in sorted(speeds.items())]
+
+    # --- of one job ---------------------------------------------------------------------------------------------------
+
+    async def allocation(
+        self, user: str, job: str, look: Look, *, start: float | None = None, end: float | None = None
+    ) -> str:
+        """Who held the slots while the job lived, the job emphasised."""
+        row = await self._reading.mine(user, job)
+        return await self._timeline(user, look, row, start, end, of_life=True)
+
+    async def loss(
+        self,
+        user: str,
+        job: str,
+        look: Look,
+        *,
+        axis: str,
+        smooth: float,
+        log: bool,
+        start: float | None = None,
+        end: float | None = None,
+    ) -> str:
+        """The loss over samples, updates or time; in detail from `start` to `end` of that axis."""
+        row = await self._reading.mine(user, job)
+        paths = self._reading.paths(row)
+
+        def draw() -> str:
+            whole = self._curves.read(paths)
+            curve = whole.few(_POINTS)
+            marks = self._marks(job, picture_data.FAILURES)
+            saved = results.checkpoints(paths)
+            losses = picture_data.losses_of(
+                curve, row.spec.name, axis=axis, marks=marks, checkpoints=saved, empty=_no_loss(row)
+            )
+            if whole.train and not (start is None and end is None):
+                place = picture_data.PLACES[axis]
+                low = place(whole.train[0]) if start is None else start
+                high = place(whole.train[-1]) if end is None else end
+                points = detail(whole, paths.metrics(whole.training), low, high, place)
+                losses = picture_data.stretch_of(losses, points, low, high)
+            return self._drawings.drawn(draw_losses, losses, look, smooth=smooth, log=log)
+
+        return await asyncio.to_thread(draw)
+
+    async def efficiency(self, user: str, job: str, look: Look) -> str:
+        """Throughput at each number of workers."""
+        row = await self._reading.mine(user, job)
+        paths = self._reading.paths(row)
+
+        def draw() -> str:
+            efficiency = picture_data.efficiency_of(self._curves.read(paths), row.spec.name)
+            return self._drawings.drawn(draw_efficiency, efficiency, look)
+
+        return await asyncio.to_thread(draw)
+
+    async def spark(self, user: str, job: str, look: Look) -> str:
+        """Loss, progress and slots at a glance."""
+        view = await self._reading.job(user, job)
+        paths = self._reading.paths(await self._reading.mine(user, job))
+
+        def draw() -> str:
+            spark = picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS))
+            return self._drawings.drawn(draw_spark, spark, look)
+
+        return await asyncio.to_thread(draw)
+
+    # --- of the machine -----------------------------------------------------------------------------------------------
+
+    async def timeline(
+        self, user: str, look: Look, *, job: str = "", start: float | None = None, end: float | None = None
+    ) -> str:
+        """Everybody's jobs over time; one of the user's own may be emphasised."""
+        row = await self._reading.mine(user, job) if job else None
+        return await self._timeline(user, look, row, start, end, of_life=False)
+
+    async def slots(self, user: str, look: Look, *, job: str = "") -> str:
+        """Each slot and who has it."""
+        await self._check(user, job)
+        cluster = await self._reading.standing()
+        named = self._reading.settings.local_hosts
+
+        def draw() -> str:
+            return self._drawings.drawn(draw_slots, picture_data.slots_of(cluster, named, mine=job), look)
+
+        return await asyncio.to_thread(draw)
+
+    async def shares(self, user: str, look: Look) -> str:
+        """What instance groups are entitled to, hold, borrow and lend."""
+        cluster = await self._reading.standing()
+        return await asyncio.to_thread(lambda: self._drawings.drawn(draw_shares, picture_data.shares_of(cluster), look))
+
+    async def comparison(
+        self,
+        user: str,
+        jobs: Sequence[str],
+        look: Look,
+        *,
+        axis: str,
+        smooth: float,
+        log: bool,
+        start: float | None = None,
+        end: float | None = None,
+    ) -> str:
+        """The losses of several of the user's jobs; in detail from `start` to `end` of the axis."""
+        rows = [await self._reading.mine(user, job) for job in jobs]
+
+        def draw() -> str:
+            trainings = [(self._reading.paths(row), self._curves.read(self._reading.paths(row))) for row in rows]
+            compared = Comparison(
+                tuple(
+                    picture_data.compared(row.id, curve.few(_POINTS), row.spec.name, axis)
+                    for row, (_, curve) in zip(rows, trainings, strict=True)
+                ),
+                axis,
+            )
+            if not (start is None and end is None):
+                first, last = compared.reach()
+                low, high = first if start is None else start, last if end is None else end
+                updates = []
+                for paths, curve in trainings:
+                    place = picture_data.compared_place(curve, axis)
+                    points = detail(curve, paths.metrics(curve.training), low, high, place)
+                    updates.append(picture_data.updates_at(points, place))
+                compared = compared.between(low, high, updates)
+            return self._drawings.drawn(draw_comparison, compared, look, smooth=smooth, log=log)
+
+        return await asyncio.to_thread(draw)
+
+    async def _check(self, user: str, job: str) -> None:
+        if job:
+            await self._reading.mine(user, job)
+
+    async def _timeline(
+        self, user: str, look: Look, row: JobRow | None, start: float | None, end: float | None, *, of_life: bool
+    ) -> str:
+        life = row.id if row is not None and of_life else None
+        told = await self._reading.timeline(user, life, start=start, end=end, points=_COLUMNS)
+        # So many columns as can be drawn with so many bands: whoever holds little is put together.
+        columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
+        if len(told["rows"]) > columns:
+            told = await self._reading.timeline(user, life, start=start, end=end, points=columns)
+        # As in the map of the slots beside it, which knows nothing of jobs that have gone.
+        holders = () if of_life else tuple((await self._reading.standing())["names"])
+        rows = told["rows"]
+        # The last row is in force, whenever that was found out.
+        now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()
+        until = min(end or now, now)
+        if row is not None and of_life and row.ended is not None:
+            until = min(until, row.ended)
+
+        def draw() -> str:
+            held = picture_data.allocation_of(
+                rows,
+                told["names"],
+                until=until,
+                start=start,
+                mine="" if row is None else row.id,
+                marks=[] if row is None else self._marks(row.id, picture_data.MARKED),
+                total=told["total"],
+                first=holders,
+            )
+            if not held.columns and (start is not None or end is not None):
+                held = replace(held, empty="Nothing is known of that time: choose another start or end.")
+            elif row is not None and of_life and not held.columns:
+                held = replace(held, empty=_no_slot(row))
+            return self._drawings.drawn(draw_allocation, held, look)
+
+        return await asyncio.to_thread(draw)
+
+    def _marks(self, job: str, which: frozenset[str]) -> list[Mark]:
+        return self._events.of(job, which, picture_data.marks_of, most=_MOST_EVENTS)
+
+
+def _no_loss(row: JobRow) -> str:
+    if validated(row.spec):
+        return "It trains nothing; job.validation() has its result."
+    if row.state.final:
+        return "It ended before its first update: its logs say why."
+    return NO_UPDATE
+
+
+def _no_slot(row: JobRow) -> str:
+    name = row.spec.name
+    if row.state.final:
+        return f"{name} has ended without ever holding a slot."
+    if row.state is JobState.PENDING:
+        return f"{name} waits for its first slot: the picture begins when it has one."
+    return f"{name} has not held a slot yet: the picture begins when it has one."

@@ -1,0 +1,177 @@
+"""A training becomes a validation: a job of the same package that begins with the weights the training ended with.
+
+Nothing of it depends on the training's job afterwards, which may be deleted: weights and package are the validation's
+own, as every job's are. See docs/decisions/031-validations.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec, JobView
+from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.validation import NewValidation, Validated, Validates, named_metrics
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wmla import WmlaRequest
+from edt_server.catalogue.shelf import Office
+from edt_server.files import weights_of
+from edt_server.jobs import Stored
+from edt_server.store import JobRow
+
+_LARGEST_RESULT = 1 << 28
+
+
+class _Office(Office, Protocol):
+    """The part of the service that validations use."""
+
+    async def stored(self, user: str, job: str) -> Stored:
+        """What the job was made of."""
+        ...
+
+
+class Validations:
+    """The verbs of validations of one service."""
+
+    def __init__(self, office: _Office) -> None:
+        self._office = office
+
+    async def start(self, user: str, job: str, new: NewValidation, *, remarks: tuple[str, ...] = ()) -> JobView:
+        """Validate what a job of the user's trained: an ordinary job, which is returned.
+
+        Args:
+            user: who asks.
+            job: id of the training.
+            new: what is asked for.
+            remarks: sentences for the validation's story.
+
+        Raises:
+            NotFound, NotAllowed: the training is not there, or somebody else's; there is no such data set.
+            Conflict: it has no weights yet.
+            Unprocessable: it is no training by the elastic engine, or the job cannot be so; see `Service.submit`.
+            InvalidRequest: there is no metric of a name.
+        """
+        new = new.check()
+        row = await self._office.mine(user, job)
+        _check_trained_here(row)
+        weights, calls = await asyncio.to_thread(_weights, self._office.paths(row), row)
+        stored = await self._office.stored(user, job)
+        spec, pinned = job_of(stored, row, new, calls)
+        if remarks:
+            spec = msgspec.structs.replace(spec, wmla=WmlaRequest(remarks=remarks))
+        return await self._office.submit(user, spec, stored.package, training=pinned, weights=weights)
+
+    async def result(self, user: str, job: str) -> Validated:
+        """What a validation of the user's came to.
+
+        Raises:
+            NotFound: there is no such job, or nothing came out, or not yet.
+            NotAllowed: it is somebody else's.
+            Unprocessable: it validates nothing: it trains.
+        """
+        row = await self._office.mine(user, job)
+        if _validates(row.spec) is None:
+            raise Unprocessable(
+                f"Job {job} is a training, no validation.",
+                hint="Validate what it trained: job.validate(), or at a shell: edt validate " + job,
+                job=job,
+            )
+        found = await asyncio.to_thread(read_result, self._office.paths(row))
+        if found is None:
+            ended = row.state.final
+            raise NotFound(
+                f"The validation {job} {'ended as' if ended else 'is'} {row.state.value} and has no result"
+                f"{'.' if ended else ' yet.'}",
+                hint="Its log says why: job.logs()." if ended else "Wait for its end: job.wait().",
+                job=job,
+            )
+        return found
+
+
+def job_of(stored: Stored, row: JobRow, new: NewValidation, calls: int) -> tuple[JobSpec, Registered]:
+    """The job, not checked against the server, and what it validates. Pure.
+
+    Whatever is part of the bits is as it was in the training.
+    """
+    spec = stored.spec
+    name = new.name if new.name is not None else f"{row.spec.name[:180]}-validation"
+    changes = {
+        "name": name,
+        "max_workers": new.max_workers,
+        "min_workers": 1,
+        "slots_per_unit": 1,
+        "pending_timeout": None,
+        "threads_per_slot": row.threads_per_slot,
+        "priority": spec.priority if new.priority is None else new.priority,
+        "instance_group": spec.instance_group if new.instance_group is None else new.instance_group,
+        "warm_start": "",
+        "wmla": None,
+        "registered": None,
+    }
+    if new.dataset:
+        changes |= {"dataset": new.dataset, "data_path": ""}
+    validates = Validates(
+        training=row.id,
+        training_name=row.spec.name,
+        metrics=named_metrics(new.metrics),
+        threshold=new.threshold,
+        calls=calls,
+    )
+    pinned = msgspec.structs.replace(stored.training or Registered(), weights=True, validates=validates)
+    return msgspec.structs.replace(spec, **changes), pinned
+
+
+def read_result(paths: JobPaths) -> Validated | None:
+    """What a validation wrote, None when that is nothing. Blocks."""
+    file = paths.validation
+    try:
+        if file.is_symlink() or file.stat().st_size > _LARGEST_RESULT:
+            return None
+        return msgspec.json.decode(file.read_bytes(), type=Validated)
+    except (OSError, msgspec.DecodeError):
+        return None  # not there yet; or the script, which may write there, has put something else in its place
+
+
+def _check_trained_here(row: JobRow) -> None:
+    validates = _validates(row.spec)
+    if validates is not None:
+        raise Unprocessable(
+            f"Job {row.id} is a validation itself.", hint=f"Validate the training, {validates.training}.", job=row.id
+        )
+    if row.spec.framework != Framework.EDT:
+        raise Unprocessable(
+            f"Job {row.id} runs its script as it is ({row.spec.framework}), so that nobody but the script knows its "
+            "model and its test data.",
+            hint="Only trainings by the elastic engine (framework edtPyTorch, FabricModel.train()) can be validated; "
+            "test the model in the script.",
+            job=row.id,
+        )
+
+
+def _weights(paths: JobPaths, row: JobRow) -> tuple[Path, int]:
+    """What the last of a job's finished trainings ended with, and which that is, from 1; else its newest epoch's."""
+    calls = 0
+    while paths.final(calls).is_file():
+        calls += 1
+    if calls:
+        return paths.final(calls - 1), calls
+    try:
+        return weights_of(paths), 1
+    except Unprocessable:
+        living = not row.state.final
+        raise Conflict(
+            f"Job {row.id} is {row.state.value} and has written no weights{' yet' if living else ''}.",
+            hint="Validate it when it has finished, or has written an epoch's checkpoint (checkpoint_freq=1)."
+            if living
+            else "Train again, then validate that; job.logs() says what went wrong here.",
+            job=row.id,
+        ) from None
+
+
+def _validates(spec: JobSpec) -> Validates | None:
+    return None if spec.registered is None else spec.registered.validates

@@ -1,0 +1,173 @@
+"""What would be if a job's settings were others: asked of a copy of the core, which is thrown away.
+
+Two parts, because the core belongs to the service's writer thread: `Now` is taken there, quickly; `answer` works on it
+anywhere. The forecast plays the jobs there are in the simulator, on a copy of the core: how much each has done for its
+workers so far tells how fast it will be with others.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobPatch, JobProgress, JobState, Reason
+from edt_sdk.schemas.what_if import WhatIf, WhatIfShare
+from edt_server.core.core import Core
+from edt_server.core.events import JobChanged, SlotReleased
+from edt_server.core.instructions import Revoke
+from edt_server.ledger import Ledger
+from edt_server.simulator.engine import Engine, Settings
+from edt_server.simulator.recorded import work_done
+from edt_server.simulator.speed import Speed
+from edt_server.simulator.workload import SimulatedJob
+from edt_server.store import JobRow
+
+HISTORY = (kinds.TRAINING_STARTED, kinds.GENERATION, kinds.STATE, kinds.SPEED_MEASURED)
+MOST_FORECAST = 1000  # jobs beyond which no end is foretold: playing them all would take seconds of the server's time
+# Where more jobs than slots take turns for hours, slots change hands many thousands of times: no end is foretold that
+# lies behind so many instants.
+MOST_INSTANTS = 2000
+_WORKING = (JobState.RUNNING.value, JobState.RECOVERING.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """All that an answer needs, nobody else's any more.
+
+    Attributes:
+        time: seconds since the epoch.
+        core: a copy.
+        rows: of every job in it.
+        progress: of those whose training has begun to move.
+        history: `HISTORY` events of those.
+        names: job id → what people call it.
+    """
+
+    time: float
+    core: Core
+    rows: Mapping[str, JobRow]
+    progress: Mapping[str, JobProgress]
+    history: Mapping[str, Sequence[Event]]
+    names: Mapping[str, str]
+
+
+def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: float) -> Now:
+    """Take a copy of how things are. For the thread that owns the ledger."""
+    living = ledger.store.jobs(states=[state for state in JobState if not state.final])
+    rows = {row.id: row for row in living if row.id in ledger.core.jobs}
+    moving = {job: p for job, row in rows.items() if (p := progress(job) or row.progress) is not None and p.update > 0}
+    return Now(
+        time=now,
+        core=copy.deepcopy(ledger.core),
+        rows=rows,
+        progress=moving,
+        history={job: ledger.store.events(job=job, kinds=HISTORY) for job in moving},
+        names={job: ledger.name(job) for job in rows},
+    )
+
+
+def answer(now: Now, job: str, patch: JobPatch) -> WhatIf:
+    """What would be with this change.
+
+    Raises:
+        Unprocessable: the change would be refused.
+        NotFound: the core does not know the job.
+    """
+    change = JobChanged(job, patch.priority, patch.max_workers, patch.instance_group)
+    core = copy.deepcopy(now.core)
+    core.apply(change, now.time)
+    settle(core, now.time)
+    row = now.rows[job]
+    return WhatIf(
+        job=job,
+        priority=row.priority if patch.priority is None else patch.priority,
+        max_workers=row.max_workers if patch.max_workers is None else patch.max_workers,
+        instance_group=row.instance_group if patch.instance_group is None else patch.instance_group,
+        shares=tuple(
+            WhatIfShare(
+                job=each,
+                name=now.names.get(each, each),
+                now=len(now.core.holding(each)),
+                then=len(core.holding(each)),
+            )
+            for each in core.jobs
+        ),
+        ends_now=forecast(now, job, None),
+        ends_then=forecast(now, job, change),
+        reason=_reason(core, job, now.names),
+    )
+
+
+def settle(core: Core, now: float) -> None:
+    """Let everybody who has to leave a slot leave it."""
+    leaving = [(job, slot) for job in core.jobs for slot in core.leaving(job)]
+    while leaving:
+        told = [step for job, slot in leaving for step in core.apply(SlotReleased(job, slot), now)]
+        leaving = [(step.job, step.slot) for step in told if isinstance(step, Revoke)]
+
+
+def forecast(now: Now, job: str, change: JobChanged | None) -> float | None:
+    """When the job's training ends, seconds since the epoch, if `change` were made; None where that is not known."""
+    if job not in now.progress or len(now.core.jobs) > MOST_FORECAST:
+        return None
+    core = copy.deepcopy(now.core)
+    jobs = [_simulated(now, each) for each in core.jobs if each in now.rows]
+    present = {each: len(core.holding(each)) + len(core.leaving(each)) for each in core.jobs}
+    engine = Engine(core, len(core.slots), jobs, Settings(), present=present, begin=now.time)
+    for each in core.jobs:
+        for slot in core.leaving(each):
+            engine.leave(each, slot, now.time)
+    if change is not None:
+        engine.tell(change, now.time)
+    run = engine.run(until=job, most=MOST_INSTANTS)
+    return next(life.end for life in run.lives if life.job.name == job)
+
+
+def _simulated(now: Now, job: str) -> SimulatedJob:
+    row = now.rows[job]
+    most = max(1, min(row.max_workers, row.shards or row.max_workers))
+    speed, left = Speed.by_law(max(most, len(now.core.slots))), float("inf")
+    progress = now.progress.get(job)
+    if progress is not None and progress.total_updates:
+        speed = _measured(now.history[job]) or speed
+        done = work_done(_sizes(now.history[job]), speed, now.time)
+        begun = _begun(now.history[job])
+        if done > 0 and progress.update > begun:
+            left = done * max(0, progress.total_updates - progress.update) / (progress.update - begun)
+    return SimulatedJob(job, now.time, row.spec.name, most, most, left, speed)
+
+
+def _training(history: Sequence[Event]) -> Sequence[Event]:
+    """The events of the training under way."""
+    starts = [at for at, event in enumerate(history) if event.kind == kinds.TRAINING_STARTED]
+    return history[starts[-1] :] if starts else history
+
+
+def _sizes(history: Sequence[Event]) -> list[tuple[float, int]]:
+    """(time, workers) of the training under way: the members of each generation, nobody while it did not run."""
+    sizes: list[tuple[float, int]] = []
+    for event in _training(history):
+        if event.kind == kinds.GENERATION:
+            sizes.append((event.time, len(event.data["workers"])))
+        elif event.kind == kinds.STATE and event.data["state"] not in _WORKING and sizes:
+            sizes.append((event.time, 0))
+    return sizes
+
+
+def _begun(history: Sequence[Event]) -> int:
+    """The update with which the training under way began here: not 0 after a resume from a checkpoint."""
+    return next((event.data.get("update") or 0 for event in _training(history) if event.kind == kinds.GENERATION), 0)
+
+
+def _measured(history: Iterable[Event]) -> Speed | None:
+    """What its workers measured last, None when nothing."""
+    tables = [event.data["speeds"] for event in history if event.kind == kinds.SPEED_MEASURED]
+    points = {int(n): speed for n, speed in (tables[-1] if tables else {}).items() if int(n) >= 1 and speed > 0}
+    return Speed.of(points.items()) if points else None
+
+
+def _reason(core: Core, job: str, names: Mapping[str, str]) -> Reason | None:
+    return core.reason(job, lambda each: names.get(each, each))

@@ -1,0 +1,61 @@
+"""How a job is brought to its end, and whom its message names when it failed. Pure.
+
+When one worker dies, the others fail a moment later because of it, and which is heard first is chance. The message is
+therefore composed when all workers are gone: a process that died without a word outranks one that could still say what
+went wrong, and among equals the first counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire import link
+from edt_server.supervisor.machines.events import DRIVER, End, Instruction, Tell
+from edt_server.supervisor.machines.generation import Training
+from edt_server.supervisor.machines.patience import FAILED_PATIENCE
+from edt_server.supervisor.machines.roster import Driver, Phase, Worker
+
+
+@dataclass(slots=True)
+class Ending:
+    """The end a job is coming to.
+
+    Attributes:
+        state: FINISHED, KILLED, FAILED or ERROR.
+        reported: False when the server refused this supervisor.
+        driver_told: the driver was asked to end.
+    """
+
+    state: JobState
+    reported: bool = True
+    driver_told: bool = False
+    _messages: list[tuple[int, str]] = field(default_factory=list)
+
+    def blame(self, message: str, *, silent: bool = False) -> None:
+        """Add a possible message; `silent`: its process died without a word."""
+        self._messages.append((0 if silent else 1, message))
+
+    @property
+    def message(self) -> str:
+        """The message that counts."""
+        return min(self._messages, key=lambda entry: entry[0])[1] if self._messages else ""
+
+    def wind_up(self, workers: Collection[Worker], driver: Driver, training: Training | None) -> list[Instruction]:
+        """What is to be done now to end the job's processes: workers first, then the driver."""
+        out: list[Instruction] = []
+        for worker in workers:
+            if worker.phase is not Phase.ENDING:
+                worker.phase = Phase.ENDING
+                out.append(End(worker.number, FAILED_PATIENCE if worker.failed is not None else 0.0))
+        at_once = self.state is JobState.KILLED
+        if not driver.runs or self.driver_told or (workers and not at_once):
+            return out
+        self.driver_told = True
+        if training is not None and not at_once:
+            out.append(Tell(DRIVER, link.TrainingFailed(training=training.number, message=self.message)))
+            out.append(End(DRIVER, FAILED_PATIENCE))
+        else:
+            out.append(End(DRIVER, 0.0))
+        return out

@@ -1,0 +1,72 @@
+"""What a job had done before this supervisor, from the journal of the one before. Pure.
+
+A number that was announced but not reported, such as that of a generation that never formed, must not be used again:
+generations go on well above the highest one known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.control import Numbered
+from edt_server.supervisor.machines.generation import Training
+
+GENERATION_MARGIN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The past of a job.
+
+    Attributes:
+        reports: number of the last report, 0 when there is none.
+        trainings: committed updates of each finished training.
+        running: the training under way, None between trainings.
+        committed: of its updates, as many as are known to be committed.
+        workers: how many worker numbers were used.
+        driver_ran: its script was begun.
+        generations: the highest number of one that formed, in whichever training.
+        runs: how often all its processes were started, of a job that is not elastic.
+    """
+
+    reports: int = 0
+    trainings: tuple[int, ...] = ()
+    running: Training | None = None
+    committed: int = 0
+    workers: int = 0
+    driver_ran: bool = False
+    generations: int = 0
+    runs: int = 0
+
+
+def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> History:
+    """The past that these reports tell of, in their order; `payload` is the path of a training's payload."""
+    number, committed, workers, driver_ran = 0, 0, 0, False
+    generations = runs = 0
+    trainings: list[int] = []
+    running: Training | None = None
+    for numbered in reports:
+        number = numbered.number
+        if isinstance(numbered.report, control.GenerationFormed):
+            generations = max(generations, numbered.report.number)
+        match numbered.report:
+            case control.DriverStarted():
+                driver_ran = True
+            case control.RunStarted():
+                runs += 1
+            case control.WorkerStarted(worker=worker):
+                workers = max(workers, worker + 1)
+            case control.TrainingStarted(training=training, shards=shards, epochs=epochs):
+                committed = 0
+                running = Training(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
+            case control.GenerationFormed(number=generation, update=update) if running is not None:
+                running.generation = max(running.generation, generation + GENERATION_MARGIN)
+                committed = max(committed, update or 0)
+            case control.WorkerLost(update=update) if running is not None:
+                committed = max(committed, update or 0)
+            case control.TrainingEnded(updates=updates):
+                trainings.append(updates)
+                running = None
+    return History(number, tuple(trainings), running, committed, workers, driver_ran, generations, runs)

@@ -1,0 +1,147 @@
+"""What the supervisor asks of a job's state machine, and the half of it that is the same for every framework. Pure.
+
+Whatever a job is, its machine keeps the slots that the server has given, numbers its reports, gives an empty slot back
+once it is revoked, and comes to one end, the first that somebody decided on. So what the server says is heard here.
+What processes say, and what follows from it, is the machine of the job's framework's (`by_framework`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+
+from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire import control
+from edt_server.supervisor.machines.ending import Ending
+from edt_server.supervisor.machines.events import (
+    Acknowledged,
+    Allocated,
+    End,
+    Event,
+    Finish,
+    Instruction,
+    Note,
+    Refuse,
+    Send,
+    Stop,
+)
+from edt_server.supervisor.machines.history import History
+from edt_server.supervisor.machines.slot_ledger import SlotLedger
+
+
+class Machine(ABC):
+    """Events in, instructions out. One machine is one attempt of one job.
+
+    Args:
+        past: what earlier attempts have done.
+    """
+
+    def __init__(self, past: History) -> None:
+        self._reports = past.reports
+        self._slots = SlotLedger()
+        # Slots that it would have if all were free.
+        self._asked = 0
+        # By slot: the process that was in it last, and its exit code.
+        self._exits: dict[int, tuple[int, int]] = {}
+        self._ending: Ending | None = None
+        self._over = False
+        self._out: list[Instruction] = []
+
+    def apply(self, event: Event) -> list[Instruction]:
+        """What to do about the event, in order."""
+        self._out = []
+        match event:
+            case Allocated():
+                if self._slots.allocate(event.version, event.slots):
+                    self._asked = event.asked
+                else:
+                    self._note(f"allocation {event.version} is older than the newest one: ignored")
+            case Acknowledged(number=number):
+                self._slots.acknowledge(number)
+            case Stop(why=why):
+                self._begin_end(JobState.KILLED, why)
+            case Refuse(why=why):
+                self._begin_end(JobState.KILLED, why)
+                if self._ending is not None:
+                    self._ending.reported = False
+            case _:
+                self._hear(event)
+        if not self._over:
+            self._settle()
+        return self._out
+
+    # --- what each framework has of its own ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def _hear(self, event: Event) -> None:
+        """Take in what happened to a process, or a moment that has passed."""
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Do what follows from the state as it is now."""
+
+    @property
+    @abstractmethod
+    def training(self) -> bool:
+        """True while more processes may be needed at any time."""
+
+    @property
+    def taking_part(self) -> frozenset[int]:
+        """Workers that the watchdog looks after: they should move. Nobody where that cannot be told from outside."""
+        return frozenset()
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """Pids of the workers whose processes run, by worker; none where they give no signs of life."""
+        return {}
+
+    @property
+    def committed(self) -> int:
+        """Updates of the running training that are known to be committed; 0 where there are none."""
+        return 0
+
+    # --- what all have in common --------------------------------------------------------------------------------------
+
+    @property
+    def holding(self) -> tuple[int, ...]:
+        """Slots for the hello, see `SlotLedger.holding`."""
+        return self._slots.holding
+
+    @property
+    def over(self) -> bool:
+        """True when the job has ended and none of its processes is left."""
+        return self._over
+
+    def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
+        """Come to this end, unless there is one already; `silent`: see `Ending.blame`."""
+        if self._ending is None:
+            self._ending = Ending(state)
+            self._ending.blame(message, silent=silent)
+
+    def _finish(self, ending: Ending) -> None:
+        """Nothing of the job is left: its last report."""
+        self._over = True
+        if ending.reported:
+            self._send(control.JobEnded(state=ending.state, message=ending.message))
+        self._out.append(Finish(over=ending.reported))
+
+    def _release_revoked(self, occupied: Collection[int]) -> None:
+        """Give back the slots that are the job's no more, except those that a process is still in."""
+        for slot in self._slots.revoked:
+            if slot not in occupied:
+                self._release(slot)
+
+    def _release(self, slot: int) -> None:
+        worker, code = self._exits.pop(slot, (None, None))
+        self._send(control.SlotReleased(slot=slot, worker=worker, exit_code=code))
+        self._slots.release(slot, self._reports)
+
+    def _send(self, report: control.Report) -> None:
+        self._reports += 1
+        self._out.append(Send(self._reports, report))
+
+    def _end(self, process: int, patience: float) -> None:
+        self._out.append(End(process, patience))
+
+    def _note(self, text: str) -> None:
+        self._out.append(Note(text))

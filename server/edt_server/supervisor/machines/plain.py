@@ -1,0 +1,215 @@
+"""The state machine of a job that is not elastic: `PyTorch`, `distPyTorch` and commands. Pure.
+
+All its processes are started together, as soon as all its slots are there, and they are one: when a slot is taken away
+or lost, all of them are ended, and begin again at the beginning once the job has its slots again. When all have ended
+with 0 the job is finished; when one fails the others are ended and the job fails with its last lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.task import Task
+from edt_server.supervisor.machines import wording
+from edt_server.supervisor.machines.ending import Ending
+from edt_server.supervisor.machines.events import Event, Exited, Hung, NotStarted, Started, StartTask
+from edt_server.supervisor.machines.history import History
+from edt_server.supervisor.machines.machine import Machine
+from edt_server.supervisor.machines.placement import places
+
+# When one process fails, those that wait for it fail a moment later: whose fault it was shows when all have spoken.
+BLAME_PATIENCE = 1.0
+MOST_LOSSES = 10
+_TAKEN = "It was suspended, or one of its slots is gone."
+
+
+@dataclass(slots=True)
+class Process:
+    """One process of a run, from the order to start it until its exit."""
+
+    worker: int
+    task: Task
+    pid: int | None = None
+    lost: str = ""
+
+
+@dataclass(slots=True)
+class Run:
+    """One start of all processes.
+
+    Attributes:
+        number: from 1.
+        slots: of all of them.
+        processes: those that have not ended, by worker.
+        told: that it runs was reported.
+        stopped: it was ended before its time; what it did counts for nothing.
+    """
+
+    number: int
+    slots: frozenset[int]
+    processes: dict[int, Process] = field(default_factory=dict)
+    started: dict[int, int] = field(default_factory=dict)
+    told: bool = False
+    stopped: bool = False
+
+
+class Plain(Machine):
+    """One job.
+
+    Args:
+        spec: its framework, and how many slots it needs.
+        history: what an earlier attempt has done: nothing of it is left but its numbers.
+    """
+
+    def __init__(self, spec: JobSpec, history: History | None = None) -> None:
+        past = History() if history is None else history
+        super().__init__(past)
+        self._framework = Framework(spec.framework)
+        self._size, self._unit = spec.max_workers, spec.slots_per_unit
+        self._what = "The command" if spec.command else "The main script"
+        self._workers = past.workers
+        self._runs = past.runs
+        self._run: Run | None = None
+        self._first_slot: dict[int, int] = {}
+        self._losses = 0
+
+    @property
+    def training(self) -> bool:
+        """True while processes are still to be started."""
+        return self._ending is None and self._run is None
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case Started(process=worker, pid=pid):
+                self._started(worker, pid)
+            case NotStarted(process=worker, why=why):
+                self._not_started(worker, why)
+            case Exited():
+                self._exited(event)
+            case Hung(process=worker, why=why) if self._run is not None and worker in self._run.processes:
+                self._run.processes[worker].lost = why
+            case _:
+                self._note(f"{type(event).__name__}: nobody has a link here")
+
+    # --- what happened ------------------------------------------------------------------------------------------------
+
+    def _started(self, worker: int, pid: int) -> None:
+        run = self._run
+        if run is None:
+            return
+        process = run.processes[worker]
+        process.pid = pid
+        run.started[worker] = pid
+        self._send(control.WorkerStarted(worker=worker, slot=process.task.slots[0].id, pid=pid))
+        if run.stopped or self._ending is not None:
+            self._end(worker, 0.0)  # said before there was anybody to end
+        elif len(run.started) == process.task.world:
+            run.told = True
+            ranked = sorted(run.started)
+            self._send(
+                control.RunStarted(
+                    number=run.number,
+                    workers=tuple(ranked),
+                    slots=tuple(self._first_slot[each] for each in ranked),
+                    pids=tuple(run.started[each] for each in ranked),
+                )
+            )
+
+    def _not_started(self, worker: int, why: str) -> None:
+        run = self._run
+        process = None if run is None else run.processes.pop(worker, None)
+        if process is None:  # the job's folders could not be made
+            self._begin_end(JobState.ERROR, why)
+        elif run is not None and not run.stopped:
+            self._begin_end(JobState.ERROR, f"{self._name(process.task)} could not be started: {why}")
+
+    def _exited(self, event: Exited) -> None:
+        run = self._run
+        process = None if run is None else run.processes.pop(event.process, None)
+        if run is None or process is None:
+            return
+        for slot in process.task.slots:
+            self._exits[slot.id] = (process.worker, event.code)
+        by_itself = event.by_itself and not process.lost
+        if self._ending is not None:
+            if by_itself and event.code != 0 and self._ending.state is JobState.FAILED:
+                self._blame(self._ending, process.task, event)
+        elif run.stopped:
+            return
+        elif process.lost and event.code < 0:
+            self._lost(run, wording.failure(self._name(process.task), process.lost, None))
+        elif event.code != 0:
+            self._ending = Ending(JobState.FAILED)
+            self._blame(self._ending, process.task, event)
+            self._end_all(run, BLAME_PATIENCE)
+
+    def _blame(self, ending: Ending, task: Task, event: Exited) -> None:
+        message = wording.failure(self._name(task), wording.how_it_ended(event.code), event.words)
+        ending.blame(message, silent=event.code < 0)
+
+    def _lost(self, run: Run, why: str) -> None:
+        self._losses += 1
+        if self._losses > MOST_LOSSES:
+            self._begin_end(JobState.FAILED, f"{why} That was the {self._losses}th time.")
+        else:
+            self._stop(run, why)
+
+    # --- what follows -------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        run = self._run
+        if self._ending is None and run is not None:
+            if not run.processes and not run.stopped:
+                self._begin_end(JobState.FINISHED, self._finished(run))
+            elif not run.stopped and not all(self._slots.allowed(slot) for slot in run.slots):
+                self._stop(run, _TAKEN)
+        if run is not None and run.stopped and not run.processes:
+            run = self._run = None
+        if self._ending is None:
+            living = () if run is None else run.processes.values()
+            self._release_revoked({slot.id for each in living for slot in each.task.slots})
+            if run is None and len(self._slots.granted) >= self._size:
+                self._begin_run()
+        elif run is None or not run.processes:
+            self._finish(self._ending)
+
+    def _begin_run(self) -> None:
+        self._runs += 1
+        granted = self._slots.granted[: self._size]
+        run = self._run = Run(self._runs, frozenset(slot.id for slot in granted))
+        found = places(self._framework, granted, self._unit)
+        self._first_slot = {}
+        for rank, slots in enumerate(found):
+            worker, self._workers = self._workers, self._workers + 1
+            task = Task(run=run.number, rank=rank, world=len(found), slots=slots)
+            run.processes[worker] = Process(worker, task)
+            self._first_slot[worker] = slots[0].id
+            self._out.append(StartTask(worker, task))
+
+    def _stop(self, run: Run, why: str) -> None:
+        """End all processes, because one of them cannot go on where it is."""
+        run.stopped = True
+        if run.told:
+            self._send(control.RunStopped(number=run.number, why=why))
+        self._end_all(run, 0.0)
+
+    def _end_all(self, run: Run, patience: float) -> None:
+        for worker in run.processes:
+            self._end(worker, patience)
+
+    def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
+        if self._ending is None and self._run is not None:
+            self._end_all(self._run, 0.0)
+        super()._begin_end(state, message, silent=silent)
+
+    # --- small change -------------------------------------------------------------------------------------------------
+
+    def _name(self, task: Task) -> str:
+        return self._what if task.world == 1 else f"Rank {task.rank} (slot {task.slots[0].id})"
+
+    def _finished(self, run: Run) -> str:
+        where = "" if len(run.started) == 1 else " on all ranks"
+        return f"Finished: {self._what.lower()} ended with exit code 0{where}."

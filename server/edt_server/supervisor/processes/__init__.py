@@ -1,0 +1,21 @@
+"""Own the processes of a job as the kernel sees them: forked, watched through pidfds, reaped, and ended.
+
+Never: decisions. The state machines of `../machines/` say which process starts or ends.
+
+Read first: `children.py`, then `forker.py`.
+"""
+
+__all__ = [
+    "children",
+    "forker",
+    "leftovers",
+    "memory",
+    "orphans",
+    "ports",
+    "predecessors",
+    "standby_processes",
+    "strays",
+    "vital_signs",
+    "waiting",
+    "zygote",
+]

@@ -1,0 +1,265 @@
+"""Has the job's processes forked, notices their end through pidfds, reaps them, and ends them when told.
+
+Each is the leader of its own session and process group; its stdout and stderr are files that are opened before it
+exists, so that its last words are there however it dies. When the leader has ended, the rest of its group is killed
+while the unreaped leader still holds the group's number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edt_sdk.schemas.wire.zygote import Fork, to_wire
+from edt_server.supervisor.processes.forker import Forker, Request
+from edt_server.supervisor.processes.orphans import reap_orphans
+
+log = logging.getLogger(__name__)
+
+TERM_PATIENCE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run: `python -u -m <module>` in the job's interpreter.
+
+    Attributes:
+        streams: path of the stream files without ".stdout" and ".stderr".
+        inherit: descriptors that it holds too, under other numbers, as does whatever it starts.
+        bound: it is killed with this process, whatever ends that.
+    """
+
+    module: str
+    directory: Path
+    environment: Mapping[str, str]
+    streams: Path
+    umask: int = 0o022
+    inherit: tuple[int, ...] = ()
+    bound: bool = False
+
+
+@dataclass(slots=True)
+class _Child:
+    pid: int
+    descriptor: int
+    signals: list[int] = field(default_factory=list)
+    timer: asyncio.TimerHandle | None = None
+    ended: bool = False
+    code: int | None = None
+
+    def wait(self) -> int:
+        """Reap it, when it has ended; its exit code."""
+        if self.code is None:
+            self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.code
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A process that does not exist yet; `deadline` is the loop's time at which it is to end, None for no such time."""
+
+    request: Request
+    deadline: float | None = None
+
+
+class Children:
+    """The processes of one job, by key.
+
+    Args:
+        forker: makes them.
+        on_exit: called with key, exit code (minus the signal's number when a signal ended it) and the signals it was
+            sent from here, once for each child, after it was reaped.
+        before_reap: awaited when a child has ended and its group is killed; until it returns the pid stays taken.
+    """
+
+    def __init__(
+        self,
+        forker: Forker,
+        on_exit: Callable[[int, int, tuple[int, ...]], None],
+        before_reap: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._forker = forker
+        self._on_exit = on_exit
+        self._before_reap = before_reap
+        self._wanted: dict[int, _Wanted] = {}
+        self._children: dict[int, _Child] = {}
+        self._reaping: set[asyncio.Task[None]] = set()
+
+    def start(
+        self, key: int, program: Program, on_started: Callable[[int], None], on_failed: Callable[[str], None]
+    ) -> None:
+        """Start a process as soon as the zygote is ready.
+
+        Args:
+            key: its name here; free.
+            program: what it is.
+            on_started: called with its pid, before its first line runs.
+            on_failed: called with a sentence when it cannot be started; perhaps before this method returns.
+        """
+        if not program.directory.is_dir():
+            on_failed(f"The working directory {program.directory} does not exist.")
+            return
+
+        def forked(pid: int) -> None:
+            wanted = self._wanted.pop(key)
+            self._adopt(key, pid)
+            on_started(pid)
+            if wanted.deadline is not None:
+                self.end(key, max(0.0, wanted.deadline - asyncio.get_running_loop().time()))
+
+        def failed(why: str) -> None:
+            del self._wanted[key]
+            on_failed(why)
+
+        try:
+            descriptors = _descriptors(program)
+        except OSError as wrong:
+            on_failed(f"Its output cannot be written to {program.streams.parent}: {wrong.strerror}.")
+            return
+        fork = Fork(
+            module=program.module,
+            environ=to_wire(program.environment),
+            directory=str(program.directory),
+            umask=program.umask,
+            bound=os.getpid() if program.bound else 0,
+        )
+        request = Request(fork, descriptors, forked, failed)
+        self._wanted[key] = _Wanted(request)
+        self._forker.fork(request)
+
+    def _adopt(self, key: int, pid: int) -> None:
+        child = self._children[key] = _Child(pid, os.pidfd_open(pid))
+        asyncio.get_running_loop().add_reader(child.descriptor, self._ended, key, child)
+
+    def end(self, key: int, patience: float) -> None:
+        """SIGTERM after `patience` seconds, SIGKILL to its whole group 3 s later; a nearer deadline stays.
+
+        One that waits for the zygote is never started, which is told as an exit by that SIGTERM.
+        """
+        if key in self._wanted:
+            self._end_wanted(key, self._wanted[key], patience)
+            return
+        child = self._children.get(key)
+        if child is None or child.ended or child.signals:
+            return
+        _after(patience, child, self._terminate)
+
+    def _end_wanted(self, key: int, wanted: _Wanted, patience: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._forker.cancel(wanted.request):
+            del self._wanted[key]
+            # Not before the caller is done with what led to this.
+            loop.call_soon(self._on_exit, key, -signal.SIGTERM, (int(signal.SIGTERM),))
+        else:
+            when = loop.time() + patience
+            wanted.deadline = when if wanted.deadline is None else min(when, wanted.deadline)
+
+    def kill(self, key: int, patience: float) -> None:
+        """SIGKILL to its whole group after `patience` seconds; a nearer deadline stays."""
+        child = self._children.get(key)
+        if child is None or child.ended or signal.SIGKILL in child.signals:
+            return
+        _after(patience, child, self._kill)
+
+    def leader(self, session: int) -> int | None:
+        """The key of the child that leads this session, None when it is none of ours."""
+        return next((key for key, child in self._children.items() if child.pid == session), None)
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Pids of all children that are not reaped."""
+        return frozenset(child.pid for child in self._children.values())
+
+    def reap_orphans(self) -> None:
+        """Reap descendants that lost their parents and have ended; kill them when no process of the job is left."""
+        # What is just being forked is a child of this process whose pid nobody knows yet.
+        if not self._forker.forking:
+            reap_orphans(self.pids | self._forker.pids, kill=not self._children)
+
+    def end_orphans(self) -> bool:
+        """Kill and reap descendants that lost their parents; True while some may be left.
+
+        For jobs whose processes look after what they started: an orphan is what one that has ended left behind.
+        """
+        return self._forker.forking or reap_orphans(self.pids | self._forker.pids, kill=True)
+
+    def kill_all(self) -> None:
+        """SIGKILL to every group, the zygote and its heir at once, and reap: for the end. Calls nobody back."""
+        self._forker.stop()
+        self._wanted.clear()
+        for child in self._children.values():
+            _kill_group(child.pid)
+        for child in self._children.values():
+            child.wait()
+
+    def _terminate(self, child: _Child) -> None:
+        child.signals.append(signal.SIGTERM)
+        signal.pidfd_send_signal(child.descriptor, signal.SIGTERM)
+        # A stopped process would keep SIGTERM for later.
+        signal.pidfd_send_signal(child.descriptor, signal.SIGCONT)
+        child.timer = asyncio.get_running_loop().call_later(TERM_PATIENCE, self._kill, child)
+
+    def _kill(self, child: _Child) -> None:
+        child.signals.append(signal.SIGKILL)
+        _kill_group(child.pid)
+
+    def _ended(self, key: int, child: _Child) -> None:
+        child.ended = True
+        asyncio.get_running_loop().remove_reader(child.descriptor)
+        if child.timer is not None:
+            child.timer.cancel()
+        _kill_group(child.pid)
+        task = asyncio.get_running_loop().create_task(self._reap(key, child), name=f"reap {key}")
+        self._reaping.add(task)
+        task.add_done_callback(self._reaping.discard)
+
+    async def _reap(self, key: int, child: _Child) -> None:
+        await self._before_reap(key)
+        code = child.wait()
+        os.close(child.descriptor)
+        del self._children[key]
+        log.info("process ended, process=%d pid=%d code=%d", key, child.pid, code)
+        self._on_exit(key, code, tuple(child.signals))
+
+
+def _descriptors(program: Program) -> tuple[int, ...]:
+    """stdout, stderr and copies of what it inherits; all of them are ours to close."""
+    program.streams.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    opened: list[int] = []
+    try:
+        for name in ("stdout", "stderr"):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            opened.append(os.open(f"{program.streams}.{name}", flags, 0o600))
+        opened.extend(os.dup(descriptor) for descriptor in program.inherit)
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return tuple(opened)
+
+
+def _after(patience: float, child: _Child, act: Callable[[_Child], None]) -> None:
+    """Do it to the child in so many seconds, unless something is to be done to it sooner."""
+    loop = asyncio.get_running_loop()
+    when = loop.time() + patience
+    if child.timer is not None:
+        if child.timer.when() <= when:
+            return
+        child.timer.cancel()
+    if patience > 0:
+        child.timer = loop.call_at(when, act, child)
+    else:
+        act(child)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        # Nobody is left, or only a leader that changed its user: it ends by itself or by SIGTERM.
+        log.debug("no group %d", pid)

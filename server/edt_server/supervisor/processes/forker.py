@@ -1,0 +1,321 @@
+"""A zygote whenever one is needed: started early, asked to fork, and followed by its heir when it dies.
+
+Requests wait until the zygote has imported everything; one is under way at a time. What was forked waits at its gate
+until somebody here has taken note of it, so it can be neither reaped nor killed as a stranger, and the link knows it
+when it calls. When nobody waits, the zygote forks an heir: a second zygote that does nothing until the first has died
+and this class turns to it. So whichever of the two dies, there is one that has imported everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edt_sdk.schemas.wire import zygote as wire
+from edt_server.supervisor.machines import wording
+from edt_server.supervisor.machines.tails import LastWords, last_of
+from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
+
+log = logging.getLogger(__name__)
+
+# A zygote, its heir, and one from nothing: a request that none of them outlives is what they die of.
+_TRIES = 3
+# Zygotes and heirs that may die between two programs and still be replaced before the next is asked for: where
+# something kills them all, replacing them for ever would only take the cores from those who train.
+_MOST_LOST = 8
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A process that is wanted.
+
+    Attributes:
+        fork: what it is; None for an heir.
+        descriptors: of a program stdout, stderr, and what it inherits; of an heir its socket. Closed when the request
+            is done.
+        on_forked: called with its pid while it waits at the gate; it passes when this returns.
+        on_failed: called with a sentence when there will be no such process.
+    """
+
+    fork: wire.Fork | None
+    descriptors: tuple[int, ...]
+    on_forked: Callable[[int], None]
+    on_failed: Callable[[str], None]
+    tries: int = 0
+
+    def close(self) -> None:
+        """Close its descriptors."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+class Forker:
+    """The zygote of one job, its heir, and the requests to it.
+
+    Args:
+        interpreter, environment: of the zygote.
+        streams: folder for `zygote.stderr`, which is written when a zygote could not start.
+        zygote: one that was started before.
+        needed: whether the job may need processes soon, so that a zygote that died without an heir is replaced at once
+            and not at the next request; asked when it has died.
+    """
+
+    def __init__(
+        self,
+        interpreter: str,
+        environment: Mapping[str, str],
+        streams: Path,
+        zygote: Zygote | None = None,
+        *,
+        needed: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._interpreter = interpreter
+        self._environment = environment
+        self._streams = streams
+        self._zygote = zygote
+        self._needed = needed
+        self._watched = False
+        self._heir: Zygote | None = None
+        self._barren = False
+        self._lost = 0
+        self._waiting: deque[Request] = deque()
+        self._asked: Request | None = None
+        self._gate = -1
+
+    @property
+    def zygote(self) -> int | None:
+        """Pid of the zygote, None when there is none."""
+        return None if self._zygote is None else self._zygote.pid
+
+    @property
+    def heir(self) -> int | None:
+        """Pid of its heir, None when there is none."""
+        return None if self._heir is None else self._heir.pid
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Of those two, as far as they exist."""
+        return frozenset(each.pid for each in (self._zygote, self._heir) if each is not None)
+
+    @property
+    def forking(self) -> bool:
+        """True while a process may exist whose pid is not known here yet."""
+        return self._asked is not None
+
+    def fork(self, request: Request) -> None:
+        """Fork this process as soon as possible."""
+        self._waiting.append(request)
+        self._go_on()
+
+    def cancel(self, request: Request) -> bool:
+        """Forget a request; False when it is too late, because it is under way or done."""
+        if request not in self._waiting:
+            return False
+        self._waiting.remove(request)
+        request.close()
+        return True
+
+    def stop(self) -> None:
+        """End the zygote and its heir, and forget all requests; calls nobody back but for an heir."""
+        asked, self._asked = self._asked, None
+        for request in (*self._waiting, *([asked] if asked else [])):
+            request.close()
+        self._waiting.clear()
+        self._close_gate()
+        if asked is not None and asked.fork is None:
+            asked.on_failed("It is not needed any more.")
+        if self._heir is not None:
+            self._bury_heir(self._heir)
+        if self._zygote is not None:
+            self._unwatch(self._zygote)
+            self._zygote.end()
+            self._zygote.forget()
+            self._zygote = None
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        while self._asked is None:
+            if self._waiting and not self._start():
+                return
+            zygote = self._zygote
+            if zygote is None or zygote.ready is None:
+                return
+            if self._waiting:
+                self._ask(zygote, self._waiting.popleft())
+            elif self._heir is None and not self._barren and self._lost < _MOST_LOST:
+                # Behind all that somebody waits for.
+                self._ask(zygote, self._heir_of(zygote))
+            else:
+                return
+
+    def _start(self) -> bool:
+        """Have a zygote; False when there cannot be one, which those who wait were told."""
+        if self._zygote is None:
+            try:
+                self._zygote = ZygoteProcess(self._interpreter, self._environment)
+            except OSError as wrong:
+                hint = "The job's Python must exist on this machine and have jupyter-edt installed."
+                self._fail_all(f"{self._interpreter} cannot be run: {wrong.strerror}. {hint}")
+                return False
+        if not self._watched:
+            self._watch(self._zygote)
+        return True
+
+    def _ask(self, zygote: Zygote, request: Request) -> None:
+        request.tries += 1
+        self._asked = request
+        gate, self._gate = os.pipe()
+        try:
+            if request.fork is None:
+                zygote.ask_for_heir(gate, *request.descriptors)
+            else:
+                zygote.ask(request.fork, gate, request.descriptors)
+        finally:
+            os.close(gate)
+
+    def _heir_of(self, zygote: Zygote) -> Request:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def forked(pid: int) -> None:
+            heir = self._heir = zygote.heir(pid, ours)
+            asyncio.get_running_loop().add_reader(heir.ended, self._heir_died, heir)
+            log.info("heir of the zygote forked, pid=%d", pid)
+
+        def failed(why: str) -> None:
+            ours.close()
+            log.warning("no heir for the zygote: %s", why)
+
+        return Request(None, (theirs.detach(),), forked, failed)
+
+    def _heard(self, zygote: Zygote) -> None:
+        match zygote.hear():
+            case None if zygote.silent:
+                # `_died` sees its end; until then a closed socket would be readable for ever.
+                asyncio.get_running_loop().remove_reader(zygote.socket)
+                os.kill(zygote.pid, signal.SIGKILL)
+            case wire.Ready():
+                log.info("zygote ready, pid=%d", zygote.pid)
+                if words := zygote.words():
+                    log.info("it said: %s", words)
+            case wire.Forked(pid=pid):
+                self._forked(pid)
+            case wire.NotForked(why=why):
+                request = self._done()
+                # Not before the system has made a program again.
+                self._barren |= request.fork is None
+                request.on_failed(f"The system could not make another process ({why}). Free memory or processes.")
+        self._go_on()
+
+    def _forked(self, pid: int) -> None:
+        request = self._asked
+        assert request is not None, "answers come in the order of requests"
+        # While it is at the gate it is ours: only now may orphans be looked for again.
+        request.on_forked(pid)
+        with contextlib.suppress(BrokenPipeError):  # it was killed already
+            os.write(self._gate, wire.PASS)
+        self._done()
+        if request.fork is not None:
+            # The system can make processes, and nothing kills them all.
+            self._barren, self._lost = False, 0
+
+    def _done(self) -> Request:
+        request, self._asked = self._asked, None
+        assert request is not None, "answers come in the order of requests"
+        self._close_gate()
+        request.close()
+        return request
+
+    def _close_gate(self) -> None:
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+
+    def _fail_all(self, why: str) -> None:
+        failed = list(self._waiting)
+        self._waiting.clear()
+        for request in failed:
+            request.close()
+        for request in failed:
+            request.on_failed(why)
+
+    # --- deaths -------------------------------------------------------------------------------------------------------
+
+    def _died(self, zygote: Zygote) -> None:
+        while zygote.hear() is not None:
+            pass  # an answer without its zygote: the process it speaks of is not let through its gate
+        self._unwatch(zygote)
+        self._lost += 1
+        code, words = zygote.end(), zygote.words()
+        zygote.forget()
+        log.warning("zygote ended, pid=%d code=%d\n%s", zygote.pid, code, words)
+        self._zygote = None
+        asked, self._asked = self._asked, None
+        self._close_gate()
+        self._succeed()
+        if asked is not None:
+            self._ask_again(asked, code)
+        # Who is killed while it imports is as good as the next; what ends by itself would do so again.
+        if zygote.ready is None and (code != -signal.SIGKILL or self._lost >= _MOST_LOST):
+            self._could_not_start(code, words)
+        elif self._zygote is None and self._lost < _MOST_LOST and self._needed():
+            self._start()
+        self._go_on()
+
+    def _succeed(self) -> None:
+        heir, self._heir = self._heir, None
+        if heir is not None:
+            log.info("the zygote's heir takes its place, pid=%d", heir.pid)
+            asyncio.get_running_loop().remove_reader(heir.ended)
+            self._zygote = heir
+            self._watch(heir)
+
+    def _ask_again(self, asked: Request, code: int) -> None:
+        if asked.fork is not None and asked.tries < _TRIES:
+            self._waiting.appendleft(asked)
+            return
+        asked.close()
+        if asked.fork is None:
+            asked.on_failed(f"the zygote {wording.how_it_ended(code)}")
+        else:
+            asked.on_failed(f"The process that it is forked from {wording.how_it_ended(code)}, {_TRIES} times.")
+
+    def _could_not_start(self, code: int, words: str) -> None:
+        if words:
+            self._streams.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._streams / "zygote.stderr").write_text(words)
+        last = LastWords("zygote.stderr", last_of(words)) if words else None
+        self._fail_all(wording.never_spoke("The job's Python", self._interpreter, code, last))
+
+    def _heir_died(self, heir: Zygote) -> None:
+        self._lost += 1
+        log.warning("heir of the zygote ended, pid=%d code=%d", heir.pid, self._bury_heir(heir))
+        self._go_on()
+
+    def _bury_heir(self, heir: Zygote) -> int:
+        asyncio.get_running_loop().remove_reader(heir.ended)
+        self._heir = None
+        code = heir.end()
+        heir.forget()
+        return code
+
+    def _watch(self, zygote: Zygote) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(zygote.socket, self._heard, zygote)
+        loop.add_reader(zygote.ended, self._died, zygote)
+        self._watched = True
+
+    def _unwatch(self, zygote: Zygote) -> None:
+        if self._watched:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(zygote.socket)
+            loop.remove_reader(zygote.ended)
+            self._watched = False

@@ -1,0 +1,61 @@
+"""What programs of an earlier attempt have left running: processes that carry the job's mark and hold no lock.
+
+A plain job's own processes are killed with their supervisor. What they had started knows nothing of that, and nothing
+of a lock that its parents held (`predecessors`): it is found by the environment it has inherited.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+from edt_sdk.schemas.wire.context import JOB_VARIABLE
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 5.0
+
+
+def end_leftovers(job_id: str) -> int:
+    """Kill every other process of this account that belongs to the job; how many there were. Blocks."""
+    found: set[int] = set()
+    deadline = time.monotonic() + PATIENCE
+    # What is killed may have been making another, and is seen until it has ended: until a look finds none.
+    while killed := {int(name) for name in os.listdir("/proc") if name.isdecimal() and _kill(int(name), job_id)}:
+        found |= killed
+        if time.monotonic() > deadline:
+            log.warning("processes of an earlier attempt do not end: %s", sorted(killed))
+            break
+        time.sleep(0.01)
+    return len(found)
+
+
+def _kill(pid: int, job_id: str) -> bool:
+    if pid == os.getpid() or not _belongs(pid, job_id):
+        return False
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # Only now is the number certain to be the one that was found.
+        if _belongs(pid, job_id):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            return True
+    except ProcessLookupError:
+        log.debug("process %d has ended meanwhile", pid)
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _belongs(pid: int, job_id: str) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()  # empty of one that has ended and is not reaped
+    except OSError:
+        return False  # ended, or somebody else's
+    mark = f'"job_id":"{job_id}"'.encode()
+    return any(entry.startswith(JOB_VARIABLE.encode() + b"=") and mark in entry for entry in environ.split(b"\0"))

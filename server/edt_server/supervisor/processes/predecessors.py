@@ -1,0 +1,162 @@
+"""The processes of an earlier attempt of the same job: nothing of this one starts before they are gone.
+
+All processes of an attempt hold one lock: the supervisor takes it, drivers and workers inherit its descriptor, and the
+kernel frees it with the last of them. Workers that lost their supervisor write a checkpoint and end by themselves; one
+that is stopped, or does not come to an end, is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from edt_server.system.processes import stat_fields
+
+log = logging.getLogger(__name__)
+
+STOPPED_PATIENCE = 5.0
+POLL_INTERVAL = 0.05
+STOPPED_STATES = frozenset({"T", "t"})
+
+
+class Overdue:
+    """Who has had time enough to end. Pure.
+
+    Args:
+        patience: seconds for a process that runs; one that is stopped gets 5 s from when that was first seen.
+        now: when the wait begins, in monotonic seconds.
+    """
+
+    def __init__(self, patience: float, now: float) -> None:
+        self._deadline = now + patience
+        self._stopped: dict[int, float] = {}
+
+    def hurry(self) -> None:
+        """Nobody gets any more time."""
+        self._deadline = float("-inf")
+
+    def of(self, holders: Mapping[int, str], now: float) -> list[int]:
+        """Those of the holders (pid → state, as in /proc/<pid>/stat) that are to be killed now."""
+        self._stopped = {pid: self._stopped.get(pid, now) for pid, state in holders.items() if state in STOPPED_STATES}
+        if now >= self._deadline:
+            return list(holders)
+        return [pid for pid, since in self._stopped.items() if now - since >= STOPPED_PATIENCE]
+
+
+class Predecessors:
+    """The lock of one job.
+
+    Args:
+        path: of the lock file; made when missing.
+        patience: seconds that a process of an earlier attempt has to end by itself.
+    """
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self._path = path
+        self._patience = patience
+        self._hurried = self._given_up = False
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """What every process of this attempt inherits."""
+
+    def hurry(self) -> None:
+        """Kill what is left: nobody wants to go on from what it may still write."""
+        self._hurried = True
+
+    def give_up(self) -> None:
+        """End the wait: whose processes those are, is somebody else's affair."""
+        self._given_up = True
+
+    async def gone(self) -> bool:
+        """Wait until none is left and hold the lock; False when the wait was given up."""
+        loop = asyncio.get_running_loop()
+        overdue = Overdue(self._patience, loop.time())
+        while not self._given_up:
+            if self._take():
+                return True
+            if self._hurried:
+                overdue.hurry()
+            held = await asyncio.to_thread(holders, self._path)
+            for pid in overdue.of(held, loop.time()):
+                log.warning("process %d of an earlier attempt did not end: killed", pid)
+                _kill_holder(pid, self._path)
+            await asyncio.sleep(POLL_INTERVAL)
+        return False
+
+    def share(self) -> None:
+        """Let processes of this attempt hold the lock that cannot inherit it: those of its outposts (`join`)."""
+        fcntl.flock(self.descriptor, fcntl.LOCK_SH)
+
+    def join(self) -> bool:
+        """Hold the lock beside a supervisor that shares it; False when an attempt begins that does not."""
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of this process's share in the lock."""
+        os.close(self.descriptor)
+
+    def _take(self) -> bool:
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def holders(path: Path) -> dict[int, str]:
+    """Other processes of this account that have the file open, by pid, each with its state."""
+    try:
+        wanted = os.stat(path)
+    except FileNotFoundError:
+        return {}
+    found: dict[int, str] = {}
+    for entry in _pids():
+        if entry != os.getpid() and _has_open(entry, wanted):
+            try:
+                found[entry] = stat_fields(entry)[0]
+            except ProcessLookupError:
+                continue
+    return found
+
+
+def _pids() -> Iterable[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False  # ended, or somebody else's
+    for descriptor in descriptors:
+        try:
+            found = os.stat(f"/proc/{pid}/fd/{descriptor}")
+        except OSError:
+            continue
+        if os.path.samestat(found, wanted):
+            return True
+    return False
+
+
+def _kill_holder(pid: int, path: Path) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        # Only now is the number certain to be the one that was found.
+        if _has_open(pid, os.stat(path)):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except (ProcessLookupError, FileNotFoundError):
+        log.debug("process %d has ended meanwhile", pid)
+    finally:
+        os.close(descriptor)

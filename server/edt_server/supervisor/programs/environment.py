@@ -1,0 +1,214 @@
+"""The environment of a job's driver and workers: WMLA's variables, the job's own, and nothing of the server's secrets.
+
+Order of precedence: what makes a slot a slot (EDT_*, CUDA_VISIBLE_DEVICES) is ours alone; then the job's `env`; then
+what is set here; then what the server was started with. Pure but for `make_folders`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk import schemas
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.torchrun import AGENT_VARIABLE, AgentContext, TorchrunOptions
+from edt_sdk.schemas.wire.context import JobContext, WorkerContext, to_environ
+from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.task import Task
+from edt_sdk.schemas.wire.zygote import ROOM, ROOM_VARIABLE
+from edt_server.supervisor.processes.vital_signs import pulse_file
+from edt_server.supervisor.programs.wmla_variables import of_job, of_task
+from edt_server.system.inherited import inherited
+
+# WMLA's names that change what helpers like `emetrics` do; they must come from the job or from nobody.
+_JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
+_OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
+# Read when an interpreter or a library is loaded; later a new value of theirs comes too late.
+_AT_START = (
+    "PYTHON", "LD_", "GLIBC_", "MALLOC_", "LANG", "LC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_",
+    "VECLIB_", "DNNL_", "ONEDNN_", "NPY_", "NUMPY_", "TORCH", "PYTORCH_", "ATEN_", "C10_", "KINETO_", "GLOO_", "NCCL_",
+    "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_",
+)  # fmt: skip
+HASH_SEED = "0"
+# An update frees and takes again what its activations need. glibc would give that memory back to the system each time
+# and have it cleared again: a tenth of the time of a small convolutional model on CPU.
+_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+SDK_DIR = Path(schemas.__file__).parents[1]
+COMPAT_DIR = SDK_DIR / "compat" / "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is the same for all processes of one job; `memory_dir` is its folder in memory, "" for none."""
+
+    orders: Launch
+    host: str
+    link: Path
+    base: Mapping[str, str]
+    memory_dir: str = ""
+
+    @property
+    def paths(self) -> JobPaths:
+        """Where the job's files are."""
+        return JobPaths(Path(self.orders.data_dir), self.orders.owner, self.orders.job_id)
+
+    @property
+    def code_dir(self) -> Path:
+        """Working directory of driver and workers."""
+        return self.paths.code_dir(self.orders.spec.code_dir)
+
+
+def driver_environment(job: Surroundings) -> dict[str, str]:
+    """All variables of the driver; it holds no slot and sees no GPU."""
+    log_dir = job.paths.driver_log_dir(job.host)
+    return _environment(job, log_dir, {}) | {"CUDA_VISIBLE_DEVICES": ""} | to_environ(_context(job))
+
+
+def worker_environment(job: Surroundings, worker: int, slot: Slot) -> dict[str, str]:
+    """All variables of one worker; of the machine's GPUs it sees the slot's one, as "cuda:0"."""
+    log_dir = job.paths.worker_log_dir(worker, job.host)
+    threads = str(job.orders.threads_per_slot)
+    environment = _environment(job, log_dir, {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
+    index = slot.device.removeprefix("cuda:") if slot.device.startswith("cuda:") else ""
+    environment["CUDA_VISIBLE_DEVICES"] = index
+    if index:
+        # Slots are numbered like the driver tools number them; CUDA's own default puts the fastest first.
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    pulse = str(pulse_file(Path(job.orders.runtime_dir), worker))
+    own = WorkerContext(worker=worker, slot=slot.id, device="cuda:0" if index else "cpu", pulse=pulse)
+    return environment | to_environ(_context(job), own)
+
+
+def task_environment(job: Surroundings, task: Task) -> dict[str, str]:
+    """All variables of a process of a plain job; of the machine's GPUs it sees those of its slots on its host.
+
+    The process of rank 0 has the driver's LOG_DIR, where `elog` and `emetrics` are looked for.
+    """
+    paths, host = job.paths, task.slots[0].host
+    log_dir = paths.worker_log_dir(task.rank, job.host) if task.rank else paths.driver_log_dir(job.host)
+    threads = str(job.orders.threads_per_slot * len(task.slots))
+    environment = _environment(
+        job,
+        log_dir,
+        {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+        of_task(Framework(job.orders.spec.framework), task),
+    )
+    devices = [slot.device.removeprefix("cuda:") for slot in task.slots if slot.host == host and slot.device != "cpu"]
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+    if devices:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    # A command's `python` and `torchrun` are the job's.
+    own = os.path.dirname(job.orders.interpreter)
+    environment["PATH"] = os.pathsep.join(filter(None, (own, environment.get("PATH", os.defpath))))
+    return environment | to_environ(_context(job))
+
+
+def agent_environment(job: Surroundings, worker: int, slots: Sequence[Slot]) -> dict[str, str]:
+    """All variables of an agent of a torchrun job; of the machine's GPUs it sees those of its slots, in their order."""
+    orders, spec = job.orders, job.orders.spec
+    environment = worker_environment(job, worker, slots[0])
+    devices = [slot.device.removeprefix("cuda:") for slot in slots if slot.device.startswith("cuda:")]
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+    # A command's `python` and `torchrun` are the job's.
+    own = os.path.dirname(orders.interpreter)
+    environment["PATH"] = os.pathsep.join(filter(None, (own, environment.get("PATH", os.defpath))))
+    agent = AgentContext(
+        options=spec.torchrun or TorchrunOptions(),
+        processes=len(slots),
+        first=worker,
+        command=spec.command,
+        streams=str(job.paths.streams_dir),
+    )
+    return environment | {AGENT_VARIABLE: msgspec.json.encode(agent).decode()}
+
+
+def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All variables of a zygote.
+
+    Args:
+        base: what the server was started with.
+        threads: of a slot.
+        env: the job's own variables; without them, the zygote fits all jobs without `start_time_variables`.
+    """
+    env = env or {}
+    environment = _KEEP_MEMORY | {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}
+    environment |= {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONHASHSEED": HASH_SEED,
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        **_own(env),
+    }
+    # Not the job's code folder: nothing in it may stand in for what every process imports.
+    path = env.get("PYTHONPATH", base.get("PYTHONPATH", ""))
+    if path:
+        environment["PYTHONPATH"] = path
+    return {**environment, ROOM_VARIABLE: " " * ROOM}
+
+
+def start_time_variables(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of the job's variables that a process must have when it starts, sorted."""
+    return tuple(sorted(name for name in env if name.startswith(_AT_START) and name not in _OURS - {"PYTHONPATH"}))
+
+
+def make_folders(job: Surroundings) -> None:
+    """Make the result tree that scripts expect to be there: model/, checkpoint/, log/; for the engine model/train/.
+
+    Scripts of `PyTorch` and `distPyTorch` save to model/ without making it. Those that insist on making it themselves
+    are TensorFlow's, which is no framework here.
+    """
+    paths = job.paths
+    engine = job.orders.spec.framework == Framework.EDT
+    for folder in (paths.train_dir if engine else paths.model_dir, paths.checkpoint_dir, paths.log_root):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _own(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if not name.startswith("EDT_") and name not in _OURS}
+
+
+def _environment(
+    job: Surroundings, log_dir: Path, threads: Mapping[str, str], place: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    paths, spec = job.paths, job.orders.spec
+    base = {name: value for name, value in inherited(job.base).items() if name not in _JOB_ONLY}
+    platform = {
+        **of_job(job.orders, paths, log_dir, SDK_DIR),
+        "PYTHONUNBUFFERED": "1",
+        # The order of a set of strings depends on it, and with it perhaps a model's or a data set's order: all workers
+        # must agree, on every run. A constant, so that one zygote fits all jobs.
+        "PYTHONHASHSEED": HASH_SEED,
+        **threads,
+        **(place or {}),
+    }
+    own = _own(spec.env)
+    path = [str(job.code_dir), spec.env.get("PYTHONPATH", base.get("PYTHONPATH", "")), str(COMPAT_DIR)]
+    return {**base, **platform, **own, "PYTHONPATH": os.pathsep.join(entry for entry in path if entry)}
+
+
+def _context(job: Surroundings) -> JobContext:
+    orders, spec = job.orders, job.orders.spec
+    return JobContext(
+        job_id=orders.job_id,
+        owner=orders.owner,
+        data_dir=orders.data_dir,
+        link=str(job.link),
+        main=spec.main,
+        code_dir=spec.code_dir,
+        args=spec.args,
+        seed=spec.seed,
+        mode=spec.mode,
+        threads_per_slot=orders.threads_per_slot,
+        max_workers=spec.max_workers,
+        checkpoint_interval=orders.checkpoint_interval,
+        warm_start=orders.warm_start,
+        memory_dir=job.memory_dir,
+        framework=spec.framework,
+        command=spec.command,
+        validates=spec.registered.validates if spec.registered is not None else None,
+    )

@@ -1,0 +1,77 @@
+"""The programs of a job, the driver and the workers: what is run, with which variables, and where its words go.
+
+The same on the supervisor's host and on others, where an outpost starts them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.task import Task
+from edt_server.supervisor.machines.events import DRIVER
+from edt_server.supervisor.processes.children import Program
+from edt_server.supervisor.programs.environment import (
+    Surroundings,
+    agent_environment,
+    driver_environment,
+    task_environment,
+    worker_environment,
+    zygote_environment,
+)
+
+AGENT = "edt_sdk.torchrun.agent"
+
+
+def program_of(
+    job: Surroundings, key: int, slot: Slot | None, umask: int, *inherit: int, task: Task | None = None
+) -> Program:
+    """The driver, the worker of a slot, or a process of a plain job; makes the folder of its log.
+
+    OSError when that is not possible.
+
+    Args:
+        job: where it runs.
+        key: the worker's number, or DRIVER.
+        slot: the worker's, None for the driver.
+        umask: its file mode creation mask.
+        *inherit: descriptors that it holds too.
+        task: of a process of a plain job.
+    """
+    paths = job.paths
+    if task is not None and job.orders.spec.framework == Framework.TORCHRUN:
+        environment, log_dir = agent_environment(job, key, task.slots), paths.worker_log_dir(key, job.host)
+        log_dir.mkdir(parents=True, exist_ok=True)
+        streams = paths.streams_dir / stream_name(key)
+        return Program(AGENT, job.code_dir, environment, streams, umask, inherit)
+    if task is not None:
+        module, environment = "script", task_environment(job, task)
+        log_dir = Path(environment["LOG_DIR"])
+    elif slot is None:
+        module, environment, log_dir = "driver", driver_environment(job), paths.driver_log_dir(job.host)
+    else:
+        module, environment = "worker", worker_environment(job, key, slot)
+        log_dir = paths.worker_log_dir(key, job.host)
+    log_dir.mkdir(parents=True, exist_ok=True)
+    return Program(
+        module=f"edt_sdk.training.{module}",
+        directory=job.code_dir,
+        environment=environment,
+        streams=paths.streams_dir / stream_name(key),
+        umask=umask,
+        inherit=inherit,
+        # It has no link by which it could notice that its supervisor is gone.
+        bound=task is not None,
+    )
+
+
+def stream_name(key: int) -> str:
+    """The stream files' name without ".stdout" and ".stderr"."""
+    return "driver" if key == DRIVER else f"worker-{key}"
+
+
+def zygote_environment_of(orders: Launch) -> dict[str, str]:
+    """All variables of the job's own zygote."""
+    return zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)

@@ -1,0 +1,20 @@
+"""Own what the operating system gives: processes, private folders, slots of a host, interpreters.
+
+Never: the scheduler, the store or the network.
+
+Read first: `processes.py` (how a process is known for certain), then `slots.py`.
+"""
+
+__all__ = [
+    "detached",
+    "device_claims",
+    "inherited",
+    "interpreters",
+    "pauses",
+    "presence",
+    "private_files",
+    "processes",
+    "runtime",
+    "slots",
+    "standstill",
+]

@@ -1,0 +1,129 @@
+"""Processes, unmistakably: a pid is only a number that the next process may get.
+
+A process is known by host, boot, pid namespace, pid and the clock tick it started at. Signals go through a pidfd that
+is opened first and compared afterwards, so that between looking and acting the number cannot change hands. Nothing
+here starts or reaps a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edt_sdk.schemas.wire.control import ProcessIdentity
+
+# Of /proc/<pid>/stat, counted behind the name in brackets, which may hold blanks and brackets itself (proc(5)).
+_STATE, _PARENT, _START = 0, 1, 19
+_ENDED = frozenset("ZXx")
+
+
+def identify(pid: int) -> ProcessIdentity:
+    """The identity of a process of this host; ProcessLookupError when there is none.
+
+    The pid namespace is the caller's own: that is the one in which the number means this process.
+    """
+    return ProcessIdentity(
+        host=socket.gethostname(),
+        boot_id=_boot_id(),
+        pid_namespace=_pid_namespace(),
+        pid=pid,
+        start_ticks=int(stat_fields(pid)[_START]),
+    )
+
+
+def visible(identity: ProcessIdentity) -> bool:
+    """True when this process could see that one if it lived: same host, same boot, same pid namespace."""
+    here = (socket.gethostname(), _boot_id(), _pid_namespace())
+    return (identity.host, identity.boot_id, identity.pid_namespace) == here
+
+
+def same_kernel(identity: ProcessIdentity) -> bool:
+    """True when the process was started since this machine's boot, in whatever container."""
+    return identity.boot_id == _boot_id()
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether the process still runs; one that has ended and was not reaped yet is dead.
+
+    What is not `visible` cannot be judged from here and counts as alive, but for an earlier boot of this very host.
+    """
+    if not visible(identity):
+        return not (identity.host == socket.gethostname() and identity.boot_id != _boot_id())
+    return _runs(identity)
+
+
+def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
+    """Send a signal to exactly this process; False when it is gone or not visible from here."""
+    with open_pidfd(identity) as descriptor:
+        if descriptor is None:
+            return False
+        try:
+            signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+@contextmanager
+def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
+    """A descriptor that becomes readable when the process ends; None when it has ended or is not visible from here."""
+    descriptor: int | None = None
+    if visible(identity):
+        try:
+            descriptor = os.pidfd_open(identity.pid)
+        except ProcessLookupError:
+            descriptor = None
+    try:
+        # Compared after opening: whoever has the number now is whom the descriptor holds.
+        yield descriptor if descriptor is not None and _runs(identity) else None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+async def ended(identity: ProcessIdentity) -> None:
+    """Return when the process has ended, whoever started it; at once where it is not visible from here."""
+    with open_pidfd(identity) as descriptor:
+        if descriptor is not None:
+            loop = asyncio.get_running_loop()
+            event = asyncio.Event()
+            loop.add_reader(descriptor, event.set)
+            try:
+                await event.wait()
+            finally:
+                loop.remove_reader(descriptor)
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process of this pid namespace; ProcessLookupError when there is no such process."""
+    return int(stat_fields(pid)[_PARENT])
+
+
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the third (the state) on; ProcessLookupError when there is no process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(f"There is no process {pid}.") from None
+    return text[text.rindex(")") + 1 :].split()
+
+
+def _runs(identity: ProcessIdentity) -> bool:
+    try:
+        fields = stat_fields(identity.pid)
+    except ProcessLookupError:
+        return False
+    return int(fields[_START]) == identity.start_ticks and fields[_STATE] not in _ENDED
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _pid_namespace() -> str:
+    return os.readlink("/proc/self/ns/pid")

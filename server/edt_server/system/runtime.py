@@ -1,0 +1,137 @@
+"""Private folders for sockets and locks, and the lock that keeps two servers from one data folder.
+
+A Unix socket's path must stay below about 100 bytes, which Jupyter's runtime folder may already exceed; then a folder
+below the temporary one is used, or below /tmp where TMPDIR is as long; made with 0700 and refused when it belongs to
+somebody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from edt_sdk.schemas.errors import EdtError, ServerUnreachable
+from edt_server.system.private_files import make_private_dir, write_private
+
+_LONGEST_SOCKET = 100
+_LONGEST_BELOW = len("/a-name-of-twenty-four-chars-abcdef/link.sock")
+
+
+def runtime_dir(parent: Path, data_dir: Path) -> Path:
+    """The folder for this data folder's sockets below `parent`, or a shorter one. Made, private, ours.
+
+    All servers of this host over one data folder use the same, whatever each would choose: jobs have their locks in it.
+    The first one chooses, and writes it down in the data folder.
+
+    Raises:
+        EdtError: the folder exists and is somebody else's or open to others.
+    """
+    chosen = data_dir / "control" / f"runtime-{socket.gethostname()}"
+    with contextlib.suppress(OSError, ValueError, EdtError):  # not chosen yet, or not to be used any more
+        return private_dir(Path(chosen.read_text(encoding="utf-8")))
+    place = _choose(parent, data_dir)
+    make_private_dir(chosen.parent)
+    write_private(chosen, str(place).encode())
+    return place
+
+
+def _choose(parent: Path, data_dir: Path) -> Path:
+    mark = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:8]
+    short = f"edt-{os.getuid()}-{mark}"
+    places = (parent / f"edt-{mark}", Path(tempfile.gettempdir()) / short, Path("/tmp") / short)
+    for place in places:
+        if len(os.fsencode(place)) + _LONGEST_BELOW <= _LONGEST_SOCKET:
+            return private_dir(place)
+    raise AssertionError("/tmp is short enough")
+
+
+def private_dir(place: Path) -> Path:
+    """`place`, made with 0700 when it is not there; EdtError when somebody else could reach into it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o700, exist_ok=True)
+    info = place.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        raise EdtError(
+            f"{place} is not a folder of this account.",
+            hint="Remove it, or set TMPDIR or JUPYTER_RUNTIME_DIR to another.",
+        )
+    place.chmod(0o700)
+    return place
+
+
+def leave_runtime_dir(place: Path) -> None:
+    """Remove the folder of a server that ends, unless jobs that go on have their sockets in it. Blocks.
+
+    Whoever comes next makes it again; what spares have said stays for them.
+    """
+    with contextlib.suppress(OSError):
+        said = place / "warm.log"
+        if said.exists() and not said.stat().st_size:
+            said.unlink()
+        place.rmdir()
+
+
+class ServerLock:
+    """Held by the one server that runs the jobs of a data folder; the system frees it when that process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Take the lock, or raise ServerUnreachable naming the process that has it. Never waits."""
+        while self._descriptor < 0:
+            descriptor = self._try()
+            if self._is_the_file(descriptor):
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
+                self._descriptor = descriptor
+            else:  # its last holder has removed it between our opening and our locking
+                os.close(descriptor)
+
+    def _try(self) -> int:
+        private_dir(self._path.parent)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise ServerUnreachable(
+                f"Another Jupyter Server (pid {holder or 'unknown'}) runs the jobs of this data folder.",
+                hint="Use that one, or set another c.EdtApp.data_dir; this server takes over when the other ends.",
+            ) from None
+        return descriptor
+
+    def _is_the_file(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let the next server in, and leave no empty folder behind."""
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # running jobs have their sockets in it
+                self._path.parent.rmdir()
+            # Said aloud: a process that is just being started still has a copy of the descriptor.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> ServerLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

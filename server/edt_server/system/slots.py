@@ -1,0 +1,209 @@
+"""The slots that hosts offer: what a host has, and how many slots the plan makes of it.
+
+GPUs are found by asking `nvidia-smi`, never by importing torch into the server. What the server itself may use bounds
+what it offers: CUDA_VISIBLE_DEVICES, the CPU affinity and the cgroup's CPU quota are respected.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence, Sized
+from dataclasses import dataclass
+from functools import cache
+from itertools import count as numbers
+from pathlib import Path
+
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.plan import Plan, ResourceGroup, slots_by_formula
+from edt_sdk.schemas.wire.control import Slot
+
+log = logging.getLogger(__name__)
+
+_QUERY = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
+_QUERY_SECONDS = 20.0  # a cold driver takes some
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What one host has.
+
+    Attributes:
+        name: unique among the hosts.
+        gpus: indices of its GPUs, as `nvidia-smi` numbers them.
+        cores: CPU cores that may be kept busy.
+        offers: slots it offers by itself, 0 for one a GPU, or one a core where it has none.
+    """
+
+    name: str
+    gpus: tuple[int, ...] = ()
+    cores: int = 1
+    offers: int = 0
+
+
+def find_host(count: int = 0, name: str | None = None) -> Host:
+    """What this host has; `count` slots of it are offered where the plan does not say otherwise, 0 for all there are.
+
+    To offer CPU slots on a machine with GPUs start the server with CUDA_VISIBLE_DEVICES="". `name` is the system's by
+    default. Unprocessable when `count` is negative.
+    """
+    if count < 0:
+        raise Unprocessable(
+            f"A host cannot offer {count} slots.", hint="Give 0 to find them automatically.", field="local_slots"
+        )
+    gpus = find_gpus()
+    if gpus and count > len(gpus):
+        log.warning("%d slots were asked for, but there are %d GPUs: one slot per GPU", count, len(gpus))
+    return Host(socket.gethostname() if name is None else name, gpus, usable_cores(), count)
+
+
+def find_slots(count: int = 0, host: str | None = None) -> tuple[Slot, ...]:
+    """The slots of this host under the default plan: one a GPU, the first `count` of them, else `count` CPU slots."""
+    return plan_slots(Plan(), [find_host(count, host)])
+
+
+def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -> tuple[Slot, ...]:
+    """The slots of the hosts under the plan, by id. Pure.
+
+    A host belongs to the resource group that names it, else to the one that names none; without either it offers no
+    slots. A group's formula says how many each of its hosts offers, on GPUs in turn where it has some, unless it counts
+    cores; several slots may share a GPU then. A group without one takes what the host offers by itself.
+
+    Args:
+        plan: its resource groups are all that counts.
+        hosts: in the order in which their slots are numbered.
+        before: the slots so far. Of each host and device those that stay keep their ids; new ones get ids that none of
+            these has.
+    """
+    kept: dict[tuple[str, str], list[Slot]] = {}
+    for slot in sorted(before, reverse=True):
+        kept.setdefault((slot.host, slot.device), []).append(slot)
+    taken = {slot.id for slot in before}
+    fresh = (number for number in numbers() if number not in taken)
+    slots: list[Slot] = []
+    for host in hosts:
+        for device in _devices(host, _group_of(host, plan)):
+            old = kept.get((host.name, device))
+            slots.append(old.pop() if old else Slot(id=next(fresh), host=host.name, device=device))
+    return tuple(sorted(slots))
+
+
+def _group_of(host: Host, plan: Plan) -> ResourceGroup | None:
+    rest = next((group for group in plan.resource_groups if not group.hosts), None)
+    return next((group for group in plan.resource_groups if host.name in group.hosts), rest)
+
+
+def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:
+    """The device of each slot the host offers in the group."""
+    if group is None:
+        return
+    if not group.slots:
+        gpus = host.gpus[: host.offers or None]
+        yield from (f"cuda:{gpu}" for gpu in gpus)
+        yield from ["cpu"] * (0 if gpus else host.offers or host.cores)
+        return
+    count = slots_by_formula(group.slots, len(host.gpus), host.cores)
+    on_gpus = bool(host.gpus) and "ncpus" not in group.slots
+    yield from (f"cuda:{host.gpus[n % len(host.gpus)]}" if on_gpus else "cpu" for n in range(count))
+
+
+def threads_per_slot(slots: int | Sized) -> int:
+    """Intra-op threads of one worker when every slot is used: usable cores ÷ slots, at least 1."""
+    number = slots if isinstance(slots, int) else len(slots)
+    return max(1, usable_cores() // max(1, number))
+
+
+def find_gpus() -> tuple[int, ...]:
+    """Indices of the GPUs this process may use, as `nvidia-smi` numbers them; empty when there are none.
+
+    A missing or failing tool means no GPUs; that is logged once.
+    """
+    try:
+        answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as wrong:
+        _say_once(f"no GPUs: {_why(wrong)}; CPU slots are used")
+        return ()
+    rows = [tuple(part.strip() for part in line.split(",")) for line in answer.splitlines() if line.strip()]
+    try:
+        there = [(int(index), uuid) for index, uuid in rows]
+    except ValueError:
+        _say_once(f"no GPUs: nvidia-smi answered {answer.strip()[:200]!r}; CPU slots are used")
+        return ()
+    return _visible(there, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def usable_cores(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Cores this process may keep busy: its CPU affinity, bounded by its cgroup's quota, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota(proc, cgroups)
+    return max(1, cores if quota is None else min(cores, int(quota)))
+
+
+def _visible(there: list[tuple[int, str]], variable: str | None) -> tuple[int, ...]:
+    """The GPUs CUDA would show under this CUDA_VISIBLE_DEVICES: in its order, up to the first entry that is none."""
+    if variable is None:
+        return tuple(index for index, _ in there)
+    shown: list[int] = []
+    for entry in (part.strip() for part in variable.split(",")):
+        found = [index for index, uuid in there if entry == str(index) or (len(entry) > 4 and uuid.startswith(entry))]
+        if len(found) != 1:
+            break
+        if found[0] not in shown:
+            shown.append(found[0])
+    return tuple(shown)
+
+
+def _quota(proc: Path, cgroups: Path) -> float | None:
+    """Cores the tightest cgroup around this process grants, None without a limit (cgroups v1 and v2)."""
+    try:
+        memberships = (proc / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    quotas: list[float] = []
+    for line in memberships:
+        _, controllers, group = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = cgroups / controllers if controllers else cgroups
+        # Inside a container the group may be named as the host sees it; then only the root is there.
+        inner = root / group.lstrip("/")
+        for folder in (inner, *inner.parents):
+            if not folder.is_relative_to(root):
+                break
+            limit = _limit_v2(folder) if not controllers else _limit_v1(folder)
+            if limit is not None:
+                quotas.append(limit)
+    return min(quotas, default=None)
+
+
+def _limit_v2(folder: Path) -> float | None:
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()
+    except OSError:
+        return None
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _limit_v1(folder: Path) -> float | None:
+    try:
+        quota = int((folder / "cpu.cfs_quota_us").read_text())
+        period = int((folder / "cpu.cfs_period_us").read_text())
+    except OSError:
+        return None
+    return None if quota < 0 else quota / period
+
+
+def _why(wrong: OSError | subprocess.SubprocessError) -> str:
+    if isinstance(wrong, FileNotFoundError):
+        return "there is no nvidia-smi"
+    if isinstance(wrong, subprocess.CalledProcessError):
+        said = (wrong.stdout or wrong.stderr or "").strip().splitlines()
+        return f"nvidia-smi ended with {wrong.returncode}" + (f" ({said[0]})" if said else "")
+    return str(wrong)
+
+
+@cache
+def _say_once(message: str) -> None:
+    log.info("%s", message)
