@@ -1,8 +1,9 @@
-"""A copy of the store before a migration touches it: whatever goes wrong, what was there is still there.
+"""Copy the store before a migration changes it, so that a failed migration loses nothing.
 
-SQLite: the online backup into `<file>.before-<revision>` beside it (0600), which is kept. `<revision>` is the one the
-store is being brought to. PostgreSQL: a migration is one transaction there, and the administrator has backups of the
-whole database; where pg_dump is installed and a folder was given a dump is made all the same, else the log says how.
+SQLite: the online backup API writes `<file>.before-<revision>` next to the file (0600), and the copy is kept.
+`<revision>` is the one the store is migrated to. PostgreSQL: a migration is one transaction there, and the
+administrator has backups of the whole database. Where pg_dump is installed and a folder is given, a dump is made as
+well. Otherwise the log describes how to make one.
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ _DUMP_LIMIT = 3600.0
 
 
 def back_up(connection: Connection, revision: str, folder: Path | None = None) -> str:
-    """Copy the store as it is; where the copy is, or how one makes it, for people.
+    """Copy the store as it is.
+
+    Returns:
+        Where the copy is, or how to make one, as a sentence for the administrator.
 
     Args:
         connection: in a transaction that has written nothing yet.
         revision: the store will be brought to.
-        folder: for a dump of PostgreSQL; None for no dump.
+        folder: for a dump of PostgreSQL, None for no dump.
 
     Raises:
-        StoreError: there is no room for a copy; the store was not touched.
+        StoreError: there is no room for a copy. The store was not changed.
     """
     engine = connection.engine
     if engine.dialect.name != "sqlite":

@@ -1,11 +1,12 @@
-"""SQLAlchemy engines with the settings the store relies on.
+"""Make SQLAlchemy engines with the settings the store relies on.
 
 For SQLite: foreign keys, a busy timeout, WAL (a rollback journal on network file systems), and transactions that really
-begin where SQLAlchemy says so: sqlite3 alone begins them late, and a reader that turns writer fails with "database is
-locked" whatever the timeout. Writers therefore begin IMMEDIATE. PostgreSQL's are in `postgres.py`.
+start where SQLAlchemy starts them. sqlite3 alone starts them late, and a reader that turns into a writer then fails
+with "database is locked" whatever the timeout. Writers therefore use BEGIN IMMEDIATE. `postgres.py` has PostgreSQL's
+settings.
 
-`synchronous=FULL`, not NORMAL: what is committed is acted on and acknowledged to supervisors, who never send it again.
-With NORMAL a power cut may undo the last commits, and the store would be behind what others were told.
+`synchronous=FULL`, not NORMAL: a committed change is acted on and acknowledged to supervisors, which never send it
+again. With NORMAL a power cut may undo the last commits, and the store would be behind the supervisors.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def sqlite_url(path: Path) -> str:
 
 
 def make_engine(url: str) -> Engine:
-    """An engine for the store's URL; the folder of an SQLite file is created (0700), the file too (0600).
+    """Return an engine for the store's URL. Creates the folder of an SQLite file (0700) and the file itself (0600).
 
     Raises:
         StoreError: not a database URL, its driver is not installed, an SQLite URL without a file, or a folder that

@@ -1,7 +1,7 @@
-"""What goes wrong with the store, in words for the administrator: what it is, and what to do.
+"""Explain errors of the database to the administrator: what happened, and what to do.
 
-StoreError            the store cannot be used as it is; nothing in it was changed
-└── StoreUnavailable  it cannot be used at this moment; what was not committed is not there, trying again is right
+StoreError            the store cannot be used, and nothing in it was changed
+└── StoreUnavailable  it cannot be used at this moment: uncommitted changes are lost, and a retry is right
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from edt_sdk.schemas.errors import EdtError
 
 _HINTS = (
-    # What SQLite says, and what to do then (https://sqlite.org/rescode.html).
+    # SQLite's message, and what to do about it (https://sqlite.org/rescode.html).
     ("full", "The disk is full: free some space. The server goes on by itself."),
     ("locked", "Another program holds it: end that program. The server goes on by itself."),
     (
@@ -37,7 +37,7 @@ _BROKEN = ("malformed", "not a database", "file is encrypted")
 
 
 class StoreError(EdtError):
-    """The job store cannot be used; nothing in it was changed."""
+    """The job store cannot be used. Nothing in it was changed."""
 
     code: ClassVar[str] = "store"
 
@@ -72,7 +72,7 @@ def passing(wrong: BaseException) -> bool:
 
 
 def explain(engine: Engine, wrong: SQLAlchemyError) -> StoreError:
-    """What the driver said, for people. `wrong` is one of those that `passing` knows."""
+    """Return the driver's error as a StoreError for people. `wrong` is an error that `passing` recognises."""
     said = str(wrong.orig if isinstance(wrong, DBAPIError) else wrong).strip()
     if engine.dialect.name != "sqlite":
         return _server(engine, said)

@@ -33,7 +33,10 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def network_filesystem(path: Path, mounts: Path = _MOUNTS) -> str | None:
-    """Type of the network file system `path` lies on, None for a local one or where the system does not tell."""
+    """Return the type of the network file system that holds `path`.
+
+    None for a local one, or where the system has no answer.
+    """
     try:
         lines = mounts.read_text().splitlines()
     except OSError:
@@ -43,7 +46,7 @@ def network_filesystem(path: Path, mounts: Path = _MOUNTS) -> str | None:
 
 
 def _filesystem(path: str, mountinfo: list[str]) -> str:
-    """Type of the deepest mount above `path`; format of the lines: proc(5), /proc/pid/mountinfo."""
+    """Return the type of the deepest mount above `path`. proc(5), /proc/pid/mountinfo, has the format of the lines."""
     best, kind = "", ""
     for line in mountinfo:
         left, _, right = line.partition(" - ")

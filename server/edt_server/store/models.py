@@ -1,7 +1,7 @@
-"""The tables, as they are after the newest migration. A test compares the two.
+"""The tables after the newest migration. A test compares them with the migrated database.
 
-Column names are the field names of `JobRow` and `Event`. Structs are kept as JSON. `edt_events.job` is no foreign key,
-on purpose: a deleted job's events stay, or the allocation timeline would show slots that nobody held.
+Column names are the field names of `JobRow` and `Event`. Structs are kept as JSON. `edt_events.job` is deliberately not
+a foreign key: the events of a deleted job stay, or the allocation timeline would show slots without a holder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class StructJSON(TypeDecorator[T], Generic[T]):
-    """A msgspec struct in a JSON column; fields a newer release added are ignored when an older one reads."""
+    """A msgspec struct in a JSON column. An older release ignores fields that a newer one added."""
 
     impl = JSON(none_as_null=True)
     cache_ok = True
@@ -41,9 +41,9 @@ class StructJSON(TypeDecorator[T], Generic[T]):
 
 
 class PlainText(TypeDecorator[str]):
-    """Any text: what PostgreSQL, or any database, refuses (NUL, half a surrogate pair) becomes "�".
+    """Any text. Characters that some database refuses (NUL, half a surrogate pair) become "�".
 
-    Messages quote the last words of processes that died; a report must not be lost for one of their bytes.
+    Messages quote the last output of dead processes, and a report must not be lost because of one byte in it.
     """
 
     impl = Text
@@ -63,7 +63,7 @@ class StateName(TypeDecorator[JobState]):
     cache_ok = True
 
     def process_bind_param(self, value: JobState | None, dialect: Dialect) -> str | None:
-        """State to name; ValueError when it is none."""
+        """Convert a state to its name. ValueError when it is not a state."""
         return None if value is None else JobState(value).value
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> JobState | None:
@@ -78,7 +78,7 @@ class Base(DeclarativeBase):
 
 
 class JobModel(Base):
-    """One row of `edt_jobs`; see `JobRow` for the meaning of the columns."""
+    """One row of `edt_jobs`. `JobRow` describes the columns."""
 
     __tablename__ = "edt_jobs"
     __table_args__ = (
@@ -117,7 +117,7 @@ class JobModel(Base):
 
 
 class EventModel(Base):
-    """One row of `edt_events`; see `edt_sdk.schemas.events.Event` for the meaning of the columns."""
+    """One row of `edt_events`. `edt_sdk.schemas.events.Event` describes the columns."""
 
     __tablename__ = "edt_events"
     __table_args__ = (
@@ -177,7 +177,7 @@ class LeaseModel(Base):
 
 
 class CatalogueModel(Base):
-    """One row of `edt_catalogue`; see `CatalogueRow` for the meaning of the columns."""
+    """One row of `edt_catalogue`. `CatalogueRow` describes the columns."""
 
     __tablename__ = "edt_catalogue"
     __table_args__ = (Index("ix_edt_catalogue_name", "owner", "kind", "name", unique=True),)

@@ -1,8 +1,8 @@
-"""PostgreSQL as the job store: one writer at a time, and events that become visible in the order of their numbers.
+"""Use PostgreSQL as the job store: one writer at a time, and events that become visible in the order of their numbers.
 
-A sequence hands out numbers before anything is committed; two transactions at once could commit 8 before 7, and a
-reader that had seen 8 would never look for 7. Writers therefore hold one advisory lock of the schema from beginning to
-end. PostgreSQL lets go of it only after the commit is visible, so whoever has seen n has seen everything below n.
+A sequence hands out numbers before a transaction commits. Two concurrent transactions could commit 8 before 7, and a
+reader that had seen 8 would never look for 7. Writers therefore hold one advisory lock of the schema from start to end.
+PostgreSQL releases it only after the commit is visible, so a reader that has seen n has seen everything below n.
 Numbers of transactions that were rolled back are never used.
 """
 
@@ -18,10 +18,10 @@ from edt_server.store.errors import StoreError
 WRITING = "edt_writing"
 LOCK = 0x4544541  # first half of the advisory lock's key; the second is the schema
 LOCK_TIMEOUT_MS = 10_000
-# A server that hangs, or whose host is gone, must not keep the others from writing for longer than this.
+# How long a server that hangs, or whose host is gone, may keep the other servers from writing: the lock's timeout.
 _IDLE_TIMEOUT_MS = 15_000
 _DRIVERS = ("postgresql", "postgresql+psycopg")
-# libpq's: an unreachable host is told in seconds, not in the two hours of TCP's defaults.
+# libpq settings: an unreachable host is noticed in seconds, not after the two hours of TCP's default keepalive.
 _CONNECT = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -41,7 +41,7 @@ SELECT set_config('lock_timeout', '{{lock_timeout}}', true),
 
 
 def postgres_engine(url: URL, to_json: Any) -> Engine:
-    """An engine for a PostgreSQL URL; connects to nothing yet.
+    """Return an engine for a PostgreSQL URL, without connecting.
 
     Raises:
         StoreError: a driver that is not psycopg (version 3).
@@ -55,7 +55,7 @@ def postgres_engine(url: URL, to_json: Any) -> Engine:
     defaults = {name: value for name, value in _CONNECT.items() if name not in url.query}
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
-        # A connection that the database closed while nobody used it is replaced unnoticed.
+        # The pool silently replaces a connection that the database closed while it was idle.
         pool_pre_ping=True,
         json_serializer=to_json,
         json_deserializer=msgspec.json.decode,

@@ -14,16 +14,16 @@ class JobRow:
     """One job. Times are seconds since the epoch (UTC).
 
     Attributes:
-        spec: as submitted; `priority`, `max_workers` and `instance_group` beside it are the present values.
+        spec: as submitted. `priority`, `max_workers` and `instance_group` next to it are the present values.
         attempt: fencing number of the newest supervisor, 0 before the first.
-        message: one sentence about the state, "" when the state says it all.
+        message: one sentence about the state, "" when the state is enough.
         interpreter: absolute path of the Python that runs the job.
-        threads_per_slot: resolved, ≥ 1; part of the bits.
-        supervisor: the newest supervisor's process; None before the first, and after it was found gone.
+        threads_per_slot: resolved, ≥ 1, and part of the bits.
+        supervisor: the newest supervisor's process. None before the first, and after it was found dead.
         public_key: of that supervisor on the control channel (Z85), "" where there is none.
         shards: V of the job's present or last training, None before the first.
-        last_report: number of the newest report of the supervisor that is committed, 0 before the first.
-        project, definition, metric: for WMLA's tasks; not used yet.
+        last_report: number of the supervisor's newest committed report, 0 before the first.
+        project, definition, metric: for WMLA's tasks, not used yet.
     """
 
     id: str
@@ -52,7 +52,10 @@ class JobRow:
 
     @property
     def supervised(self) -> bool:
-        """False when nobody looks after the job's processes: it has not started, or its supervisor is gone."""
+        """True while a supervisor is responsible for the job.
+
+        False before it starts, and after its supervisor was found dead.
+        """
         return bool(self.public_key)
 
 
@@ -62,7 +65,7 @@ class Snapshot:
 
     Attributes:
         seq: the newest event it includes.
-        version: format of `data`; one that is not known is no snapshot.
+        version: format of `data`. A snapshot of an unknown version is ignored.
         created: seconds since the epoch.
     """
 
@@ -74,14 +77,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may do what only one may do.
+    """A right that one process at a time may hold.
 
     Attributes:
-        name: of the thing held.
-        holder: the process that holds it; None when it was given back.
-        expires: seconds since the epoch; from then on anybody may take it.
-        url: where the holder is reached, "" when it does not say.
-        fencing: grows with every take and never shrinks, so that an earlier holder is known as such.
+        name: of the right.
+        holder: the process that holds it, None when it was released.
+        expires: seconds since the epoch. From then on any process may take it.
+        url: where the holder can be reached, "" when it gave none.
+        fencing: grows with every take and never shrinks, so that an earlier holder is recognised.
     """
 
     name: str
@@ -91,7 +94,7 @@ class Lease:
     fencing: int
 
     def free(self, now: float) -> bool:
-        """True when anybody may take it."""
+        """True when any process may take it."""
         return self.holder is None or self.expires <= now
 
 
@@ -100,10 +103,10 @@ class CatalogueRow:
     """A data set, model or template. Times are seconds since the epoch (UTC).
 
     Attributes:
-        id: safe in a path; never used again.
+        id: safe in a path, never used again.
         kind: "dataset", "model" or "template".
-        name: one of its kind for each owner.
-        data: what there is to know of that kind, as JSON; its meaning is the catalogue's.
+        name: unique among the entries of this kind and owner.
+        data: the entry's content as JSON. Only the catalogue interprets it.
     """
 
     id: str

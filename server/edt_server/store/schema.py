@@ -37,14 +37,14 @@ def revision(connection: Connection) -> str | None:
 
 
 def migrate(connection: Connection, backups: Path | None = None) -> None:
-    """Bring the database to the newest revision, within the connection's transaction.
+    """Migrate the database to the newest revision, within the connection's transaction.
 
     Args:
         connection: in a transaction that has written nothing.
-        backups: folder for a dump of PostgreSQL, None for no dump; SQLite's copy is beside the file.
+        backups: folder for a dump of PostgreSQL, None for no dump. SQLite's copy is next to the file.
 
     Raises:
-        StoreError: a newer release wrote it, there is no room for a backup, or the migration failed; roll back then.
+        StoreError: a newer release wrote it, there is no room for a backup, or the migration failed. Roll back then.
     """
     settings = config(connection)
     scripts = ScriptDirectory.from_config(settings)

@@ -1,7 +1,7 @@
-"""The store's door: open it, write in transactions, read jobs and events.
+"""Open the store, write in transactions, read jobs and events.
 
-Blocking; the service calls it in one thread (several are safe, writers wait for each other). Reads see what is
-committed. It never decides anything, and a database it cannot make sense of is left exactly as it is.
+All calls block. The service makes them in one thread; several threads are safe, and writers wait for each other. Reads
+see committed data. The store never decides anything, and leaves a database it cannot interpret exactly as it is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_WINDOW = 4096
 
 
 class _Turn:
-    """Whose turn it is to write, among all who share an open store, also through `guarded`."""
+    """The lock that all users of an open store share for writing, and the thread that holds it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -39,7 +39,7 @@ class _Turn:
 
 
 class Store:
-    """An open job store; made by `Store.open`."""
+    """An open job store. `Store.open` makes it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -49,14 +49,14 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, backups: Path | None = None) -> Store:
-        """Open the store at a SQLAlchemy URL, creating it or bringing it to the newest revision.
+        """Open the store at a SQLAlchemy URL, creating it or migrating it to the newest revision.
 
-        Before a migration an SQLite file is copied beside itself, and a PostgreSQL database dumped into the folder
-        `backups` where that is given and pg_dump installed.
+        Before a migration an SQLite file is copied next to itself. A PostgreSQL database is dumped into the folder
+        `backups` where one is given and pg_dump is installed.
 
         Raises:
             StoreUnavailable: it cannot be reached now.
-            StoreError: it is damaged, was written by a newer release, or cannot be migrated; it is left as it is.
+            StoreError: it is damaged, was written by a newer release, or cannot be migrated. It is left as it is.
         """
         engine = make_engine(url)
         try:
@@ -74,13 +74,13 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[Writer]:
-        """One transaction: committed at the end of the block, rolled back when it raises.
+        """Run one transaction: committed at the end of the block, rolled back when the block raises.
 
         Raises:
-            StoreUnavailable: the database cannot be used now. Where that was said while it committed, it may have done
-                so: look for an event of the transaction before doing it again.
-            StoreError: it is damaged.
-            RuntimeError: within another `write()` of the same thread; reads there do not see what it wrote either.
+            StoreUnavailable: the database cannot be used now. If the error came during the commit, the transaction may
+                have been committed: look for one of its events before a retry.
+            StoreError: it is damaged. RuntimeError: inside another `write()` of the same thread. Reads there would not
+                see what it wrote either.
         """
         me = threading.get_ident()
         if self._turn.thread == me:
@@ -101,7 +101,7 @@ class Store:
                 self._turn.thread = None
 
     def guarded(self, check: Callable[[Writer], None]) -> Store:
-        """The same store, each of whose transactions begins with `check` and comes to nothing where that raises."""
+        """Return the same store, where each transaction starts with `check` and is rolled back when `check` raises."""
         made = copy.copy(self)
         made._check = check
         return made
@@ -120,9 +120,13 @@ class Store:
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobRow]:
-        """Jobs, newest first; only of `owner`, only in `states`, where these are given.
+        """Return jobs, newest first, optionally of one `owner` and in some `states` only.
 
-        At most `limit`, and only those that come after the one of `before`: when it was created, and its id.
+        Args:
+            owner: only this owner's jobs. None for all.
+            states: only jobs in these states. None for all.
+            before: (time of creation, id) of a job, for paging: only jobs after it in this order.
+            limit: at most so many.
         """
         query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc()).limit(limit)
         if before is not None:
@@ -135,14 +139,14 @@ class Store:
             return [model.to_row() for model in session.scalars(query)]
 
     def names(self) -> dict[str, str]:
-        """What people call the jobs there are, by id; the rows are not read for it."""
+        """Return the name of every job by its id, without reading whole rows."""
         with self._reading() as session:
             # The column of the specification is JSON with a type of ours around it.
             name = type_coerce(JobModel.spec, JSON)["name"].as_string()
             return {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
 
     def entries(self, owner: str, kind: str | None = None, name: str | None = None) -> list[CatalogueRow]:
-        """What the owner has in the catalogue, by name; only of `kind`, only those called `name`, where given."""
+        """Return the owner's catalogue entries, sorted by name, optionally of one `kind` or with one `name` only."""
         query = select(CatalogueModel).where(CatalogueModel.owner == owner)
         if kind is not None:
             query = query.where(CatalogueModel.kind == kind)
@@ -154,7 +158,7 @@ class Store:
         return sorted(found, key=lambda row: (row.name, row.kind))
 
     def uses(self, owner: str) -> list[Use]:
-        """The owner's jobs that use something of the catalogue, newest first; the rows are not read for it."""
+        """Return the owner's jobs that use a catalogue entry, newest first, without reading whole rows."""
         registered = type_coerce(JobModel.spec, JSON)
         model = registered[("registered", "model")].as_string()
         dataset = registered[("registered", "dataset")].as_string()
@@ -180,10 +184,9 @@ class Store:
         until: int | None = None,
         limit: int | None = None,
     ) -> list[Event]:
-        """Events with seq > `after`, oldest first.
+        """Return events with seq > `after`, oldest first. The other arguments, where given, restrict them further.
 
-        Only of `job`, of one of `jobs`, of `kinds`, with seq ≤ `until`, the first `limit`: where these are given. With
-        `limit` it takes as long as what it returns is large, whatever there is before and behind it.
+        With `limit` the time grows with the size of the answer only, however many events lie before and after it.
         """
         query = select(EventModel).order_by(EventModel.seq)
         if until is not None:
@@ -212,7 +215,7 @@ class Store:
             return None if model is None else model.to_snapshot()
 
     def lease(self, name: str) -> Lease | None:
-        """The lease of that name, None when nobody ever took it. Whether it still holds, its `expires` says."""
+        """Return the lease with that name, None when it was never taken. Its `expires` shows whether it still holds."""
         with self._reading() as session:
             model = session.get(LeaseModel, name)
             return None if model is None else model.to_lease()

@@ -19,7 +19,7 @@ from edt_server.store.schema import VERSION_TABLE
 
 
 class Writer:
-    """What may be done in a transaction; made by `Store.write()` and useless after it."""
+    """The changes a transaction can make. `Store.write()` creates it, and it is useless after the transaction."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -76,7 +76,7 @@ class Writer:
         self._session.flush()
 
     def update_entry(self, entry_id: str, data: dict[str, Any], changed: float) -> CatalogueRow:
-        """Replace the data of a thing of the catalogue; as it is then. NotFound when there is none."""
+        """Replace the data of a catalogue entry and return the new row. NotFound when there is no such entry."""
         model = self._entry(entry_id)
         model.data, model.changed = data, changed
         self._session.flush()
@@ -99,7 +99,7 @@ class Writer:
     ) -> Event:
         """Add an event and return it with its number.
 
-        `data` must be JSON (TypeError otherwise); the event returned carries it as it will be read: tuples are lists,
+        `data` must be JSON (TypeError otherwise). The returned event carries it as a later read will: tuples are lists,
         NaN is null.
         """
         return self.append_all([{"kind": kind, "job": job, "data": data, "time": time, "cause": cause, "text": text}])[
@@ -107,7 +107,7 @@ class Writer:
         ]
 
     def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
-        """Add events, each with the arguments of `append`, in their order; in one go, since a decision may be many."""
+        """Add events in order, each with the arguments of `append`, in one statement: a decision may make many."""
         models = [EventModel(**{**row, "data": _as_read(row["data"])}) for row in rows]
         self._session.add_all(models)
         self._session.flush()
@@ -120,7 +120,7 @@ class Writer:
         self._session.flush()
 
     def lease(self, name: str) -> Lease | None:
-        """The lease as this transaction sees it, None when nobody ever took it."""
+        """Return the lease as this transaction sees it, None when it was never taken."""
         model = self._session.get(LeaseModel, name)
         return None if model is None else model.to_lease()
 
@@ -134,17 +134,17 @@ class Writer:
         url: str = "",
         dead: int | None = None,
     ) -> Lease | None:
-        """Take a lease that nobody holds; as it is then, None when somebody holds it.
+        """Take a free lease and return it. None when another take still holds, even one of this very process.
 
-        A holder that is this very process counts as somebody: `renew_lease` keeps what one holds.
+        `renew_lease` is the way to keep a lease that is held.
 
         Args:
-            name: what is to be held.
-            holder: who takes it.
+            name: of the right.
+            holder: the process that takes it.
             now: the time, seconds since the epoch.
-            expires: until when, likewise.
-            url: where the holder is reached.
-            dead: fencing number of a lease whose holder is known to be no more, so that it is free before it expires.
+            expires: the end of the lease, seconds since the epoch.
+            url: where the holder can be reached.
+            dead: fencing number of a lease whose holder is known to be dead, so that it is free before it expires.
         """
         model = self._session.get(LeaseModel, name)
         if model is None:
@@ -157,9 +157,11 @@ class Writer:
         return model.to_lease()
 
     def renew_lease(self, name: str, fencing: int, *, expires: float, url: str | None = None) -> bool:
-        """Hold on to the lease taken with `fencing` until `expires`; False when it was taken since, or given back.
+        """Extend the lease taken with `fencing` until `expires`.
 
-        One that expired and that nobody took meanwhile is still held: nobody else can have acted on it.
+        False when it was taken again or released in the meantime.
+
+        A lease that expired and was not taken again is still held, because no other process can have acted on it.
         """
         model = self._session.get(LeaseModel, name)
         if model is None or model.fencing != fencing or model.holder is None:
@@ -171,7 +173,7 @@ class Writer:
         return True
 
     def release_lease(self, name: str, fencing: int) -> bool:
-        """Give back the lease taken with `fencing`; False when it was not held any more."""
+        """Release the lease taken with `fencing`. False when it was no longer held."""
         model = self._session.get(LeaseModel, name)
         if model is None or model.fencing != fencing or model.holder is None:
             return False
@@ -180,7 +182,7 @@ class Writer:
         return True
 
     def probe(self) -> None:
-        """Write something that changes nothing: whether the store can be written to, the commit tells."""
+        """Write something that changes nothing. The commit then shows whether the store is writable."""
         self._session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))
 
     def _entry(self, entry_id: str) -> CatalogueModel:

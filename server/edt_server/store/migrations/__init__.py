@@ -1,1 +1,1 @@
-"""Numbered changes of the tables; `edt_server.store.schema` runs them."""
+"""Numbered changes of the tables, run by `edt_server.store.schema`."""
