@@ -9,7 +9,7 @@ _KINDS = (("instance_groups", "instance group"), ("resource_groups", "resource g
 
 
 def plan_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Such as "share of the instance group night is 3 (was 1)"; nothing for equal plans."""
+    """Return sentences such as "share of the instance group night is 3 (was 1)". Empty for equal plans."""
     found: list[str] = []
     for key, kind in _KINDS:
         old = {group["name"]: group for group in before.get(key) or ()}

@@ -1,13 +1,13 @@
-"""Events told as sentences, with why each happened.
+"""Describe events in sentences, with the reason for each.
 
-Pure. What is written here becomes `Event.text` when the service appends an event, so the story, the timeline, the card
-and the log use the same words. A sentence is about the event's own job and does not name it; other jobs are named by
-`names`. Every key of `data` but those of the core's inputs may be missing: a story is told of old rows too.
+Pure. These sentences become `Event.text` when the service appends an event, so the story, the timeline, the card and
+the log use the same words. A sentence is about the event's own job and does not name it. Other jobs are named by
+`names`. Every key of `data` except those of the core's inputs may be missing, because old rows are described too.
 
-Keys beyond those listed in `edt_sdk/schemas/events.py`, all optional and for people only: job_arrived: owner, again;
-job_arrived, job_resumed: by, checkpoint; job_changed: before (object of former values), by; job_suspended: by;
-slot_released: worker, exit_code; state: updates, seconds; the other
-kinds: the fields of their message in `edt_sdk/schemas/wire/control.py`.
+Keys beyond those listed in `edt_sdk/schemas/events.py`, all optional and for people only. job_arrived: owner, again,
+by, checkpoint. job_resumed: by, checkpoint. job_changed: before (object of former values), by. job_suspended: by.
+slot_released: worker, exit_code. state: updates, seconds. The other kinds have the fields of their message in
+`edt_sdk/schemas/wire/control.py`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Data = Mapping[str, Any]
 
 
 def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | None = None, names: Names = str) -> str:
-    """One sentence without a full stop.
+    """Return one sentence without a full stop.
 
     Args:
         kind: of the event.
         data: its data.
         job: the job it belongs to.
-        cause: the event it followed from, told as the reason of a grant or a revocation, and not told twice.
-        names: what people call a job, by its id.
+        cause: the event it followed from. It is the reason of a grant or a revocation, and appears only there.
+        names: maps ids to the jobs' names.
     """
     teller = _TELLERS.get(kind)
     sentence = kind.replace("_", " ") if teller is None else teller(data)
@@ -55,7 +55,7 @@ def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | No
 
 
 def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
-    """What happened, as the reason of something else, told to `job`: "digits-b ended", "the job arrived"."""
+    """Return an event as the reason for another one, from the view of `job`: "digits-b ended", "the job arrived"."""
     data = cause.data
     who = "the job" if cause.job is not None and cause.job == job else names(cause.job or "")
     whose = "its" if who == "the job" else f"{who}'s"
@@ -90,14 +90,14 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
 
 
 def between_trainings(cause: Event) -> bool:
-    """True when a job can use no slot any more: nobody takes from it what it gives back then."""
+    """True when a job can use no slot any more, so that the slots it gives back were not taken from it."""
     return cause.kind == kinds.JOB_DEMAND and cause.data["demand"] == 0
 
 
 def sentences(events: Iterable[Event], names: Names = str) -> list[str]:
-    """The events told in their order: their own texts, or told anew where a row has none.
+    """Return the events as sentences, in their order: the stored text, or a new sentence where a row has none.
 
-    Where they are of more than one job each sentence begins with its job's name.
+    When the events belong to more than one job, each sentence begins with its job's name.
     """
     told = list(events)
     by_seq = {event.seq: event for event in told}

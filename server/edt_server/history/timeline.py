@@ -1,10 +1,10 @@
-"""The allocation timeline: who had how many slots when, and why it changed.
+"""Compute the allocation timeline: which job had how many slots when, and why that changed.
 
-Pure: from the event list to rows. It reads what was decided (granted, revoked, released, gone) and never asks the rule
-again, so it stays true when the rule changes. Invariant of every row: the slots of all jobs + `free` = `capacity`, but
-for slots that were taken away while a job was still in them.
+Pure: from the event list to rows. It reads decisions (granted, revoked, released, gone) and never evaluates the rule
+again, so it stays true when the rule changes. Invariant of every row: the slots of all jobs + `free` = `capacity`,
+except for slots that were taken away while a job was still in them.
 
-This is the whole list told at once, and the definition of a row; the service keeps `timeline_index.TimelineIndex`.
+This computes the whole list at once and defines a row. The service keeps `timeline_index.TimelineIndex`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from edt_server.history.story import because, between_trainings
 
 
 class TimelineRow(TypedDict):
-    """The allocation from one instant on, JSON as it stands.
+    """The allocation from one instant on, as it goes into JSON.
 
     Attributes:
         time: seconds since the epoch of the event that changed it.
         seq: that event's number.
-        slots: slots each job occupies, jobs with none left out; those it is leaving count until it has left.
-        leaving: of these, the ones it was asked to give back.
-        free: slots nobody occupies.
+        slots: slots each job occupies, without jobs that have none. A slot counts until its job has left it.
+        leaving: how many of these slots each job was asked to give back.
+        free: slots without a job.
         capacity: slots there are.
-        settled: nothing is on its way: every job has what it is entitled to and no more.
+        settled: True when nothing is in transit: every job has exactly what it is entitled to.
         cause: kind of the event that changed it.
         text: one sentence.
     """
@@ -44,7 +44,7 @@ class TimelineRow(TypedDict):
 
 
 class _State:
-    """Slots by id, and who is in them."""
+    """The slots by id, and the job in each."""
 
     def __init__(self) -> None:
         self.slots: set[int] = set()
@@ -78,7 +78,8 @@ class _State:
             "leaving": _counts(self.holder[slot] for slot in self.leaving),
             "free": len(self.slots - self.holder.keys()),
             "capacity": len(self.slots),
-            # The core grants every free slot somebody is entitled to in the same step: only leavers are waited for.
+            # The core grants every free slot that a job is entitled to in the same step, so only leavers are waited
+            # for.
             "settled": not self.leaving,
             "cause": event.kind,
             "text": text,
@@ -86,11 +87,11 @@ class _State:
 
 
 def allocation(events: Iterable[Event], names: Callable[[str], str] = str) -> list[TimelineRow]:
-    """The timeline, oldest first: one row per input of the core that changed the allocation.
+    """Return the timeline, oldest first: one row for each input of the core that changed the allocation.
 
-    What followed from an input (grants, revocations) is part of its row. `events` must begin with the store's first
-    event, or slots granted earlier are missing; kinds that change no allocation may be left out. `names`: id → what
-    people call the job, for the sentences; the keys stay ids.
+    Grants and revocations that followed from an input are part of its row. `events` must begin with the store's first
+    event, or slots granted earlier are missing. Kinds that change no allocation may be left out. `names` maps ids to
+    the jobs' names, for the sentences. The keys stay ids.
     """
     state = _State()
     rows: list[TimelineRow] = []
@@ -115,7 +116,7 @@ def during(rows: Iterable[TimelineRow], events: Iterable[Event], job: str) -> li
 
 
 def settled(rows: Iterable[TimelineRow]) -> list[dict[str, int]]:
-    """Slots by job of the settled rows, equal neighbours once: the allocation as one would tell it."""
+    """Return the slots by job of the settled rows, with equal neighbours merged."""
     told: list[dict[str, int]] = []
     for row in rows:
         if row["settled"] and (not told or told[-1] != row["slots"]):

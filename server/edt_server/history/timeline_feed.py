@@ -1,8 +1,8 @@
-"""The timeline of a store: an index that reads, whenever it is asked, only what was committed since.
+"""Keep the timeline of a store: an index that reads, at each request, only what was committed since the last one.
 
-Nobody has to feed it: what it misses it finds in the store, so a rolled-back change never shows, a change by another
-server does, and it may be made at any time. A transaction commits an input with all that was decided from it. Blocks:
-call it in a thread; several at once wait for each other.
+The index needs no feeding. It finds missing events in the store, so a rolled-back change never shows, a change by
+another server does, and the index may be created at any time. A transaction commits an input together with every
+decision that follows from it. Calls block, so make them in a thread. Concurrent calls wait for each other.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class EventList(Protocol):
     """The part of a store that is read."""
 
     def events(self, *, kinds: frozenset[str] | None = None, after: int = 0, limit: int | None = None) -> list[Event]:
-        """Events with seq > `after`, oldest first; only of `kinds`, the first `limit`, where given."""
+        """Return events with seq > `after`, oldest first, only of `kinds` and only the first `limit`, where given."""
         ...
 
 
 class TimelineFeed:
-    """The index of one store.
+    """The timeline index of one store.
 
     Args:
         store: where the events are.
-        newest: number of the newest event committed, so that nothing is read where nothing is new.
-        names: id → what people call a job.
+        newest: number of the newest committed event, so that nothing is read where nothing is new.
+        names: maps ids to the jobs' names.
     """
 
     def __init__(self, store: EventList, newest: Callable[[], int], names: Callable[[str], str]) -> None:
@@ -72,17 +72,17 @@ class TimelineFeed:
         end: float | None = None,
         points: int | None = None,
     ) -> dict[str, Any]:
-        """Who held how many slots when and why, up to now.
+        """Return which job held how many slots when and why, up to now.
 
         Args:
             job: only while this job lived.
-            start: only since then, seconds since the epoch; the first row is the one in force then.
+            start: only since then, seconds since the epoch. The first row is the one in force then.
             end: only until then.
-            points: most rows, ≥ 2; `DEFAULT_POINTS`, or `MOST_POINTS` of a window.
+            points: most rows, ≥ 2. By default `DEFAULT_POINTS`, or `MOST_POINTS` for a window.
 
         Returns:
-            `rows`; `total`, how many there are in that window; `thinned`, whether some of these were left out; `names`
-            of the jobs in the rows.
+            `rows`, `total` (how many rows the window has), `thinned` (True when some were left out), and `names` of the
+            jobs in the rows.
         """
         self.catch_up()
         with self._lock:

@@ -1,8 +1,8 @@
-"""The timeline kept up to date: each event is taken once, and any stretch of rows is told from what was kept.
+"""Keep the timeline up to date: take each event once, and answer for any window of rows from what was kept.
 
-Pure. The rows are those of `timeline.allocation`, to the event; a property test compares the two. A row holds what
-changed, not all slots of all jobs: with the state beside a row now and then, the more seldom the larger it is, a window
-costs what is in it, and memory grows with changes, not with changes × jobs.
+Pure. The rows equal those of `timeline.allocation`, to the event, and a property test compares the two. A row holds
+changes, not all slots of all jobs. Some rows also hold the whole state, less often the larger it is. A window therefore
+costs as much as it contains, and memory grows with changes, not with changes × jobs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from edt_sdk.schemas.events import Event
 from edt_server.history.timeline import TimelineRow, tell
 
 KINDS = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
-# Rows between two states: telling one from the state before it costs about as much as copying that.
+# Rows between two states: computing a row from the state before it costs about as much as copying that state.
 _LEAST_APART = 32
 _APART_BY_JOB = 4
 
 
 class _Entry(NamedTuple):
-    """A row: `changes` are the jobs whose figures differ from the row before, as (job, slots, leaving)."""
+    """One row. `changes` are the jobs whose figures differ from the row before, as (job, slots, leaving)."""
 
     time: float
     cause: str
@@ -78,11 +78,11 @@ class TimelineIndex:
     # --- taking events in ---------------------------------------------------------------------------------------------
 
     def take(self, events: Iterable[Event], *, more: bool = False) -> None:
-        """Take the next events, in order; kinds other than `KINDS` may be left out.
+        """Take the next events, in order. Kinds other than `KINDS` may be left out.
 
         Args:
             events: later than all before.
-            more: decisions that follow from the last of them may be missing, and come with the next call.
+            more: decisions that follow from the last event may be missing, and come with the next call.
 
         Raises:
             ValueError: a decision without the input it followed from.
@@ -177,10 +177,10 @@ class TimelineIndex:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def window(self, *, job: str | None = None, start: float | None = None, end: float | None = None) -> range:
-        """Numbers of the rows that tell what was from `start` to `end`, seconds since the epoch.
+        """Return the numbers of the rows in force from `start` to `end`, seconds since the epoch.
 
-        The first is the one in force at `start`. With `job` only those of its life, from its first event to its end or,
-        while it lives, to the newest; a job that ended and was resumed has one life, with a gap in it.
+        The first row is the one in force at `start`. With `job`, only the rows of its life: from its first event to its
+        end, or to the newest row while it lives. A job that ended and was resumed has one life, with a gap in it.
         """
         first, last = 0, len(self._entries)
         if job is not None:
@@ -196,9 +196,10 @@ class TimelineIndex:
         return range(first, max(first, last))
 
     def thin(self, rows: range, points: int) -> Sequence[int]:
-        """At most `points` (≥ 2) of these rows: the first, and of equal stretches of time the last.
+        """Return at most `points` (≥ 2) of these rows: the first, and the last of each of several equal time spans.
 
-        What held for longer than a stretch is therefore among them, with its own time; the newest row always is.
+        An allocation that held for longer than a span is therefore included, with its own time. The newest row
+        always is.
         """
         if len(rows) <= points:
             return rows

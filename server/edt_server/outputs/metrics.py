@@ -1,14 +1,14 @@
-"""Metrics of a job's trainings, read from what rank 0 writes, down-sampled for a picture.
+"""Read the metrics of a job's trainings from the files of rank 0, thinned for a picture.
 
-`training-<k>.metrics.jsonl` holds one line an update and one a validation (see docs/architecture.md). Every point
-given out carries `"training": k`; the per-shard figures stay in the file, since they grow with V and no picture draws
+`training-<k>.metrics.jsonl` holds one line per update and one per validation (docs/guide/results.md). Every point that
+is returned carries `"training": k`. The per-shard figures stay in the file, since they grow with V and no picture draws
 them.
 
-A file may be cut and grow again, when updates were lost with all who knew them (see docs/decisions/010-recovery.md). A
-cursor therefore holds, beside each offset, the checksum of the line before it and how far the points went: who reads
-on gets no update and no validation twice.
+A file may be cut and grow again when updates were lost with all their members (docs/decisions/010-recovery.md). A
+cursor therefore holds, next to each offset, the checksum of the line before it and the last point that was returned,
+so that a reader gets no update and no validation twice.
 
-`thin` is pure; `MetricsReader` only opens files. It blocks: call it in a thread.
+`thin` is pure. `MetricsReader` only opens files. It blocks, so call it in a thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MetricsBatch:
 
 
 class MetricsReader:
-    """Reads a job's metrics forward; `after` is a cursor of an earlier answer. InvalidRequest for a bad one."""
+    """Reads a job's metrics forward. `after` is a cursor of an earlier answer. InvalidRequest for an invalid cursor."""
 
     def __init__(self, paths: JobPaths, *, after: str = "") -> None:
         self._paths = paths
@@ -60,7 +60,7 @@ class MetricsReader:
             raise InvalidRequest(f"{after!r} is not a cursor of metrics.", field="after")
 
     def read(self, *, final: bool = False) -> MetricsBatch:
-        """All points written since; `final` says that no process of the job writes any more."""
+        """Return all points written since the cursor. `final` means that no process of the job writes any more."""
         points: list[Point] = []
         cursors: list[str] = []
         more = False
@@ -97,7 +97,7 @@ class MetricsReader:
         self._offsets.update({f"{training}": end, f"{training}n": len(line), f"{training}c": zlib.crc32(line)})
 
     def _is_new(self, point: Point) -> bool:
-        """Whether a point is beyond what was given out; if so, it counts as given out."""
+        """Return whether a point is beyond the points returned so far, and count it as returned if it is."""
         is_test = point.get("kind") == "test"
         number, key = point.get("epoch" if is_test else "update"), f"{point['training']}{'e' if is_test else 'u'}"
         if not isinstance(number, int):
@@ -122,7 +122,10 @@ def _parse(line: bytes, training: int) -> Point | None:
 
 
 def thin(points: Sequence[Point], count: int, value: str = "loss") -> tuple[Point, ...]:
-    """At most `count` (≥ 4) of the points, the extremes of `value` among them; those without it count as smallest."""
+    """Return at most `count` (≥ 4) of the points, including the extremes of `value`.
+
+    A point without it counts as smallest.
+    """
     return fewest(points, count, lambda point: _number(point, value))
 
 

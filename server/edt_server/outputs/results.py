@@ -1,8 +1,8 @@
-"""A job's result as a zip, made while it is sent: nothing is copied, and its size is known before the first byte.
+"""Write a job's result as a zip while it is sent: nothing is copied, and the size is known before the first byte.
 
-Files are stored, not compressed (weights do not shrink), each with the size it had when the zip was planned, so the
-log files of a running job may grow meanwhile. Only regular files that really lie in the job's own folders are taken;
-links out of them are not followed.
+Files are stored, not compressed, because weights do not shrink. Each has the size it had when the zip was planned, so
+the log files of a running job may grow in the meantime. Only regular files that really lie in the job's own folders
+are taken. Links out of them are not followed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint.
 
     Attributes:
-        name: of the file for "weights", such as "model_epoch_3.pth"; "epoch-3" or "update-1200" for "exact".
-        epoch: it was written after, from 1; None for the final one and for one between epochs.
+        name: the file's name for "weights", such as "model_epoch_3.pth". "epoch-3" or "update-1200" for "exact".
+        epoch: the epoch after which it was written, from 1. None for the final one and for one inside an epoch.
         bytes: size of the file.
         time: written, in seconds since the epoch (UTC).
-        kind: "weights", a state dict for anybody, or "exact", what the job itself resumes from bit for bit.
-        update: how many updates were committed; None for "weights".
-        training: number of the training within the job, from 0; None for "weights".
+        kind: "weights" for a state dict, or "exact" for the state that the job itself resumes from bit for bit.
+        update: how many updates were committed. None for "weights".
+        training: number of the training within the job, from 0. None for "weights".
     """
 
     name: str
@@ -52,7 +52,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of the zip: its name in it, where it lies, and how many bytes of it are taken."""
+    """One file of the zip: its name there, its path on disk, and how many bytes are taken."""
 
     name: str
     path: Path
@@ -69,12 +69,12 @@ class ResultZip:
 
     @property
     def disposition(self) -> str:
-        """The Content-Disposition header; WMLA's clients split it at ';' and want no blank behind."""
+        """The Content-Disposition header. WMLA's clients split it at ';' and accept no blank after it."""
         return f"attachment;filename={self.name};size={self.size}"
 
 
 def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZip:
-    """The zip of one part of a job's result.
+    """Plan the zip of one part of a job's result.
 
     Args:
         paths: the job's files.
@@ -84,7 +84,7 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
 
     Raises:
         InvalidRequest: no such part.
-        NotFound: the job has written nothing of it yet.
+        NotFound: the job has written nothing of this part yet.
     """
     if part not in PARTS:
         raise InvalidRequest(f"There is no part {part!r}.", hint=f"Choose one of {', '.join(PARTS)}.", field="part")
@@ -146,7 +146,7 @@ def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[Member]:
 
 
 def _walk(root: Path, folder: Path, prefix: str) -> Iterator[Member]:
-    """Regular files below `folder`, sorted, whose real place is below `root`; none that may be gone the next moment."""
+    """Yield regular files below `folder`, sorted, whose real path is below `root`, without temporary files."""
     inside = root.resolve()
     for place, folders, files in os.walk(folder):
         folders.sort()
