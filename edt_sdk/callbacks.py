@@ -1,8 +1,8 @@
-"""The base classes that model code derives its callbacks and loggers from.
+"""The base classes of callbacks and loggers in model code.
 
 They hold no state and define every hook as a no-op: subclasses in existing model code often neither call
-`super().__init__()` nor define more than two of the hooks. Who calls them, when and with what is decided by
-`edt_sdk.training.user.hooks` (callbacks, on rank 0) and `edt_sdk.training.user.logging_hooks` (loggers).
+`super().__init__()` nor define more than two of the hooks. `edt_sdk.training.user.hooks` calls the callbacks on rank 0,
+and `edt_sdk.training.user.logging_hooks` calls the loggers.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 
 class Callback:
-    """Hooks around the epochs of a training; one instance runs, on rank 0.
+    """Hooks around the epochs of a training. One instance runs, on rank 0.
 
     Attributes:
         params: `{"optimizer": the optimizer, "epochs": how many, "loss": mean loss of the last update, "test_loss": of
-            the last validation}`, set before each hook; losses are None before the first. A hook that changes
+            the last validation}`, set before each hook. Losses are None before the first. A hook that changes
             `params["optimizer"].param_groups[i]["lr"]`, or another number there, changes it for all workers.
         model: the module that is trained, set before the first hook.
 
-    The object moves between processes when rank 0 leaves the job or is lost, so what it keeps in its attributes should
-    pickle. Where it does not, a line in the log says so, and the next rank 0 goes on with the object as it was given.
+    The object moves between processes when rank 0 leaves the job or is lost, so its attributes should pickle. Where
+    they do not, a line in the log reports it, and the next rank 0 continues with the object as it was given.
     """
 
     params: dict[str, Any]
@@ -33,10 +33,10 @@ class Callback:
         """After the last epoch, before the final files are written."""
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Before an epoch; `epoch` counts from 0."""
+        """Run before an epoch. `epoch` counts from 0."""
 
     def on_epoch_end(self, epoch: int) -> None:
-        """After an epoch and its validation, before its checkpoint; `epoch` counts from 0."""
+        """Run after an epoch and its validation, before its checkpoint. `epoch` counts from 0."""
 
 
 class LoggerCallback:
@@ -56,7 +56,7 @@ class LoggerCallback:
 
         Args:
             loss: running value of the epoch: the sum of the batches' mean losses over the number of samples so far.
-            acc: running fraction (0 … 1) of right answers in the epoch; 0.0 where labels are not classes.
+            acc: running fraction (0 … 1) of right answers in the epoch. 0.0 where labels are not classes.
             completed_batch: for the k-th micro-batch of an epoch k + 1, and 0 for its last one, as WMLA 1.2 counted.
             worker: number of the worker that computed it.
         """

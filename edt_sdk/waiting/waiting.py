@@ -1,6 +1,6 @@
-"""Waiting for a job: one thread reads its events, whatever happens to the connection in between.
+"""Wait for a job: one thread reads its events, whatever happens to the connection in between.
 
-`watch` is the only loop over a job's events in the SDK; `Job.wait`, `await job`, the monitor and the command line use
+`watch` is the only loop over a job's events in the SDK. `Job.wait`, `await job`, the monitor and the command line use
 it. Ending a wait never touches the job.
 """
 
@@ -36,10 +36,10 @@ def watch(
     deadline: float | None = None,
     away: Callable[[ServerUnreachable | None], None] = lambda lost: None,
 ) -> Iterator[JobView | None]:
-    """The job now and after every change, until it has ended; None at signs of life in between.
+    """Yield the job now and after every change, until it has ended, and None for each sign of life in between.
 
-    Ends early, without a word, when `stop` is set or `time.monotonic()` passes `deadline`. `away` is told when the
-    server does not answer, and None when it does again.
+    Ends early and silently when `stop` is set or `time.monotonic()` passes `deadline`. `away` is called with the error
+    when the server stops answering, and with None when it answers again.
 
     Raises:
         NotFound: there is no such job (any more).
@@ -47,7 +47,7 @@ def watch(
     """
     after = ""
     while True:
-        # A view of one's own first: an event stream tells changes, and the job may have ended long ago.
+        # First an explicit view: the event stream reports changes only, and the job may have ended long ago.
         view = _patiently(connection, job_id, stop, deadline, away)
         yield view
         if view.state.final:
@@ -67,7 +67,7 @@ def watch(
 
 
 def away_words(lost: ServerUnreachable, since: float) -> str:
-    """What somebody who waits reads while the server does not answer; `since` in seconds since the epoch."""
+    """Return the line shown while the server does not answer. `since` is in seconds since the epoch."""
     return (
         f"Not renewed since {clock(since)} {zone()}. {lost.message} The job does not need it in order to go on; "
         "it is asked again for two minutes."
@@ -81,7 +81,7 @@ def _patiently(
     deadline: float | None,
     away: Callable[[ServerUnreachable | None], None],
 ) -> JobView:
-    """`fetch` that bears a server which is away as the stream of events does; who waits may begin just then."""
+    """Call `fetch`, with the same retries as the event stream: a wait may start while the server is away."""
     pause = Pause(PATIENCE)
     while True:
         try:
@@ -99,7 +99,7 @@ def _patiently(
 
 
 def sight_lost(error: EdtError, job_id: str) -> EdtError:
-    """The same error for somebody who waits: what becomes of the job, and how to wait on."""
+    """Return the same error for a waiting user: what becomes of the job, and how to resume the wait."""
     if isinstance(error, ServerUnreachable):
         hint = f"Job {job_id} does not need the server in order to go on. {error.hint}"
         return ServerUnreachable(error.message, hint=hint.strip(), job=job_id)
@@ -115,9 +115,9 @@ def fetch(connection: Connection, job_id: str) -> JobView:
 
 
 class ProgressLine:
-    """One line that follows a job, from `after` seconds on; where the output is no terminal, one per change.
+    """One line that follows a job, from `after` seconds on. Where the output is not a terminal, one line per change.
 
-    On stderr, which leaves stdout to answers; in a notebook on stdout, since stderr is red there as errors are.
+    On stderr, which keeps stdout for answers. In a notebook on stdout, because stderr is red there, as errors are.
     Silent when `EDT_NONINTERACTIVE` is set.
     """
 
@@ -133,11 +133,11 @@ class ProgressLine:
         self._away: ServerUnreachable | None = None
 
     def show(self, view: JobView | None) -> None:
-        """Draw `view` unless it says what is there already."""
+        """Draw `view` unless the line would not change."""
         now = time.monotonic()
         if view is None or self._quiet or now < self._from:
             return
-        # Only a live line can be drawn over; elsewhere each change of state or slots is one line.
+        # Only a live line can be overwritten. Elsewhere each change of state or slots is one line.
         text = short_line(view)
         key = text if self._live else f"{view.state} {view.slots} {being_suspended(view)}"
         if key == self._last or (self._live and now - self._drawn < 0.5 and not view.state.final):
@@ -150,7 +150,7 @@ class ProgressLine:
             print(text, file=self._stream, flush=True)
 
     def away(self, lost: ServerUnreachable | None) -> None:
-        """Say once that the server does not answer, and once that it does again."""
+        """Print once that the server does not answer, and once that it answers again."""
         if self._quiet or (lost is None) == (self._away is None):
             return
         self._away = lost
@@ -166,7 +166,9 @@ class ProgressLine:
 
 
 async def in_thread(work: Callable[[threading.Event], T]) -> T:
-    """`work` in a thread of its own, from inside a running event loop; its Event is set when the task is cancelled.
+    """Run `work` in a thread of its own, from inside a running event loop.
+
+    Its Event is set when the task is cancelled.
 
     Not `asyncio.to_thread`: its threads are joined when Python ends, and a forgotten wait would keep the kernel alive.
     """

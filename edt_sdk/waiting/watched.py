@@ -1,6 +1,6 @@
-"""What a monitor needs of a `Job` and of a `Client`; the members are theirs.
+"""The parts of `Job` and `Client` that a monitor uses.
 
-As protocols, because `Job.monitor()` makes monitors: this room does not know the classes.
+They are protocols because `Job.monitor()` creates monitors, so this room must not import those classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scheduler, job store and supervisors: decides who trains on which slots, and keeps that true over crashes.
+"""Scheduler, job store and supervisors: decide which job trains on which slots, and keep that true over crashes.
 
-Knows neither the web nor torch; `edt_jupyter` puts HTTP in front of it.
+Neither the web nor torch is known here. `edt_jupyter` puts HTTP in front of it.
 """

@@ -1,4 +1,4 @@
-"""What an administrator decides about the service, as one frozen object; `edt_jupyter` fills it from its traitlets."""
+"""The administrator's settings of the service, as one frozen object that `edt_jupyter` fills from its traitlets."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class Settings:
 
     Attributes:
         data_dir: jobs, results and, by default, the store. Made when missing, 0700.
-        runtime_dir: sockets and locks; short (see `runtime.py`), local to this host, 0700.
+        runtime_dir: sockets and locks. Short (see `runtime.py`), local to this host, 0700.
         db_url: SQLAlchemy URL of the job store, "" for SQLite in `data_dir`.
         local_slots: slots of this host, 0 for its GPUs, or its CPU when it has none.
-        local_hosts: named hosts that this machine is divided into, with their slots; empty for the machine itself.
+        local_hosts: named hosts that this machine is divided into, with their slots. Empty for the machine itself.
         threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
         python: interpreter of jobs that name none that exists here, "" for the server's own.
         max_upload_bytes: most bytes of an upload, as sent.
         max_package_files: most members of a package.
         max_package_bytes: most bytes of a package, unpacked.
-        worker_interface: address the control channel listens on; workers of one host use loopback.
-        plan: how the slots are shared in a new store; later it is changed by its verbs.
+        worker_interface: address the control channel listens on. Workers of one host use loopback.
+        plan: how the slots are shared in a new store. Later its verbs change it.
         data_fs: DLI_DATA_FS of jobs, "" when there is none.
         checkpoint_interval: seconds between rolling checkpoints of a training.
-        hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
-        warm_workers: processes kept ready with torch imported for jobs to come, 0 for none.
+        hang_timeout: timeout in seconds for a busy worker without any sign of life, at least. It is replaced then.
+        warm_workers: processes kept ready with torch imported for future jobs, 0 for none.
         standby_workers: workers that a job with fewer slots than it asks for keeps ready for the next, 0 for none.
-        retention_days: after its end that a job is removed with its results, 0 for never.
-        retention_bytes: most bytes of ended jobs; the oldest are removed until it holds. 0 for no limit.
+        retention_days: days after its end that a job is removed with its results, 0 for never.
+        retention_bytes: most bytes of ended jobs. The oldest are removed until it holds. 0 for no limit.
     """
 
     data_dir: Path
