@@ -23,7 +23,7 @@ from edt_sdk.training.user.payload import Training
 from tests.training.forked import Process, fork
 
 DEADLINE = 60.0
-COMPAT = Path(payload.__file__).parents[1] / "compat"
+COMPAT = Path(payload.__file__).parents[2] / "compat"
 
 
 @dataclass

@@ -157,7 +157,7 @@ def test_installed_packages_below_the_folder_do_not_travel(tmp_path: Path, monke
         monkeypatch.syspath_prepend(str(folder))
         importlib.import_module(name)
     assert [m.__name__ for m in modules_below([tmp_path])] == ["edt_test_own"]
-    repository = Path(payload.__file__).parents[2]
+    repository = Path(payload.__file__).parents[3]
     assert not [m for m in modules_below([repository]) if m.__name__.startswith(("edt_sdk", "torch", "json"))]
 
 
