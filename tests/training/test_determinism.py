@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import logging, sys, torch, warnings
-from edt_sdk.training import determinism
+from edt_sdk.training.update import determinism
 logging.basicConfig(format="%(message)s", level=logging.WARNING)
 determinism.configure(sys.argv[1])
 warnings.simplefilter("always")

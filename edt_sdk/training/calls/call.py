@@ -28,7 +28,7 @@ FILE = "train_call.payload"
 _SCRIPT = '''"""Makes the train() call that was packed beside this file."""
 
 from edt_sdk.fabric.fabric import FabricModel
-from edt_sdk.training import call
+from edt_sdk.training.calls import call
 
 if __name__ == "__main__":
     fabric, arguments = call.load()
