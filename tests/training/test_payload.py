@@ -140,7 +140,7 @@ def test_a_module_of_the_folder_travels_with_its_globals(tmp_path: Path, monkeyp
     finally:
         del sys.modules["my_model_parts"]
     assert not cloudpickle.list_registry_pickle_by_value()
-    elsewhere = "import sys, pathlib; from edt_sdk.training import payload; " + (
+    elsewhere = "import sys, pathlib; from edt_sdk.training.user import payload; " + (
         "t = payload.read(pathlib.Path(sys.argv[1])); print(t.model.root(), 'my_model_parts' in sys.modules)"
     )
     done = subprocess.run(

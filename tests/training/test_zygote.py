@@ -246,7 +246,7 @@ def test_the_users_modules_are_found_and_never_by_the_zygote(nursery):
     (nursery.directory / "callbacks.py").write_text("print('mine')")
     nursery.program("import callbacks, fabric_model; print(fabric_model.FabricModel.__module__)")
     environment = nursery.environment()
-    assert nursery.fork(environment) == nursery.spawn(environment) == (0, "mine\nedt_sdk.fabric\n", "")
+    assert nursery.fork(environment) == nursery.spawn(environment) == (0, "mine\nedt_sdk.fabric.fabric\n", "")
 
 
 def test_a_child_that_nobody_lets_pass_ends(nursery, zygote):

@@ -7,9 +7,8 @@ import pytest
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator import figures
 from edt_server.simulator.engine import Engine, Settings
-from edt_server.simulator.figures import completion
+from edt_server.simulator.figures import completion, figures
 from edt_server.simulator.policies import POLICIES, RIGID, make
 
 

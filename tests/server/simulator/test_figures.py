@@ -2,9 +2,8 @@
 
 import pytest
 
-from edt_server.simulator import figures
 from edt_server.simulator.engine import Life, Run
-from edt_server.simulator.figures import finish_time_fairness, percentile
+from edt_server.simulator.figures import figures, finish_time_fairness, percentile
 
 
 def life(job, sizes, end, restarts=0):

@@ -9,7 +9,7 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import JobArrived, JobDemand, JobGone, SlotReleased, SlotsChanged, kind_of, to_data
 from edt_server.core.instructions import to_event
-from edt_server.simulator import figures
+from edt_server.simulator.figures import figures
 from edt_server.simulator.recorded import read_events, recorded_run, workload_of
 
 
