@@ -89,7 +89,8 @@ def test_the_users_matplotlib_neither_changes_it_nor_is_changed() -> None:
 
 def test_pyplot_stays_unloaded_and_nothing_warns() -> None:
     code = (
-        "import sys, json; from edt_sdk.notebook import live_figure; from edt_sdk.notebook.curves import Curves; c = Curves()\n"
+        "import sys, json; from edt_sdk.notebook import live_figure;"
+        "from edt_sdk.notebook.curves import Curves; c = Curves()\n"
         "[c.add({'kind': 'train', 'update': u, 'loss': 1.0, 'world': 1, 'time': float(u)}) for u in range(5)]\n"
         "live_figure.png(c); print(json.dumps([m for m in ('matplotlib.pyplot', 'torch') if m in sys.modules]))"
     )
