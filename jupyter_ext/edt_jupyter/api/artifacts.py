@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from tornado.iostream import StreamClosedError
-from tornado.web import authenticated
 
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_server.outputs.results import ResultZip
 
@@ -18,8 +16,8 @@ _PIECE = 1 << 20
 class CheckpointsHandler(EdtHandler):
     """`/jobs/{id}/checkpoints`."""
 
-    @authenticated
-    @authorized("read", resource="edt:artifacts")
+    auth_resource = "edt:artifacts"
+
     async def get(self, job: str) -> None:
         """Name, epoch, size and time of each."""
         self.reply({"checkpoints": await self.service.checkpoints(self.user, job)})
@@ -28,8 +26,8 @@ class CheckpointsHandler(EdtHandler):
 class ResultHandler(EdtHandler):
     """`/jobs/{id}/result`."""
 
-    @authenticated
-    @authorized("read", resource="edt:artifacts")
+    auth_resource = "edt:artifacts"
+
     async def get(self, job: str) -> None:
         """A part of the result as a zip."""
         await send_archive(self, await self.service.result(self.user, job, self.get_query_argument("part", "all")))

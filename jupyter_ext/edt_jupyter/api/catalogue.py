@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tornado.web import authenticated
-
 from edt_jupyter.api.entry import EntryHandler
 from edt_jupyter.api.own_files import OwnFiles
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.packing.data_files import data_files
 from edt_sdk.packing.sources import SourceFile, collect
@@ -32,15 +29,13 @@ from edt_sdk.schemas.job import parse_change
 class DatasetsHandler(EntryHandler):
     """`/datasets`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
         """Mine, the types there are, and the folder that a `path` is in."""
         found = await self.service.catalogue.datasets.list(self.user)
         self.reply({"datasets": found, "types": list(DatasetType), "data_folder": self.service.settings.data_fs})
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
         """Register one."""
 
@@ -61,14 +56,12 @@ class DatasetsHandler(EntryHandler):
 class DatasetHandler(EdtHandler):
     """`/datasets/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """The data set with its jobs and files."""
         self.reply(await self.service.catalogue.datasets.get(self.user, name))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
         """Remove it; refused while a job needs what would go."""
         await self.service.catalogue.datasets.delete(self.user, name)
@@ -79,15 +72,13 @@ class DatasetHandler(EdtHandler):
 class ModelsHandler(EntryHandler):
     """`/models`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
         """Mine, and what a model may say."""
         found = await self.service.catalogue.models.list(self.user)
         self.reply({"models": found, "frameworks": list(Framework), "hyperparameters": HYPERPARAMETERS})
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
         """Add one."""
 
@@ -108,21 +99,17 @@ class ModelsHandler(EntryHandler):
 class ModelHandler(EdtHandler):
     """`/models/{name}`; with `kind=template` the template of that name."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """The model with its trainings and files."""
         self.reply(await self.service.catalogue.models.get(self.user, name, self._kind))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def patch(self, name: str) -> None:
         """Change what the body names, for trainings to come."""
         change = parse_change(self.request.body, ModelChange)
         self.reply(await self.service.catalogue.models.change(self.user, name, change, self._kind))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
         """Remove it; its trainings stay."""
         await self.service.catalogue.models.delete(self.user, name, self._kind)
@@ -140,8 +127,8 @@ class ModelHandler(EdtHandler):
 class ModelTrainHandler(EdtHandler):
     """`/models/{name}/train`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, name: str) -> None:
         """Train it: the job."""
         wanted = parse_change(self.request.body, Training) if self.request.body else Training()

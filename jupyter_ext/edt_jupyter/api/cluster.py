@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 
 
 class ClusterHandler(EdtHandler):
     """`/cluster`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """Slots with the job in each, groups and how they stand to each other, jobs that live."""
         self.reply(await self.service.cluster(self.user))

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from jupyter_core.utils import ensure_async
-from tornado.web import HTTPError
 
 from edt_jupyter.api.own_files import OwnFiles
 from edt_jupyter.api.picking import PickingHandler
@@ -73,8 +71,6 @@ class Entry:
 class EntryHandler(ReceivingHandler[Entry], PickingHandler):
     """Base of a handler whose POST adds to the catalogue."""
 
-    resource = "edt:catalogue"
-
     def open_sink(self, content_type: str, settings: Settings) -> Entry:
         """An upload on its way to the disk."""
         return Entry(Upload(self.service.uploads, content_type, settings.max_upload_bytes))
@@ -83,10 +79,6 @@ class EntryHandler(ReceivingHandler[Entry], PickingHandler):
         if not self._is_json:
             await super()._admit()
             return
-        if not self.current_user:
-            raise HTTPError(403)
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", self.resource)):
-            raise denied("write", self.resource)
         self.sink = Entry(None)
 
     @property
@@ -114,7 +106,7 @@ class EntryHandler(ReceivingHandler[Entry], PickingHandler):
         source = _source(spec) if package is None else None
         if source is None:
             return await add(spec, package, filename)
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", "contents")):
+        if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
         spec = _without_source(spec)
         files = await asyncio.to_thread(self._files, source, spec)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.sse import PING, Record, Step, StreamHandler
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import JobView
@@ -19,8 +16,8 @@ _BETWEEN_VIEWS = 0.5
 class EventsHandler(StreamHandler):
     """`/jobs/{id}/events`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
         """Events with a number above `after`."""
         if self.flag("follow"):

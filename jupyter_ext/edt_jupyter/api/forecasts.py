@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.job import parse_spec
 
@@ -12,8 +9,9 @@ from edt_sdk.schemas.job import parse_spec
 class ForecastsHandler(EdtHandler):
     """`/forecasts`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+    auth_actions = {"POST": "read"}
+
     async def post(self) -> None:
         """When it would start, and on how many slots; nothing is submitted."""
         self.reply(await self.service.forecast(self.user, parse_spec(self.request.body)))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.job import parse_change
 from edt_sdk.schemas.plan import InstanceGroup, ResourceGroup
@@ -16,14 +13,12 @@ from edt_server.service import instance_group, resource_group
 class InstanceGroupsHandler(EdtHandler):
     """`/instance-groups`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self) -> None:
         """All of them."""
         self.reply({"instance_groups": self.service.sharing.plan.instance_groups})
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def post(self) -> None:
         """Add one."""
         group = parse_change(self.request.body, InstanceGroup)
@@ -33,21 +28,17 @@ class InstanceGroupsHandler(EdtHandler):
 class InstanceGroupHandler(EdtHandler):
     """`/instance-groups/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self, name: str) -> None:
         """The group."""
         self.reply(instance_group(self.service.sharing.plan, name))
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def patch(self, name: str) -> None:
         """Change what the body names."""
         changes = parse_change(self.request.body, dict[str, Any])
         self.reply(await self.service.sharing.change_instance_group(self.user, name, changes))
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def delete(self, name: str) -> None:
         """Remove it."""
         await self.service.sharing.remove_instance_group(self.user, name)
@@ -58,14 +49,12 @@ class InstanceGroupHandler(EdtHandler):
 class ResourceGroupsHandler(EdtHandler):
     """`/resource-groups`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self) -> None:
         """All of them."""
         self.reply({"resource_groups": self.service.sharing.plan.resource_groups})
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def post(self) -> None:
         """Add one."""
         group = parse_change(self.request.body, ResourceGroup)
@@ -75,21 +64,17 @@ class ResourceGroupsHandler(EdtHandler):
 class ResourceGroupHandler(EdtHandler):
     """`/resource-groups/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self, name: str) -> None:
         """The group."""
         self.reply(resource_group(self.service.sharing.plan, name))
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def patch(self, name: str) -> None:
         """Change what the body names."""
         changes = parse_change(self.request.body, dict[str, Any])
         self.reply(await self.service.sharing.change_resource_group(self.user, name, changes))
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def delete(self, name: str) -> None:
         """Remove it."""
         await self.service.sharing.remove_resource_group(self.user, name)

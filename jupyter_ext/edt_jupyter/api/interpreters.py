@@ -13,9 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jupyter_core.utils import ensure_async
-from tornado.web import authenticated
 
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 
 # Options of a Python, all in one word; `ipykernel install` itself writes one of them.
@@ -27,8 +25,8 @@ _OWN = ("python", "python3", f"python{sys.version_info.major}.{sys.version_info.
 class InterpretersHandler(EdtHandler):
     """`/interpreters`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self) -> None:
         """Each interpreter once, with the kernels that run in it; the default for jobs first."""
         kernels = kernels_of(await ensure_async(self.kernel_spec_manager.get_all_specs()))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.http.upload import Upload
@@ -21,12 +18,12 @@ _MOST = 10_000
 class JobsHandler(ReceivingHandler[Upload]):
     """`/jobs`."""
 
+    auth_resource = "edt:jobs"
+
     def open_sink(self, content_type: str, settings: Settings) -> Upload:
         """A package on its way to the disk."""
         return Upload(self.service.uploads, content_type, settings.max_upload_bytes)
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self) -> None:
         """Submit."""
         if self.sink is None:  # refused and answered
@@ -37,8 +34,6 @@ class JobsHandler(ReceivingHandler[Upload]):
         self.set_header("Location", f"{self.request.path.rstrip('/')}/{view.id}")
         self.reply(view, 201)
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
     async def get(self) -> None:
         """List: mine, or with `all=1` everybody's; the newest `limit`, or those after the `next` of an answer."""
         state = self.get_query_argument("state", "").upper()
@@ -70,8 +65,8 @@ class JobsHandler(ReceivingHandler[Upload]):
 class StopAllHandler(EdtHandler):
     """`/jobs/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self) -> None:
         """Stop all my jobs."""
         self.reply({"jobs": await self.service.stop_all(self.user)}, 202)
@@ -80,20 +75,16 @@ class StopAllHandler(EdtHandler):
 class JobHandler(EdtHandler):
     """`/jobs/{id}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
         """The job now."""
         self.reply(await self.service.job(self.user, job))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def patch(self, job: str) -> None:
         """Update."""
         self.reply(await self.service.update(self.user, job, parse_patch(self.request.body)))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self, job: str) -> None:
         """Delete an ended job."""
         await self.service.delete(self.user, job)
@@ -104,8 +95,8 @@ class JobHandler(EdtHandler):
 class StopHandler(EdtHandler):
     """`/jobs/{id}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
         """Stop: accepted now, done when the job's processes have ended."""
         self.reply(await self.service.stop_job(self.user, job), 202)
@@ -114,8 +105,8 @@ class StopHandler(EdtHandler):
 class SuspendHandler(EdtHandler):
     """`/jobs/{id}/suspend`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
         """Suspend: accepted now, done when the job's last worker has left."""
         self.reply(await self.service.suspend(self.user, job), 202)
@@ -124,8 +115,8 @@ class SuspendHandler(EdtHandler):
 class ResumeHandler(EdtHandler):
     """`/jobs/{id}/resume`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
         """Resume, from a `checkpoint`, in an `instance_group`: accepted now, done when there is a slot."""
         chosen = parse_resume(self.request.body)

@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.sse import Record, Step, StreamHandler
 from edt_server.outputs.logs import LogBatch, LogReader, as_text
 
@@ -21,8 +18,8 @@ _LOOK_AGAIN = 0.25
 class LogsHandler(StreamHandler):
     """`/jobs/{id}/logs`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str) -> None:
         """Lines of the streams asked for, merged by time: behind a cursor, or from a moment on, or the last ones."""
         row = await self.service.mine(self.user, job)

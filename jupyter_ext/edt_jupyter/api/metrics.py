@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.sse import Record, Step, StreamHandler
 from edt_server.outputs.metrics import DEFAULT_POINTS, MetricsReader, thin
 
@@ -16,8 +13,8 @@ _LOOK_AGAIN = 0.5
 class MetricsHandler(StreamHandler):
     """`/jobs/{id}/metrics`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str) -> None:
         """Points after a cursor; the training curve thinned to `points`, validations whole."""
         row = await self.service.mine(self.user, job)

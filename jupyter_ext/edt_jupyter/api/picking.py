@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 import msgspec
-from jupyter_core.utils import ensure_async
 
 from edt_jupyter.api.own_files import OwnFiles
 from edt_jupyter.http.authorization import denied
@@ -84,7 +83,7 @@ class PickingHandler(EdtHandler):
             InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
         """
         # Whoever may submit jobs may not necessarily read this server's files.
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", "contents")):
+        if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
         collected = await asyncio.to_thread(self._collect, path, request)
         fields = {"name": collected.name, **request.spec, "main": collected.main}

@@ -10,9 +10,6 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.pictures.comparison import MOST_JOBS
 from edt_sdk.pictures.curves import AXES
@@ -85,8 +82,8 @@ def no_picture(name: str, known: tuple[str, ...]) -> NotFound:
 class JobPictureHandler(PictureHandler):
     """`/jobs/{id}/pictures/{picture}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str, picture: str) -> None:
         """A picture of one job."""
         user, pictures = self.user, self.service.pictures
@@ -108,8 +105,8 @@ class JobPictureHandler(PictureHandler):
 class PicturesHandler(PictureHandler):
     """`/pictures/{picture}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self, picture: str) -> None:
         """A picture of the machine."""
         user, pictures = self.user, self.service.pictures

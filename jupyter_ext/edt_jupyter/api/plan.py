@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.plan import Plan, parse_plan
 from edt_server.service import version
@@ -13,16 +10,14 @@ from edt_server.service import version
 class PlanHandler(EdtHandler):
     """`/plan`."""
 
+    auth_resource = "edt:plan"
+
     _version = ""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
     async def get(self) -> None:
         """All groups, and in ETag the version to name in If-Match."""
         self._reply(self.service.sharing.plan)
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def put(self) -> None:
         """Replace it, whole or not at all; with If-Match only where nobody else did since it was read."""
         plan = parse_plan(self.request.body)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from tornado.web import authenticated
 
 from edt_jupyter.api.picking import PickingHandler
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.forwarding import Peer
 from edt_jupyter.http.peers import post_json
 from edt_sdk.schemas.forecast import Forecast, OfJob, PackedFile, Preview
@@ -18,8 +16,9 @@ from edt_sdk.schemas.job import JobSpec
 class PreviewsHandler(PickingHandler):
     """`/previews`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+    auth_actions = {"POST": "read"}
+
     async def post(self) -> None:
         """The files with their sizes, and the forecast; nothing is submitted."""
         request = self.request_made()

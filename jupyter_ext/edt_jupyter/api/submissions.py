@@ -9,10 +9,8 @@ from tempfile import _TemporaryFileWrapper
 
 import msgspec
 from jupyter_server.utils import url_path_join
-from tornado.web import authenticated
 
 from edt_jupyter.api.picking import PickingHandler
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.forwarding import Peer
 from edt_jupyter.http.peers import post_package
 from edt_sdk.packing.archive import write_archive
@@ -26,8 +24,8 @@ from edt_server.jobs import gone
 class SubmissionsHandler(PickingHandler):
     """`/submissions`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self) -> None:
         """Pack and submit; the job."""
         request = self.request_made()

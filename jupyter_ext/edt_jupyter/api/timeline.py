@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_server.history import MOST_POINTS
 
@@ -24,8 +21,8 @@ class _Windowed(EdtHandler):
 class TimelineHandler(_Windowed):
     """`/timeline`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """Who held how many slots when, and why."""
         self.reply(await self.service.timeline(self.user, **self.window()))
@@ -34,8 +31,8 @@ class TimelineHandler(_Windowed):
 class JobTimelineHandler(_Windowed):
     """`/jobs/{id}/timeline`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
         """The same while the job lived."""
         self.reply(await self.service.timeline(self.user, job, **self.window()))

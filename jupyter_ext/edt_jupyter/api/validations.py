@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from jupyter_server.utils import url_path_join
-from tornado.web import authenticated
 
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.job import parse_change
 from edt_sdk.schemas.validation import NewValidation
@@ -14,8 +12,8 @@ from edt_sdk.schemas.validation import NewValidation
 class ValidationsHandler(EdtHandler):
     """`/jobs/{id}/validations`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
         """Validate what the job trained; the answer is the job that does it."""
         new = parse_change(self.request.body or b"{}", NewValidation)
@@ -27,8 +25,8 @@ class ValidationsHandler(EdtHandler):
 class ValidationHandler(EdtHandler):
     """`/jobs/{id}/validation`."""
 
-    @authenticated
-    @authorized("read", resource="edt:artifacts")
+    auth_resource = "edt:artifacts"
+
     async def get(self, job: str) -> None:
         """What came out of the validation with this id."""
         self.reply(await self.service.validations.result(self.user, job))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import JobPatch
@@ -13,8 +10,8 @@ from edt_sdk.schemas.job import JobPatch
 class WhatIfHandler(EdtHandler):
     """`/jobs/{id}/what-if`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
         """Who would hold how many slots, and when the job would end; nothing is changed."""
         patch = JobPatch(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 
 
 class WorkersHandler(EdtHandler):
     """`/jobs/{id}/workers`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
         """Slot, host, pid, rank and generation of each."""
         self.reply({"workers": await self.service.workers(self.user, job)})

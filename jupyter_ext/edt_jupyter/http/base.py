@@ -1,24 +1,26 @@
 """What all handlers share: the service, the user, JSON out, and the one place where an error becomes an answer.
 
-Handlers are thin: they read the request, call one method of the service, write what it returns. Each verb has its own
-`@authenticated` and its own `@authorized` with both arguments written out, because a decorated method that is shared
-remembers the first call's.
+Handlers are thin: they read the request, call one method of the service, and write what it returns. `prepare` asks the
+server's Authorizer before any method of a handler runs; a handler class only names its resource.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 from http.client import responses
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
+from jupyter_core.utils import ensure_async
 from jupyter_server.auth import User
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
+from edt_jupyter.http.authorization import ACTIONS, answered, denied, implements
 from edt_jupyter.http.forwarding import NOT_LEADING, NotReached, Peer, Relay, forwarded_user
 from edt_jupyter.http.identity import user_of
 from edt_jupyter.http.storage_trouble import storage_failed
@@ -55,11 +57,24 @@ class Extension(Protocol):
 
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
-    """Base of every handler under `/edt/api`."""
+    """Base of every handler under `/edt/api`.
 
+    Attributes:
+        auth_resource: the resource that the Authorizer is asked for, "" for a class that answers nothing.
+        auth_actions: "read" or "write" for each HTTP method; a method without an entry is refused.
+    """
+
+    auth_resource: ClassVar[str] = ""
+    auth_actions: ClassVar[Mapping[str, str]] = ACTIONS
     _asked_for: str | None = None  # the user for whom another server passes this on
     _way: tuple[Relay, Peer] | None = None  # a request on its way to the server that answers
     _gone = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Wrap every HTTP method that the class defines, see `answered`."""
+        super().__init_subclass__(**kwargs)
+        for method in ACTIONS.keys() & {name.upper() for name in vars(cls)}:
+            setattr(cls, method.lower(), answered(vars(cls)[method.lower()]))
 
     @property
     def extension(self) -> Extension:
@@ -83,14 +98,28 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     # --- from and to other servers ------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
-        """Find out who asks: Jupyter does, or another server over this data folder has done."""
+        """Identify the user, or take the name from a server over the same data folder, and ask the Authorizer."""
         self._asked_for = forwarded_user(self.request.headers, self.extension.secret)
         if self._asked_for is None:
             await super().prepare()
-            return
-        self.current_user = self._jupyter_current_user = User(username=self._asked_for)
-        if not await self.extension.surely_leads():
-            raise HTTPError(NOT_LEADING)
+        else:
+            self.current_user = self._jupyter_current_user = User(username=self._asked_for)
+            if not await self.extension.surely_leads():
+                raise HTTPError(NOT_LEADING)
+        method = str(self.request.method)
+        if method in ACTIONS and implements(type(self), method):
+            await self._authorize(method)
+
+    async def _authorize(self, method: str) -> None:
+        if not self.current_user:
+            raise HTTPError(403)
+        action = self.auth_actions.get(method, "")
+        if not (action and self.auth_resource and await self.allowed(action, self.auth_resource)):
+            raise denied(action, self.auth_resource)
+
+    async def allowed(self, action: str, resource: str) -> bool:
+        """Return what the server's Authorizer answers for this request's user."""
+        return bool(await ensure_async(self.authorizer.is_authorized(self, self.current_user, action, resource)))
 
     async def forwarded(self) -> bool:
         """Have the request answered by the server that runs the jobs; False when it is this one."""

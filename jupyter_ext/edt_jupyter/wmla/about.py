@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 
 
 class ConfHandler(WmlaHandler):
     """`/conf`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """The settings that clients look for; all values are strings."""
         settings, data_dir = self.service.settings, self.service.settings.data_dir
@@ -31,8 +28,8 @@ class ConfHandler(WmlaHandler):
 class StatusHandler(WmlaHandler):
     """`/status`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """Whether jobs can be started, and how many slots there are."""
         trouble = self.service.trouble

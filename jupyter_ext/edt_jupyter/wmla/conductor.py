@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import NotFound
 from edt_server.wmla import ids, log_files
@@ -21,8 +18,8 @@ _OCTETS = "application/octet-stream"
 class InstanceApplicationsHandler(WmlaHandler):
     """`/instances/{sigId}/applications`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, sig: str) -> None:
         """Those of mine in the group, the newest first; in some states with `state=`."""
         wanted = choice(self.query, CONDUCTOR)
@@ -43,8 +40,8 @@ class InstanceApplicationsHandler(WmlaHandler):
 class DriverLogHandler(WmlaHandler):
     """`/instances/{sigId}/applications/{driverId}/logs/{stdout|stderr}/download`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, sig: str, driver: str, kind: str) -> None:
         """What the driver wrote."""
         found = await self.described(driver)
@@ -55,8 +52,8 @@ class DriverLogHandler(WmlaHandler):
 class ExecutorLogHandler(WmlaHandler):
     """`/instances/{sigId}/applications/{driverId}/{executorId}/logs/{stdout|stderr}/download`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, sig: str, driver: str, executor: str, kind: str) -> None:
         """What one worker wrote."""
         found, worker = await self.described(driver), ids.worker_meant(executor)

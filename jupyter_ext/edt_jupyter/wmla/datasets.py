@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_server.wmla import data_pages
@@ -17,15 +14,13 @@ from edt_server.wmla.console import dataset_object, new_dataset
 class DatasetsHandler(ConsoleHandler):
     """`/datasets`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
         """All of mine."""
         found = await self.service.catalogue.datasets.list(self.user)
         self.reply([dataset_object(each, self.first_group) for each in found])
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
         """Register folders of the data folder; they are used as they are."""
         body = self.body
@@ -38,15 +33,13 @@ class DatasetsHandler(ConsoleHandler):
 class DatasetHandler(ConsoleHandler):
     """`/datasets/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """One."""
         found = await self.service.catalogue.datasets.get(self.user, name)
         self.reply(dataset_object(found.dataset, self.first_group))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
         """Forget it; the folders stay."""
         await self.service.catalogue.datasets.delete(self.user, name)
@@ -56,8 +49,8 @@ class DatasetHandler(ConsoleHandler):
 class DatasetStopHandler(ConsoleHandler):
     """`/datasets/{name}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def put(self, name: str) -> None:
         """Refused: a data set is there as soon as it is registered."""
         await self.service.catalogue.datasets.get(self.user, name)
@@ -77,8 +70,8 @@ class _PageHandler(ConsoleHandler):
 class DatasetRowsHandler(_PageHandler):
     """`/datasets/{name}/csvs`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """Rows of its first CSV file."""
         self.reply(await asyncio.to_thread(data_pages.rows, *await self.page(name)))
@@ -87,8 +80,8 @@ class DatasetRowsHandler(_PageHandler):
 class DatasetPicturesHandler(_PageHandler):
     """`/datasets/{name}/objectimages`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """Its pictures with their labels."""
         self.reply(await asyncio.to_thread(data_pages.pictures, *await self.page(name)))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tornado.web import authenticated
-
 from edt_jupyter.api import send_archive
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.frameworks import Framework
 from edt_server.wmla.log_files import training_log
@@ -16,8 +13,8 @@ from edt_server.wmla.log_files import training_log
 class ExecLogHandler(WmlaHandler):
     """`/execs/{id}/log`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str) -> None:
         """The log: a JSON string, or plain text for who asks for that."""
         found = await self.described(job)
@@ -37,8 +34,8 @@ class ExecLogHandler(WmlaHandler):
 class ExecResultHandler(WmlaHandler):
     """`/execs/{id}/result`."""
 
-    @authenticated
-    @authorized("read", resource="edt:artifacts")
+    auth_resource = "edt:artifacts"
+
     async def get(self, job: str) -> None:
         """The whole result folder as a zip, with its size in the header as these clients read it."""
         found = await self.described(job)

@@ -6,9 +6,6 @@ import asyncio
 import contextlib
 from functools import partial
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.parts import Parts, form_data
@@ -44,12 +41,12 @@ class RemovingHandler(WmlaHandler):
 class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
     """`/execs`. A model's files go to the disk as they arrive."""
 
+    auth_resource = "edt:jobs"
+
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
         """Files on their way to the disk."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self) -> None:
         """Start one."""
         if self.sink is None:  # refused and answered
@@ -74,16 +71,12 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
         view = await service.submit(self.user, make_spec(code_dir=packed.code_dir), packed.path)
         self.reply(exec_object(await self.described(view.id), server=self.base_address))
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
     async def get(self) -> None:
         """All of mine, the newest first, or in the order and number asked for."""
         wanted = choice(self.query)
         found = [exec_object(job, server=self.base_address) for job in await self.all_described(wanted)]
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self) -> None:
         """Remove all of mine; those that run are stopped first."""
         user, found = self.user, await self.all_described()
@@ -95,14 +88,12 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
 class ExecHandler(RemovingHandler):
     """`/execs/{id}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
         """The exec now."""
         self.reply(exec_object(await self.described(job), server=self.base_address))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self, job: str) -> None:
         """Remove it; one that runs is stopped first, and then removed."""
         found = await self.described(job)
@@ -116,8 +107,8 @@ class ExecHandler(RemovingHandler):
 class ExecStopHandler(WmlaHandler):
     """`/execs/{id}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
         """Stop it: accepted now, done when its processes have ended."""
         found = await self.described(job)
@@ -128,8 +119,8 @@ class ExecStopHandler(WmlaHandler):
 class FrameworksHandler(WmlaHandler):
     """`/execs/frameworks`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """What `--exec-start` may name."""
         self.reply(frameworks.listing(self.service.capacity))
@@ -138,8 +129,8 @@ class FrameworksHandler(WmlaHandler):
 class FrameworkDetailsHandler(WmlaHandler):
     """`/frameworks`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """The same with their engines."""
         self.reply(frameworks.details(self.get_query_argument("backend", "")))
@@ -148,8 +139,8 @@ class FrameworkDetailsHandler(WmlaHandler):
 class FrameworkNamesHandler(WmlaHandler):
     """`/frameworks/all`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """Their names alone."""
         self.reply([each["name"] for each in frameworks.details()])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.base import USER, WmlaHandler
 from edt_jupyter.wmla.credentials import COOKIE
@@ -29,8 +26,8 @@ class _AnsweredHere(WmlaHandler):
 class LogonHandler(_AnsweredHere):
     """`/auth/v1/logon`, and conductor's `/auth/logon`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
         """A token for the following requests, in the answer and as a cookie."""
         self.reply({"accessToken": self._open_session(), "username": self._name()})
@@ -39,8 +36,9 @@ class LogonHandler(_AnsweredHere):
 class LogoffHandler(_AnsweredHere):
     """`/auth/v1/logoff`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+    auth_actions = {"POST": "read"}
+
     async def post(self) -> None:
         """End the session."""
         if self._shown is not None:

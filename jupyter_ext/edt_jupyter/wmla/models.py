@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.console import ConsoleHandler, split
 from edt_jupyter.wmla.parts import Parts
@@ -54,16 +51,14 @@ class _EntriesHandler(ConsoleHandler):
 class TemplatesHandler(_EntriesHandler):
     """`/modeltemplates`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
         """All of mine; those of one framework where it is named."""
         found = [template_object(each) for each in await self.service.catalogue.models.list(self.user, TEMPLATE)]
         wanted = self.get_query_argument("framework", "").lower()
         self.reply([each for each in found if wanted in ("", each["framework"].lower())])
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
         """Add one from a location in the data folder."""
         made = await self.service.catalogue.models.add(self.user, new_template(self.body))
@@ -73,20 +68,16 @@ class TemplatesHandler(_EntriesHandler):
 class TemplateHandler(_EntriesHandler):
     """`/modeltemplates/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """One."""
         self.reply(template_object((await self.service.catalogue.models.get(self.user, name, TEMPLATE)).model))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def put(self, name: str) -> None:
         """Change it, for models to come."""
         await self.changed(name, TEMPLATE)
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
         """Remove it; models made of it stay."""
         await self.service.catalogue.models.delete(self.user, name, TEMPLATE)
@@ -96,8 +87,8 @@ class TemplateHandler(_EntriesHandler):
 class TemplateFilesHandler(_EntriesHandler):
     """`/modeltemplates/{name}/files`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """The names of its files."""
         self.reply(await self.names_of_files(name, TEMPLATE))
@@ -106,8 +97,8 @@ class TemplateFilesHandler(_EntriesHandler):
 class TemplateFileHandler(_EntriesHandler):
     """`/modeltemplates/files/{file}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, file: str) -> None:
         """A file's content, as a JSON string."""
         self.reply(await self.content(file, TEMPLATE))
@@ -116,15 +107,13 @@ class TemplateFileHandler(_EntriesHandler):
 class ModelsHandler(_EntriesHandler):
     """`/models`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
         """All of mine."""
         found = await self.service.catalogue.models.list(self.user, MODEL)
         self.reply([model_object(each, self.first_group) for each in found])
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
         """Make one of a template."""
         body, user, catalogue = self.body, self.user, self.service.catalogue
@@ -148,20 +137,16 @@ class ModelsHandler(_EntriesHandler):
 class ModelHandler(_EntriesHandler):
     """`/models/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """One."""
         self.reply(model_object((await self.service.catalogue.models.get(self.user, name)).model, self.first_group))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def put(self, name: str) -> None:
         """Change it, for trainings to come."""
         await self.changed(name, MODEL)
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
         """Remove it; its trainings stay."""
         await self.service.catalogue.models.delete(self.user, name)
@@ -171,14 +156,12 @@ class ModelHandler(_EntriesHandler):
 class ModelFilesHandler(_EntriesHandler):
     """`/models/{name}/files`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
         """The names of its files."""
         self.reply(await self.names_of_files(name, MODEL))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def put(self, name: str) -> None:
         """Write one of them: tmpfilePath and tmpfileContent, or the main script's tfmainContent."""
         await self.changed(name, MODEL)
@@ -187,8 +170,8 @@ class ModelFilesHandler(_EntriesHandler):
 class ModelFileHandler(_EntriesHandler):
     """`/models/files/{file}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, file: str) -> None:
         """A file's content, as a JSON string."""
         self.reply(await self.content(file, MODEL))
@@ -197,14 +180,12 @@ class ModelFileHandler(_EntriesHandler):
 class WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler):
     """`/models/weightfile`."""
 
-    resource = "edt:catalogue"
+    auth_resource = "edt:catalogue"
 
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
         """A file on its way to the disk."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
         """Keep it; the name in the answer is what a training begins with as wfinit."""
         if self.sink is None:  # refused and answered

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_server.wmla import ids, log_files
@@ -20,8 +17,8 @@ from edt_server.wmla.states import SCHEDULER
 class ApplicationsHandler(WmlaHandler):
     """`/scheduler/applications`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self) -> None:
         """Those of mine that the query chooses."""
         query, now = self.query, time.time()
@@ -51,8 +48,8 @@ class ApplicationsHandler(WmlaHandler):
 class ApplicationStopHandler(WmlaHandler):
     """`/scheduler/applications/{id}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def put(self, job: str) -> None:
         """Stop it: accepted now, done when its processes have ended."""
         found = await self.described(job)
@@ -63,8 +60,8 @@ class ApplicationStopHandler(WmlaHandler):
 class ApplicationDriverLogHandler(WmlaHandler):
     """`/scheduler/applications/{id}/driver/logs/{launcherlog|stdout|stderr}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str, kind: str) -> None:
         """What the driver wrote; how the job came to run as its launcher's log."""
         found, count = await self.described(job), last_lines(self)
@@ -77,8 +74,8 @@ class ApplicationDriverLogHandler(WmlaHandler):
 class ApplicationExecutorLogHandler(WmlaHandler):
     """`/scheduler/applications/{id}/executor/{n}/logs/{launcherlog|stdout|stderr}`; n counts from 1."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str, number: str, kind: str) -> None:
         """The same of one worker."""
         found, count = await self.described(job), last_lines(self)
@@ -94,8 +91,8 @@ class ApplicationExecutorLogHandler(WmlaHandler):
 class EngineApplicationsHandler(WmlaHandler):
     """`/scheduler/engine/applications`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self) -> None:
         """All of mine, as dlicmd lists them."""
         wanted = choice(self.query, SCHEDULER)
@@ -106,8 +103,8 @@ class EngineApplicationsHandler(WmlaHandler):
 class EngineApplicationHandler(WmlaHandler):
     """`/scheduler/engine/applications/{id}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
         """A list with the one, empty when it does not exist: dlicmd says so then."""
         try:
@@ -120,8 +117,8 @@ class EngineApplicationHandler(WmlaHandler):
 class InstancesHandler(WmlaHandler):
     """`/scheduler/instances`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self) -> None:
         """The instance groups that jobs may be in."""
         address, user = self.base_address, self.user
@@ -144,8 +141,8 @@ class InstancesHandler(WmlaHandler):
 class KubernetesObjectsHandler(WmlaHandler):
     """`/scheduler/kubernetesobjects`. There are no pods here; a job is shown as its parallel job."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self) -> None:
         """An empty list of a type, or the one object named."""
         kind, name = self.get_query_argument("type", ""), self.get_query_argument("name", "")

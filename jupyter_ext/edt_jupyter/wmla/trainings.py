@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_jupyter.wmla.execs import RemovingHandler
 from edt_sdk.schemas.errors import Conflict, NotFound
@@ -35,8 +32,8 @@ class ModelTrainingsHandler(ConsoleHandler):
 class TrainingNamesHandler(ModelTrainingsHandler):
     """`/models/{name}/trainingnames`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str) -> None:
         """The names alone."""
         self.reply(list(dict.fromkeys(view.name for view in await self.trainings(model))))
@@ -45,14 +42,12 @@ class TrainingNamesHandler(ModelTrainingsHandler):
 class TrainingsHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str) -> None:
         """All of them."""
         self.reply([training_object(view, server=self.base_address) for view in await self.trainings(model)])
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self, model: str) -> None:
         """Start one."""
         body, catalogue = self.body, self.service.catalogue
@@ -75,14 +70,12 @@ class TrainingsHandler(ModelTrainingsHandler):
 class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
     """`/models/{name}/trainings/{training}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str, training: str) -> None:
         """One."""
         self.reply(training_object(await self.training(model, training), server=self.base_address))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self, model: str, training: str) -> None:
         """Remove it with its results; one that runs is stopped first."""
         view = await self.training(model, training)
@@ -96,8 +89,8 @@ class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
 class TrainingStopHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings/{training}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def put(self, model: str, training: str) -> None:
         """Stop it: accepted now, done when its processes have ended."""
         view = await self.training(model, training)
@@ -108,8 +101,8 @@ class TrainingStopHandler(ModelTrainingsHandler):
 class TrainingWeightsHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings/{training}/weightfile`."""
 
-    @authenticated
-    @authorized("read", resource="edt:artifacts")
+    auth_resource = "edt:artifacts"
+
     async def get(self, model: str, training: str) -> None:
         """The files of weights it has written; `GET /execs/{id}/result` brings them."""
         view = await self.training(model, training)

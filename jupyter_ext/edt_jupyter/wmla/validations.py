@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.execs import RemovingHandler
 from edt_jupyter.wmla.trainings import ModelTrainingsHandler
 from edt_sdk.schemas.errors import Conflict, NotFound
@@ -43,8 +40,8 @@ class _ValidationHandler(ModelTrainingsHandler):
 class ValidationsHandler(_ValidationHandler):
     """`/models/{name}/validations`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str) -> None:
         """All of them, with their results."""
         found = []
@@ -55,8 +52,6 @@ class ValidationsHandler(_ValidationHandler):
                 continue  # deleted meanwhile
         self.reply(found)
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self, model: str) -> None:
         """Start one."""
         name, new = new_validation(self.body)
@@ -80,8 +75,8 @@ class ValidationsHandler(_ValidationHandler):
 class ValidationHandler(_ValidationHandler, RemovingHandler):
     """`/models/{name}/validations/{validation}`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def delete(self, model: str, validation: str) -> None:
         """Remove it with its results; one that runs is stopped first."""
         view = await self.validation(model, validation)
@@ -95,8 +90,8 @@ class ValidationHandler(_ValidationHandler, RemovingHandler):
 class ValidationStopHandler(_ValidationHandler):
     """`/models/{name}/validations/{validation}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def put(self, model: str, validation: str) -> None:
         """Stop it: accepted now, done when its processes have ended."""
         view = await self.validation(model, validation)
