@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from edt_jupyter.api.own_files import OwnFiles
-from edt_jupyter.api.picking import PickingHandler
+from edt_jupyter.api.submissions import PickingHandler
 from edt_jupyter.http.authorization import denied
 from edt_jupyter.http.forwarding import Peer
 from edt_jupyter.http.peers import post_package

@@ -1,14 +1,17 @@
-"""Jobs: submit, list, get, update, stop, suspend, resume, delete."""
+"""Jobs: submit, list, show, update, stop, suspend, resume, delete, validate, and the workers that run now."""
 
 from __future__ import annotations
 
 import asyncio
 
+from jupyter_server.utils import url_path_join
+
 from edt_jupyter.http.base import EdtHandler
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.http.upload import Upload
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.job import JobState, parse_patch, parse_resume, parse_spec
+from edt_sdk.schemas.job import JobState, parse_change, parse_patch, parse_resume, parse_spec
+from edt_sdk.schemas.validation import NewValidation
 from edt_server.settings import Settings
 
 _PAGE = 1000
@@ -122,3 +125,36 @@ class ResumeHandler(EdtHandler):
         chosen = parse_resume(self.request.body)
         view = await self.service.resume(self.user, job, chosen.checkpoint or "", chosen.instance_group)
         self.reply(view, 202)
+
+
+class WorkersHandler(EdtHandler):
+    """`/jobs/{id}/workers`."""
+
+    auth_resource = "edt:jobs"
+
+    async def get(self, job: str) -> None:
+        """Slot, host, pid, rank and generation of each."""
+        self.reply({"workers": await self.service.workers(self.user, job)})
+
+
+class ValidationsHandler(EdtHandler):
+    """`/jobs/{id}/validations`."""
+
+    auth_resource = "edt:jobs"
+
+    async def post(self, job: str) -> None:
+        """Validate what the job trained; the answer is the job that does it."""
+        new = parse_change(self.request.body or b"{}", NewValidation)
+        view = await self.service.validations.start(self.user, job, new)
+        self.set_header("Location", url_path_join(self.base_url, "edt/api/jobs", view.id))
+        self.reply(view, 201)
+
+
+class ValidationHandler(EdtHandler):
+    """`/jobs/{id}/validation`."""
+
+    auth_resource = "edt:artifacts"
+
+    async def get(self, job: str) -> None:
+        """What came out of the validation with this id."""
+        self.reply(await self.service.validations.result(self.user, job))

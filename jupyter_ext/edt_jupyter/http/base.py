@@ -141,7 +141,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
                     await relay.write(self.request.body)
                 await self._passed_on(relay, peer)
             except NotReached:
-                await _ask_again(peer)
+                await ask_again(peer)
             else:
                 break
         return True
@@ -155,7 +155,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             try:
                 relay = await Relay.begin(self, peer)
             except NotReached:
-                await _ask_again(peer)
+                await ask_again(peer)
             else:
                 self._way = (relay, peer)
                 return True
@@ -261,8 +261,8 @@ def _unknown() -> NotAllowed:
     )
 
 
-async def _ask_again(peer: Peer) -> None:
-    """Wait for the next server in that one's place; raise what is to be said where none will come."""
+async def ask_again(peer: Peer) -> None:
+    """Wait for the next server in the place of `peer`. Raise the peer's error where there will be none."""
     if peer.silent is not None:
         raise peer.silent
     await asyncio.sleep(_ASK_AGAIN)
