@@ -8,7 +8,7 @@ from edt_jupyter.wmla.execs import RemovingHandler
 from edt_jupyter.wmla.trainings import ModelTrainingsHandler
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobState, JobView
-from edt_server.wmla.console_validations import new_validation, validation_object
+from edt_server.wmla.console import new_validation, validation_object
 
 
 class _ValidationHandler(ModelTrainingsHandler):

@@ -1,24 +1,27 @@
-"""The console's data sets, model templates, models and trainings in WMLA's words, from the catalogue's, and back. Pure.
+"""Translate data sets, model templates, models, trainings and validations to and from WMLA's console. Pure.
 
-A template is code, a model is a template with a data set and hyper-parameters, and a training is a job. Names of
-fields are those of IBM's SDK, which hands the objects to its user as they are.
+A template is code, a model is a template with a data set and hyper-parameters, and trainings and validations are jobs.
+Names of fields are those of IBM's SDK, which gives the objects to its user unchanged. A validation's results are a list
+of pairs of texts there, so a confusion matrix is one of them as JSON.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from edt_sdk.schemas.catalogue import Dataset, DatasetType, Model, ModelChange, NewDataset, NewModel, Training
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.validation import NewValidation, Validated, Validates
 from edt_server.wmla import ids
 from edt_server.wmla.console_hyperparameters import from_console, to_console
 from edt_server.wmla.execs import utc
-from edt_server.wmla.fields import required, text
 from edt_server.wmla.states import EXEC
 
 # The console's types of data (`datasourcetype`), with what `dbbackend` calls them.
@@ -35,6 +38,30 @@ _TYPES = {
 _ENGINES = {"single": Framework.PYTORCH, "native": Framework.DIST, "elastic": Framework.EDT}
 _PYTORCH = "PyTorch"
 _ON_ELASTIC = "PyTorchOnElastic"
+_AS_THEY_ARE = ("tmpfileContent", "tfmainContent")
+# The console's names of metrics. The other metrics have our names.
+_SHOWN = {"loss": "Loss", "accuracy": "Accuracy", "confusion": "ConfusionMatrix", "iou": "IoU", "f1": "F1"}
+
+
+# --- fields of a request ----------------------------------------------------------------------------------------------
+
+
+def text(body: Mapping[str, Any], field: str) -> str:
+    """A text without blanks around it, "" for none. InvalidRequest when it is something else."""
+    value = body.get(field)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{field} is a text, not {value!r}.", field=field)
+    return value if field in _AS_THEY_ARE else value.strip()
+
+
+def required(body: Mapping[str, Any], field: str) -> str:
+    """The same; InvalidRequest when there is none."""
+    found = text(body, field)
+    if not found:
+        raise InvalidRequest(f"The request has no {field}.", field=field)
+    return found
 
 
 # --- data sets --------------------------------------------------------------------------------------------------------
@@ -282,6 +309,72 @@ def training_object(view: JobView, *, server: str) -> dict[str, Any]:
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
+
+
+# --- validations ------------------------------------------------------------------------------------------------------
+
+
+def new_validation(body: Mapping[str, Any]) -> tuple[str, NewValidation]:
+    """The name of the training that a request validates, and what is asked for.
+
+    Raises:
+        InvalidRequest, Unprocessable: it says too little, names a metric that there is not, or an impossible threshold.
+    """
+    name, training = required(body, "valName"), required(body, "trainName")
+    metrics, threshold = body.get("metrics"), body.get("threshold")
+    if isinstance(metrics, list) and all(isinstance(metric, str) for metric in metrics):
+        metrics = tuple(metrics)
+    elif not isinstance(metrics, str):
+        raise InvalidRequest(
+            f"metrics is a list of names, not {metrics!r}." if metrics is not None else "The request has no metrics.",
+            hint='Such as ["Accuracy", "Top5", "ConfusionMatrix"].',
+            field="metrics",
+        )
+    if threshold is not None and (not isinstance(threshold, int | float) or isinstance(threshold, bool)):
+        raise InvalidRequest(f"threshold is a number, not {threshold!r}.", field="threshold")
+    return training, NewValidation(metrics=metrics, threshold=threshold, name=name).check()
+
+
+def validation_object(view: JobView, validates: Validates, result: Validated | None, *, server: str) -> dict[str, Any]:
+    """A validation; `result` is None before it has one."""
+    return {
+        "modelname": view.model,
+        "dataSet": view.dataset,
+        "status": EXEC[view.state],
+        "driverId": ids.driver_id(view.id),
+        "appid": view.id,
+        "appURL": f"{server}/edt/api/jobs/{view.id}",
+        "historyServerUrl": "",
+        "valParameters": {
+            "valName": view.name,
+            "trainName": validates.training_name,
+            "metrics": [shown(metric) for metric in validates.metrics],
+            "threshold": validates.threshold,
+            "sigId": ids.sig_id(view.instance_group),
+            "sigName": view.instance_group,
+            "sigMasterUrl": server,
+            "createTime": utc(view.created),
+            "user": view.owner,
+        },
+        "startTime": utc(view.started) if view.started is not None else "",
+        "endTime": utc(view.ended) if view.ended is not None else "",
+        "outPairs": [] if result is None else list(_pairs(result)),
+        "message": view.message or (view.reason.text if view.reason is not None else ""),
+    }
+
+
+def shown(metric: str) -> str:
+    """A metric as the console called it."""
+    return _SHOWN.get(metric, metric.capitalize())
+
+
+def _pairs(result: Validated) -> Iterator[dict[str, str]]:
+    for name, value in result.metrics.items():
+        yield {"name": shown(name), "value": "NaN" if value is None else repr(value)}
+    for name, value in result.own.items():
+        yield {"name": name, "value": "NaN" if value is None else repr(value)}
+    if result.confusion is not None:
+        yield {"name": shown("confusion"), "value": msgspec.json.encode(result.confusion).decode()}
 
 
 def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
