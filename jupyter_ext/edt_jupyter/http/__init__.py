@@ -1,4 +1,4 @@
-"""Own what all handlers share: who asks, what they may do, uploads to disk, event streams, forwarding to the leader.
+"""Own what all handlers share: the user, authorization, uploads to disk, event streams, forwarding to the leader.
 
 Never: a verb of the product.
 

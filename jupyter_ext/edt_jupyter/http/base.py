@@ -35,25 +35,25 @@ _HINTS = {
 
 
 class Extension(Protocol):
-    """The part of `app.EdtApp` that handlers use; the app knows the handlers, not they the app."""
+    """The part of `app.EdtApp` that handlers use. The app imports the handlers, not the reverse."""
 
     @property
     def service(self) -> Service:
-        """The running service; ServerUnreachable with the reason when it does not run."""
+        """Return the running service. Raises ServerUnreachable with the reason when it does not run."""
 
     @property
     def secret(self) -> str:
-        """What servers over one data folder know each other by, "" before it is known."""
+        """Return the secret that servers over one data folder share, "" before it is known."""
 
     @property
     def leads(self) -> bool:
-        """True while this server runs the jobs."""
+        """Return True while this server runs the jobs."""
 
     async def surely_leads(self) -> bool:
-        """The same, of a server that may have been stopped once it has asked whether it still leads."""
+        """Return whether this server still leads, asking the store: the process may have been stopped for a while."""
 
     async def elsewhere(self, user: str) -> Peer | None:
-        """The server that answers `user`, None for this one; waits while there is none, ServerUnreachable for long."""
+        """Return the server that answers `user`, None for this one; ServerUnreachable after a while without one."""
 
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
@@ -66,8 +66,8 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     auth_resource: ClassVar[str] = ""
     auth_actions: ClassVar[Mapping[str, str]] = ACTIONS
-    _asked_for: str | None = None  # the user for whom another server passes this on
-    _way: tuple[Relay, Peer] | None = None  # a request on its way to the server that answers
+    _asked_for: str | None = None  # the user for whom another server forwards this request
+    _way: tuple[Relay, Peer] | None = None  # the connection over which this request is being forwarded
     _gone = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -78,17 +78,17 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     @property
     def extension(self) -> Extension:
-        """The app."""
+        """Return the app."""
         return cast(Extension, self.extensionapp)
 
     @property
     def service(self) -> Service:
-        """The running service; ServerUnreachable with the reason when it does not run."""
+        """Return the running service. Raises ServerUnreachable with the reason when it does not run."""
         return self.extension.service
 
     @property
     def user(self) -> str:
-        """Who asks; with the first one the service gets ready for a job."""
+        """Return the user of this request. The service is woken up, because a job may follow."""
         self.service.wake()
         return self._name()
 
@@ -122,7 +122,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         return bool(await ensure_async(self.authorizer.is_authorized(self, self.current_user, action, resource)))
 
     async def forwarded(self) -> bool:
-        """Have the request answered by the server that runs the jobs; False when it is this one."""
+        """Forward the request to the server that runs the jobs. Returns False when that is this server."""
         if self._asked_for is not None:
             return False
         if self._way is not None:
@@ -147,7 +147,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         return True
 
     async def begin_forwarding(self) -> bool:
-        """Send the head of the request to the server that runs the jobs; False when it is this one, or asked us."""
+        """Send the head of the request to the server that runs the jobs. Returns False when that is this server."""
         while self._asked_for is None and not self._gone:
             peer = await self.extension.elsewhere(self._name())
             if peer is None:
@@ -170,7 +170,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             changed.cancel()
 
     def on_connection_close(self) -> None:
-        """The client is gone."""
+        """Stop forwarding when the client has closed the connection."""
         self._gone = True
         if self._way is not None:
             self._way[0].abandon()
@@ -189,7 +189,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         super().send_error(error.status if isinstance(error, EdtError) else status_code, **kwargs)
 
     def write_refusal(self, error: EdtError) -> None:
-        """Write the answer to a request that is refused before it is read; the connection is ended by the caller."""
+        """Write the answer to a request that is refused before it is read. The caller closes the connection."""
         self.set_status(error.status)
         self.set_header("Content-Type", "application/json")
         self.write(error_body(error.status, error))
@@ -203,7 +203,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         self.finish(msgspec.json.encode(error_body(status_code, error)))
 
     def log_exception(self, typ: Any, value: BaseException | None, tb: Any) -> None:
-        """Users' mistakes are no news; a connection that is gone needs no answer."""
+        """Log users' mistakes and closed connections at debug level, everything else as Jupyter does."""
         if isinstance(value, StreamClosedError) or (isinstance(value, EdtError) and value.status < 500):
             self.log.debug("%s %s: %s", self.request.method, self.request.path, value)
         else:
@@ -212,7 +212,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     # --- in -----------------------------------------------------------------------------------------------------------
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
-        """A whole number from the query; InvalidRequest outside low … high."""
+        """Return a whole number from the query. InvalidRequest outside low … high."""
         text = self.get_query_argument(name, "")
         if not text:
             return default
@@ -225,9 +225,10 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         return value
 
     def real(self, name: str, low: float = -math.inf, high: float = math.inf) -> float | None:
-        """A number from the query, None when it is not given: a time in seconds since the epoch, or one within bounds.
+        """Return a number from the query, None when it is not given.
 
-        InvalidRequest for what is none, or is not within them.
+        InvalidRequest for text that is no finite number, or a number out of bounds. Without bounds it is a time in
+        seconds since the epoch.
         """
         text = self.get_query_argument(name, "")
         if not text:
@@ -242,17 +243,17 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         return value
 
     def flag(self, name: str) -> bool:
-        """True for `?name=1`; also true, True."""
+        """Return True for `?name=1`, `true` or `True`."""
         return self.get_query_argument(name, "0").lower() in ("1", "true")
 
 
 def _says_nothing(message: str | None) -> bool:
-    """True of Jupyter's own refusals of a request that shows no login, or one that is over."""
+    """Return True for Jupyter's own refusal of a request without a valid login."""
     return not message or "xsrf" in message.lower()
 
 
 def _unknown() -> NotAllowed:
-    """What is told to whom the server does not know; `login` tells programs that logging in helps."""
+    """Return the error for an unknown user. `login` tells programs that logging in helps."""
     return NotAllowed(
         "This server does not accept the token or the login of this request: it is wrong, or not valid any more.",
         hint="Log in again; from a script give its token, with EDT_TOKEN or Client(token=…): `jupyter server list` "
@@ -269,12 +270,12 @@ async def ask_again(peer: Peer) -> None:
 
 
 def told(error: BaseException | None) -> BaseException | None:
-    """The error as it is told: trouble with the disk is nobody's mistake, but has words of its own."""
+    """Return the error as users see it: an OSError of the disk becomes one with an explanation."""
     return (storage_failed(error) or error) if isinstance(error, OSError) else error
 
 
 def error_body(status: int, error: BaseException | None) -> dict[str, Any]:
-    """What is told about an error; nothing of the server's inside for one that was not foreseen."""
+    """Return the body of an error. An unexpected error shows no internals."""
     error = told(error)
     if isinstance(error, EdtError):
         return error.to_json()

@@ -1,7 +1,7 @@
-"""A body that goes to the disk as it arrives, once it is known that its sender may submit.
+"""Handlers that write a request's body to the disk as it arrives, after the user was authorized.
 
-An upload that is refused is answered at once, before it is read. What becomes of the bytes is the sink's: each handler
-makes its own, and `post` finds it as `self.sink` when the body is whole.
+A refused upload is answered at once, before it is read. A handler makes its own sink for the bytes, and `post` finds it
+as `self.sink` when the body is complete.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from edt_jupyter.http.upload import check_length
 from edt_sdk.schemas.errors import EdtError
 from edt_server.settings import Settings
 
-# A refused upload is answered at once and read on for a while: closing a socket with unread bytes in it would reset the
-# connection, and the client might never see why.
+# A refused upload is answered at once, and its body is read for a while longer: closing a socket with unread bytes
+# resets the connection, and the client might never see the answer.
 _LINGER_BYTES = 64 << 20
 # Without another byte.
 _LINGER_SECONDS = 5.0
 
 
 class Sink(Protocol):
-    """Takes a body piece by piece."""
+    """A consumer of a body, piece by piece."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes; InvalidRequest or TooLarge when they are not wanted. Blocks."""
+        """Take the next bytes. InvalidRequest or TooLarge when they cannot be used. Blocks."""
 
     def close(self) -> None:
-        """Remove what was kept. May be called twice."""
+        """Remove the files. May be called twice."""
 
 
 Kept = TypeVar("Kept", bound=Sink)
@@ -40,12 +40,12 @@ Kept = TypeVar("Kept", bound=Sink)
 class ReceivingHandler(EdtHandler, Generic[Kept]):
     """Base of a handler whose POST is an upload."""
 
-    sink: Kept | None = None  # None: refused and answered
+    sink: Kept | None = None  # None after a refusal
     _lingering: asyncio.TimerHandle | None = None
-    _discarded = -1  # bytes thrown away since the request was refused, -1 while it is not
+    _discarded = -1  # bytes discarded since the refusal, -1 before one
 
     def open_sink(self, content_type: str, settings: Settings) -> Kept:
-        """Where this request's body goes; InvalidRequest when it is nothing that can be read."""
+        """Return the sink of this request's body. InvalidRequest when the content type cannot be used."""
         raise NotImplementedError
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
@@ -88,7 +88,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
                 await self._refuse(refused)
 
     async def _refuse(self, error: EdtError) -> None:
-        """Answer now; the rest of the body is thrown away."""
+        """Answer now and discard the rest of the body."""
         self._discarded = 0
         self._drop()
         self.log.info("upload refused: %s", error)
@@ -104,7 +104,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.hang_up)
 
     def hang_up(self) -> None:
-        """End an answer that was given early."""
+        """Finish an answer that was given early."""
         if not self._finished:
             self.finish()
 
@@ -114,17 +114,17 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
             self.sink = None
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Say that the connection ends with the answer, where the body may not have been read."""
+        """Announce that the connection closes with the answer, because the body may be unread."""
         if self.request.method == "POST":
             self.set_header("Connection", "close")
         super().write_error(status_code, **kwargs)
 
     def on_finish(self) -> None:
-        """Nothing of an upload stays but the job made of it."""
+        """Remove the files of the upload. A job made of it has its own."""
         self._drop()
         super().on_finish()
 
     def on_connection_close(self) -> None:
-        """The sender gave up."""
+        """Remove the files of an upload that its client aborted."""
         self._drop()
         super().on_connection_close()

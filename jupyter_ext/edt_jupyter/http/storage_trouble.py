@@ -1,4 +1,4 @@
-"""A disk that is full, or a folder that cannot be written, as an answer that says so and what to do. Pure."""
+"""Turn a full disk, or a folder that cannot be written, into an error with advice. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import errno
 
 from edt_sdk.schemas.errors import StorageFailed
 
-# What the system says when nothing can be written, whatever is sent.
+# The errors of the system when nothing at all can be written.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_WAY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE})
 
 
 def storage_failed(error: OSError) -> StorageFailed | None:
-    """What to tell of an error of the file system; None of any other.
+    """Return the error to show for an error of the file system, None for any other.
 
-    The path is left to the server's log: who asks need not know where the server keeps its files.
+    The path appears only in the server's log: users need not know where the server keeps its files.
     """
     why = error.strerror or str(error)
     if error.errno in _NO_ROOM:

@@ -1,7 +1,7 @@
 """An upload on its way to the disk: multipart/form-data, parsed while it arrives, never held in memory.
 
-Two parts are wanted, `spec` (JSON) and `package` (an archive). What arrives is bounded: the spec to a mebibyte, the
-package to the server's cap. Whoever makes an `Upload` closes it; then its file is gone, whatever happened. Parsing is
+Two parts are required, `spec` (JSON) and `package` (an archive). Both are bounded: the spec by a mebibyte, the package
+by the server's cap. The creator of an `Upload` closes it, and its file is then removed in every case. Parsing is
 python-multipart's.
 """
 
@@ -17,20 +17,20 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
 
 MAX_SPEC = 1 << 20
-# Boundaries and part headers beside spec and package.
+# The boundaries and part headers around spec and package.
 OVERHEAD = MAX_SPEC + (1 << 16)
 _PARTS = ("spec", "package")
 _HINT = "Send multipart/form-data with a part 'spec' (JSON) and a part 'package' (tar.gz)."
 
 
 def check_length(length: str | None, cap: int) -> None:
-    """TooLarge when the announced length of a body (a Content-Length header) cannot be within the cap."""
+    """Raise TooLarge when the announced length of a body (a Content-Length header) cannot be within the cap."""
     if length is not None and length.isdecimal() and int(length) > cap + OVERHEAD:
         raise too_large(cap)
 
 
 def too_large(cap: int) -> TooLarge:
-    """The error for a package over the cap (bytes)."""
+    """Return the error for a package over the cap (bytes)."""
     return TooLarge(
         f"The package is larger than this server accepts ({cap} bytes).",
         hint="Leave data out of it with an .edtignore file, or ask for a larger c.EdtApp.max_upload_bytes.",
@@ -39,7 +39,7 @@ def too_large(cap: int) -> TooLarge:
 
 
 class Upload:
-    """One body under way.
+    """One body that is being received.
 
     Args:
         folder: where the package is kept.
@@ -64,7 +64,7 @@ class Upload:
         self._complete = False
         self._header: list[bytearray] = [bytearray(), bytearray()]
         self._disposition = b""
-        self.filename = ""  # what the sender calls the package, nothing that a path may be made of
+        self.filename = ""  # the sender's name for the package, never used as a path
         try:
             self._parser = MultipartParser(
                 boundary,
@@ -94,7 +94,7 @@ class Upload:
             raise InvalidRequest(f"The body is not multipart/form-data: {error}.", hint=_HINT) from None
 
     def finish(self) -> tuple[bytes, Path]:
-        """The spec and the file of the package; InvalidRequest when something is missing."""
+        """Return the spec and the file of the package. InvalidRequest when something is missing."""
         missing = [part for part in _PARTS if part not in self._seen]
         if missing or not self._complete or self._package is None:
             what = f"has no part {missing[0]!r}" if missing else "ends before its end"
