@@ -1,4 +1,4 @@
-"""Own the routes under `/edt/api`: one handler for each thing that can be asked, thin over `edt_server.service`.
+"""Own the routes under `/edt/api`: one thin handler for each resource, over `edt_server.service`.
 
 Never: SQL, processes, or decisions.
 

@@ -32,12 +32,12 @@ class DatasetsHandler(EntryHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self) -> None:
-        """Mine, the types there are, and the folder that a `path` is in."""
+        """Return the user's data sets, the types there are, and the folder that a `path` is in."""
         found = await self.service.catalogue.datasets.list(self.user)
         self.reply({"datasets": found, "types": list(DatasetType), "data_folder": self.service.settings.data_fs})
 
     async def post(self) -> None:
-        """Register one."""
+        """Register a data set."""
 
         async def add(spec: bytes, package: Path | None, filename: str) -> Dataset:
             new = parse_change(spec, NewDataset)
@@ -48,7 +48,7 @@ class DatasetsHandler(EntryHandler):
             self.reply(made, 201)
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
-        """All files of a folder, or one file."""
+        """Return all files of a folder, or one file."""
         parse_change(spec, NewDataset).check()
         return data_files(own.find(source))
 
@@ -59,11 +59,11 @@ class DatasetHandler(EdtHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """The data set with its jobs and files."""
+        """Return the data set with its jobs and files."""
         self.reply(await self.service.catalogue.datasets.get(self.user, name))
 
     async def delete(self, name: str) -> None:
-        """Remove it; refused while a job needs what would go."""
+        """Remove the data set. Refused while a job needs its files."""
         await self.service.catalogue.datasets.delete(self.user, name)
         self.set_status(204)
         self.finish()
@@ -75,12 +75,12 @@ class ModelsHandler(EntryHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self) -> None:
-        """Mine, and what a model may say."""
+        """Return the user's models, and the values that a model's fields may have."""
         found = await self.service.catalogue.models.list(self.user)
         self.reply({"models": found, "frameworks": list(Framework), "hyperparameters": HYPERPARAMETERS})
 
     async def post(self) -> None:
-        """Add one."""
+        """Add a model."""
 
         async def add(spec: bytes, package: Path | None, filename: str) -> Model:
             new = parse_change(spec, NewModel)
@@ -91,7 +91,7 @@ class ModelsHandler(EntryHandler):
             self.reply(made, 201)
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
-        """What is packed of a folder, script or notebook."""
+        """Return the files that are packed of a folder, script or notebook."""
         new = parse_change(spec, NewModel).check()
         return collect(own.find(source), new.main, hidden=own.hidden, most=self.caps.max_package_files).files
 
@@ -102,16 +102,16 @@ class ModelHandler(EdtHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """The model with its trainings and files."""
+        """Return the model with its trainings and files."""
         self.reply(await self.service.catalogue.models.get(self.user, name, self._kind))
 
     async def patch(self, name: str) -> None:
-        """Change what the body names, for trainings to come."""
+        """Change the fields in the body, for future trainings."""
         change = parse_change(self.request.body, ModelChange)
         self.reply(await self.service.catalogue.models.change(self.user, name, change, self._kind))
 
     async def delete(self, name: str) -> None:
-        """Remove it; its trainings stay."""
+        """Remove the model. Its trainings stay."""
         await self.service.catalogue.models.delete(self.user, name, self._kind)
         self.set_status(204)
         self.finish()
@@ -130,7 +130,7 @@ class ModelTrainHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def post(self, name: str) -> None:
-        """Train it: the job."""
+        """Train the model. Returns the job."""
         wanted = parse_change(self.request.body, Training) if self.request.body else Training()
         view = await self.service.catalogue.models.train(self.user, name, wanted)
         self.set_header("Location", f"{self.base_url}edt/api/jobs/{view.id}")

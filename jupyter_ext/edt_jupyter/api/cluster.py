@@ -28,13 +28,13 @@ class ClusterHandler(EdtHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """Slots with the job in each, groups and how they stand to each other, jobs that live."""
+        """Return the slots with the job in each, the groups with their shares, and the jobs that have not ended."""
         self.reply(await self.service.cluster(self.user))
 
 
 class _Windowed(EdtHandler):
     def window(self) -> dict[str, Any]:
-        """What was asked for; InvalidRequest for what is no time or no number."""
+        """Return the window of the query. InvalidRequest for text that is no time or no number."""
         points = self.number("points", 0, low=2, high=MOST_POINTS)
         return {"start": self.real("start"), "end": self.real("end"), "points": points or None}
 
@@ -45,7 +45,7 @@ class TimelineHandler(_Windowed):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """Who held how many slots when, and why."""
+        """Return which jobs held how many slots when, and why."""
         self.reply(await self.service.timeline(self.user, **self.window()))
 
 
@@ -55,7 +55,7 @@ class JobTimelineHandler(_Windowed):
     auth_resource = "edt:jobs"
 
     async def get(self, job: str) -> None:
-        """The same while the job lived."""
+        """Return the same for one job's life."""
         self.reply(await self.service.timeline(self.user, job, **self.window()))
 
 
@@ -65,7 +65,7 @@ class InterpretersHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def get(self) -> None:
-        """Each interpreter once, with the kernels that run in it; the default for jobs first."""
+        """Return each interpreter once, with the kernels that run in it, the default for jobs first."""
         kernels = kernels_of(await ensure_async(self.kernel_spec_manager.get_all_specs()))
         found = await self.service.interpreters(kernels)
         answer = [
@@ -81,7 +81,7 @@ class InterpretersHandler(EdtHandler):
 
 
 def kernels_of(specs: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    """Interpreter → (name, display name) of the Python kernels that run in it, sorted by name. Pure."""
+    """Return for each interpreter the (name, display name) of its Python kernels, sorted by name. Pure."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name, shown, argv in sorted(_python_kernels(specs.items())):
         path = sys.executable if argv[0] in _OWN else argv[0]
@@ -99,9 +99,9 @@ def _python_kernels(specs: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, str
 
 
 def _runs_ipykernel(argv: Sequence[str]) -> bool:
-    """Whether the first word is a Python, which after nothing but options of its own is told to run ipykernel.
+    """Return whether the first word is a Python that, after nothing but options of its own, runs ipykernel.
 
-    What is started through another program, a container for example, is no interpreter of this machine.
+    A program that another program starts, in a container for example, is no interpreter of this machine.
     """
     program = next((at for at, word in enumerate(argv) if at and not _OPTION.fullmatch(word)), 0)
     return bool(program) and argv[program] == "-m" and argv[program + 1 : program + 2] in _KERNELS

@@ -14,7 +14,7 @@ class ForecastsHandler(EdtHandler):
     auth_actions = {"POST": "read"}
 
     async def post(self) -> None:
-        """When it would start, and on how many slots; nothing is submitted."""
+        """Return when the job would start, and on how many slots. Nothing is submitted."""
         self.reply(await self.service.forecast(self.user, parse_spec(self.request.body)))
 
 
@@ -24,7 +24,7 @@ class WhatIfHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, job: str) -> None:
-        """Who would hold how many slots, and when the job would end; nothing is changed."""
+        """Return the slots that each job would hold, and when the job would end. Nothing is changed."""
         patch = JobPatch(
             priority=self._given("priority"),
             max_workers=self._given("max_workers"),

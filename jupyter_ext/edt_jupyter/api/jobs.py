@@ -24,11 +24,11 @@ class JobsHandler(ReceivingHandler[Upload]):
     auth_resource = "edt:jobs"
 
     def open_sink(self, content_type: str, settings: Settings) -> Upload:
-        """A package on its way to the disk."""
+        """Return a sink that writes a package to the disk."""
         return Upload(self.service.uploads, content_type, settings.max_upload_bytes)
 
     async def post(self) -> None:
-        """Submit."""
+        """Submit a job."""
         if self.sink is None:  # refused and answered
             self.hang_up()
             return
@@ -38,7 +38,7 @@ class JobsHandler(ReceivingHandler[Upload]):
         self.reply(view, 201)
 
     async def get(self) -> None:
-        """List: mine, or with `all=1` everybody's; the newest `limit`, or those after the `next` of an answer."""
+        """List the user's jobs, or with `all=1` every user's: the newest `limit`, or the page after `next`."""
         state = self.get_query_argument("state", "").upper()
         if state and state not in JobState.__members__:
             raise InvalidRequest(f"{state} is no state.", hint=f"The states are {', '.join(JobState)}.", field="state")
@@ -71,7 +71,7 @@ class StopAllHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def post(self) -> None:
-        """Stop all my jobs."""
+        """Stop all jobs of the user."""
         self.reply({"jobs": await self.service.stop_all(self.user)}, 202)
 
 
@@ -81,11 +81,11 @@ class JobHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, job: str) -> None:
-        """The job now."""
+        """Return the job as it is now."""
         self.reply(await self.service.job(self.user, job))
 
     async def patch(self, job: str) -> None:
-        """Update."""
+        """Update the job."""
         self.reply(await self.service.update(self.user, job, parse_patch(self.request.body)))
 
     async def delete(self, job: str) -> None:
@@ -101,7 +101,7 @@ class StopHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def post(self, job: str) -> None:
-        """Stop: accepted now, done when the job's processes have ended."""
+        """Stop the job: accepted now, done when its processes have ended."""
         self.reply(await self.service.stop_job(self.user, job), 202)
 
 
@@ -111,7 +111,7 @@ class SuspendHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def post(self, job: str) -> None:
-        """Suspend: accepted now, done when the job's last worker has left."""
+        """Suspend the job: accepted now, done when its last worker has left."""
         self.reply(await self.service.suspend(self.user, job), 202)
 
 
@@ -121,7 +121,7 @@ class ResumeHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def post(self, job: str) -> None:
-        """Resume, from a `checkpoint`, in an `instance_group`: accepted now, done when there is a slot."""
+        """Resume the job, from a `checkpoint`, in an `instance_group`: accepted now, done when a slot is free."""
         chosen = parse_resume(self.request.body)
         view = await self.service.resume(self.user, job, chosen.checkpoint or "", chosen.instance_group)
         self.reply(view, 202)
@@ -133,7 +133,7 @@ class WorkersHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, job: str) -> None:
-        """Slot, host, pid, rank and generation of each."""
+        """Return slot, host, pid, rank and generation of each running worker."""
         self.reply({"workers": await self.service.workers(self.user, job)})
 
 
@@ -143,7 +143,7 @@ class ValidationsHandler(EdtHandler):
     auth_resource = "edt:jobs"
 
     async def post(self, job: str) -> None:
-        """Validate what the job trained; the answer is the job that does it."""
+        """Validate the trained model. Returns the job that does it."""
         new = parse_change(self.request.body or b"{}", NewValidation)
         view = await self.service.validations.start(self.user, job, new)
         self.set_header("Location", url_path_join(self.base_url, "edt/api/jobs", view.id))
@@ -156,5 +156,5 @@ class ValidationHandler(EdtHandler):
     auth_resource = "edt:artifacts"
 
     async def get(self, job: str) -> None:
-        """What came out of the validation with this id."""
+        """Return the result of the validation with this id."""
         self.reply(await self.service.validations.result(self.user, job))

@@ -23,7 +23,7 @@ from edt_server.service import Service
 
 _PAGE = 1000
 _MOST = 100_000
-# Files do not ring a bell when they grow.
+# A file that grows does not wake up a watcher, so it is polled.
 _LOGS_AGAIN = 0.25
 _METRICS_AGAIN = 0.5
 _BETWEEN_VIEWS = 0.5
@@ -36,7 +36,7 @@ class LogsHandler(StreamHandler):
     auth_resource = "edt:logs"
 
     async def get(self, job: str) -> None:
-        """Lines of the streams asked for, merged by time: behind a cursor, or from a moment on, or the last ones."""
+        """Return lines of the chosen streams, merged by time: after a cursor, since a time, or the last ones."""
         row = await self.service.mine(self.user, job)
         worker = self.number("worker", -1)
         follow = self.flag("follow")
@@ -49,7 +49,7 @@ class LogsHandler(StreamHandler):
             after=after,
         )
         limit = self.number("limit", _PAGE, low=1, high=_MOST)
-        # Whoever comes back with a cursor has begun already.
+        # A client that returns with a cursor has the first lines already.
         begin = partial(_begin, reader, tail=0 if after else tail, since=None if after else since)
         if follow:
             await self._follow(job, reader, begin)
@@ -64,7 +64,7 @@ class LogsHandler(StreamHandler):
 
         async def step() -> Step:
             nonlocal read
-            # The state first: whatever is in the files once the job has ended is all there will be.
+            # The state first: the files of an ended job are complete.
             final = self.service.ended(job)
             batch = await asyncio.to_thread(read, final=final)
             read = partial(reader.read, limit=_PAGE)
@@ -84,7 +84,7 @@ class LogsHandler(StreamHandler):
 
 
 def _begin(reader: LogReader, *, tail: int, since: float | None, limit: int, final: bool) -> LogBatch:
-    """The first lines. Blocks."""
+    """Read the first lines. Blocks."""
     if since is not None:
         reader.begin(since)
     return reader.last(tail, final=final) if tail else reader.read(limit=limit, final=final)
@@ -96,7 +96,7 @@ class MetricsHandler(StreamHandler):
     auth_resource = "edt:logs"
 
     async def get(self, job: str) -> None:
-        """Points after a cursor; the training curve thinned to `points`, validations whole."""
+        """Return points after a cursor. The training curve is thinned to `points`, validations are complete."""
         row = await self.service.mine(self.user, job)
         if self.flag("follow"):
             reader = MetricsReader(self.service.paths(row), after=self.resume_after())
@@ -123,7 +123,7 @@ class EventsHandler(StreamHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, job: str) -> None:
-        """Events with a number above `after`."""
+        """Return events with a number above `after`."""
         if self.flag("follow"):
             after = self.resume_after() or "0"
             if not after.isdecimal():
@@ -139,7 +139,7 @@ class EventsHandler(StreamHandler):
 
 
 class Follower:
-    """What one reader was told: events up to a number, and the job as it was last shown (at most twice a second)."""
+    """The position of one reader: events up to a number, and the job as it was last shown (at most twice a second)."""
 
     def __init__(self, service: Service, user: str, job: str, after: int) -> None:
         self._service = service
@@ -150,10 +150,10 @@ class Follower:
         self._shown_at = 0.0
 
     async def step(self) -> Step:
-        """What is new."""
+        """Return the records since the last step."""
         wait = self._shown_at + _BETWEEN_VIEWS - time.monotonic()
-        # The view first: what happened after it makes the bell ring again. A training that goes on rings twice a second
-        # and more; the view is made when it may be shown.
+        # The view first: a later change wakes the watcher again. A running training wakes it at least twice a
+        # second, and the view is made only when it may be shown.
         view: JobView | None = None
         if wait <= 0 or self._service.ended(self._job):
             view = await self._service.job(self._user, self._job)
@@ -176,7 +176,7 @@ class CheckpointsHandler(EdtHandler):
     auth_resource = "edt:artifacts"
 
     async def get(self, job: str) -> None:
-        """Name, epoch, size and time of each."""
+        """Return name, epoch, size and time of each checkpoint."""
         self.reply({"checkpoints": await self.service.checkpoints(self.user, job)})
 
 
@@ -186,7 +186,7 @@ class ResultHandler(EdtHandler):
     auth_resource = "edt:artifacts"
 
     async def get(self, job: str) -> None:
-        """A part of the result as a zip."""
+        """Send a part of the result as a zip."""
         await send_archive(self, await self.service.result(self.user, job, self.get_query_argument("part", "all")))
 
 
@@ -205,7 +205,7 @@ async def send_archive(handler: EdtHandler, archive: ResultZip) -> None:
 
 
 def _piece(chunks: Iterator[bytes]) -> bytes:
-    """About a mebibyte of the stream, b"" at its end: small pieces are not worth a thread each."""
+    """Return about a mebibyte of the stream, b"" at its end: a small piece is not worth a thread."""
     piece = bytearray()
     for chunk in chunks:
         piece += chunk

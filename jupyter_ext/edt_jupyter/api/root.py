@@ -1,4 +1,4 @@
-"""`/edt/api` itself: what answers here, and its OpenAPI description."""
+"""`/edt/api` itself: what this server is, and the OpenAPI description of its routes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RootHandler(EdtHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """Name, version and limits."""
+        """Return name, version and limits."""
         settings = self.service.settings
         self.reply(
             {
@@ -31,17 +31,17 @@ class RootHandler(EdtHandler):
 
 
 class SpecHandler(EdtHandler):
-    """The OpenAPI file."""
+    """The OpenAPI description."""
 
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """The file as it is in the package."""
+        """Return the file of the package unchanged."""
         self.finish(files("edt_jupyter").joinpath("openapi.yaml").read_bytes(), set_content_type="application/yaml")
 
 
 class UnknownHandler(EdtHandler):
-    """Every path under `/edt/api` that is none of the others."""
+    """Every other path under `/edt/api`."""
 
     auth_resource = "edt:cluster"
 

@@ -1,4 +1,4 @@
-"""Which handler answers where. `/edt/api/spec.yaml` describes the same routes; a test compares the two."""
+"""Map paths to handlers. `/edt/api/spec.yaml` describes the same routes, and a test compares the two."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
 
 
 def handlers() -> list[tuple[str, type[EdtHandler]]]:
-    """Patterns relative to the base URL, each with and without a slash at its end; the unknown rest comes last."""
+    """Return patterns relative to the base URL, with and without a slash at the end. Unknown paths come last."""
     known = [(f"{API}{_PLACE.sub(_ONE, path.rstrip('/'))}/?", handler) for path, handler in ROUTES]
     return [*known, (rf"{API}/(.*)", UnknownHandler)]

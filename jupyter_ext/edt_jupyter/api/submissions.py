@@ -35,7 +35,7 @@ _PACKED = ("main", "code_dir")
 
 
 class Caps(Protocol):
-    """What the administrator allows; traits of `app.EdtApp`."""
+    """The limits that the administrator sets: traits of `app.EdtApp`."""
 
     max_upload_bytes: int
     max_package_files: int
@@ -43,19 +43,19 @@ class Caps(Protocol):
 
 
 class PickingHandler(EdtHandler):
-    """Base of a handler whose POST names a source."""
+    """Base of the handlers whose POST names a source."""
 
     async def forwarded(self) -> bool:
-        """The files are here, so the answer is; a job is where jobs are."""
+        """Answer here for files of this server, and where the jobs run for a job."""
         return isinstance(self.request_made().source, OfJob) and await super().forwarded()
 
     @property
     def caps(self) -> Caps:
-        """What a package may be."""
+        """The limits of a package."""
         return cast(Caps, self.extensionapp)
 
     def request_made(self) -> Picked:
-        """The request. InvalidRequest names the field that is wrong with it."""
+        """Return the request. InvalidRequest names the field that is wrong."""
         try:
             request = msgspec.json.decode(self.request.body, type=Picked)
         except msgspec.DecodeError as wrong:
@@ -67,11 +67,11 @@ class PickingHandler(EdtHandler):
         return request
 
     async def again(self, job: str, request: Picked) -> tuple[Stored, JobSpec]:
-        """What that job was made of, and the job that would be made of it anew.
+        """Return the package of that job, and the specification of a new job made of it.
 
         Raises:
-            NotFound, NotAllowed: there is no such job, or it is somebody else's.
-            InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
+            NotFound, NotAllowed: there is no such job, or another user owns it.
+            InvalidRequest, Unprocessable: an unknown field, or an impossible value.
         """
         if request.tag is not None:
             raise InvalidRequest("A job has no cells with tags.", hint="Leave tag out.", field="tag")
@@ -80,14 +80,14 @@ class PickingHandler(EdtHandler):
         return found, found.changed({**request.spec, **main})
 
     async def picked(self, path: str, request: Picked) -> tuple[Collected, JobSpec]:
-        """The files at that path, and the job that they would be.
+        """Return the files at that path, and the specification of the job made of them.
 
         Raises:
             NotFound, PackageError: no such source, or one that cannot be packed.
             TooLarge: more than the caps allow.
-            InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
+            InvalidRequest, Unprocessable: an unknown field, or an impossible value.
         """
-        # Whoever may submit jobs may not necessarily read this server's files.
+        # A user who may submit jobs may not be allowed to read this server's files.
         if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
         collected = await asyncio.to_thread(self._collect, path, request)
@@ -112,7 +112,7 @@ class PickingHandler(EdtHandler):
         return collected
 
     async def where_jobs_run(self, here: Callable[[], Awaitable[T]], there: Callable[[Peer], Awaitable[T]]) -> T:
-        """What the server that runs the jobs says: this one, or another, asked again while it changes.
+        """Return the answer of the server that runs the jobs, this one or another, asking again while that changes.
 
         Raises:
             ServerUnreachable: there is none.
@@ -128,7 +128,7 @@ class PickingHandler(EdtHandler):
 
     @property
     def package_folder(self) -> Path | None:
-        """Where a package may lie until it is submitted; None for the system's folder of such files."""
+        """The folder of a package until it is submitted, None for the system's folder of temporary files."""
         return self.service.uploads if self.extension.leads else None
 
 
@@ -148,7 +148,7 @@ class PreviewsHandler(PickingHandler):
     auth_actions = {"POST": "read"}
 
     async def post(self) -> None:
-        """The files with their sizes, and the forecast; nothing is submitted."""
+        """Return the files with their sizes, and the forecast. Nothing is submitted."""
         request = self.request_made()
         if isinstance(request.source, OfJob):
             found, spec = await self.again(request.source.job, request)
@@ -181,7 +181,7 @@ class SubmissionsHandler(PickingHandler):
     auth_resource = "edt:jobs"
 
     async def post(self) -> None:
-        """Pack and submit; the job."""
+        """Pack and submit. Returns the job."""
         request = self.request_made()
         if isinstance(request.source, OfJob):
             view = await self._again(request.source.job, request)
