@@ -1,4 +1,4 @@
-"""What a client asks before anything else (`/conf`), and whether all is well (`/status`)."""
+"""The first requests of a client: the settings (`/conf`), and the server's health (`/status`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ConfHandler(WmlaHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """The settings that clients look for; all values are strings."""
+        """Return the settings that clients look for. All values are strings."""
         settings, data_dir = self.service.settings, self.service.settings.data_dir
         self.reply(
             {
@@ -31,7 +31,7 @@ class StatusHandler(WmlaHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """Whether jobs can be started, and how many slots there are."""
+        """Return whether jobs can be started, and the number of slots."""
         trouble = self.service.trouble
         self.reply(
             {

@@ -1,4 +1,4 @@
-"""The console's data sets: list, add, show, delete; a page of rows or pictures."""
+"""The console's data sets: list, add, show, delete, and a page of rows or pictures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class DatasetsHandler(ConsoleHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self) -> None:
-        """All of mine."""
+        """Return the user's data sets."""
         found = await self.service.catalogue.datasets.list(self.user)
         self.reply([dataset_object(each, self.first_group) for each in found])
 
     async def post(self) -> None:
-        """Register folders of the data folder; they are used as they are."""
+        """Register folders of the data folder, which are used in place."""
         body = self.body
         self.group(body.get("sigid"))
         new, remarks = new_dataset(body)
@@ -36,12 +36,12 @@ class DatasetHandler(ConsoleHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """One."""
+        """Return the data set."""
         found = await self.service.catalogue.datasets.get(self.user, name)
         self.reply(dataset_object(found.dataset, self.first_group))
 
     async def delete(self, name: str) -> None:
-        """Forget it; the folders stay."""
+        """Remove the data set. Its folders stay."""
         await self.service.catalogue.datasets.delete(self.user, name)
         self.done(f"Data set {name} is deleted.")
 
@@ -52,14 +52,14 @@ class DatasetStopHandler(ConsoleHandler):
     auth_resource = "edt:catalogue"
 
     async def put(self, name: str) -> None:
-        """Refused: a data set is there as soon as it is registered."""
+        """Refuse to stop: a data set is complete as soon as it is registered."""
         await self.service.catalogue.datasets.get(self.user, name)
         raise Conflict(f"Data set {name} is created already.", hint="There is nothing to stop.")
 
 
 class _PageHandler(ConsoleHandler):
     async def page(self, name: str) -> tuple[Path, int, int]:
-        """The folder of the part that is asked for, and which of its things."""
+        """Return the folder of the requested part, with the start and length of the page."""
         found = (await self.service.catalogue.datasets.get(self.user, name)).dataset
         if found.trouble:
             raise Unprocessable(found.trouble, field="name")
@@ -73,7 +73,7 @@ class DatasetRowsHandler(_PageHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """Rows of its first CSV file."""
+        """Return rows of the first CSV file."""
         self.reply(await asyncio.to_thread(data_pages.rows, *await self.page(name)))
 
 
@@ -83,5 +83,5 @@ class DatasetPicturesHandler(_PageHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """Its pictures with their labels."""
+        """Return pictures with their labels."""
         self.reply(await asyncio.to_thread(data_pages.pictures, *await self.page(name)))

@@ -1,4 +1,4 @@
-"""What an exec has written: its training log, and its result as a zip."""
+"""The files of an exec: its training log, and its result as a zip."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ExecLogHandler(WmlaHandler):
     auth_resource = "edt:logs"
 
     async def get(self, job: str) -> None:
-        """The log: a JSON string, or plain text for who asks for that."""
+        """Return the log as a JSON string, or as plain text where the client accepts that."""
         found = await self.described(job)
         log = await asyncio.to_thread(
             training_log,
@@ -37,7 +37,7 @@ class ExecResultHandler(WmlaHandler):
     auth_resource = "edt:artifacts"
 
     async def get(self, job: str) -> None:
-        """The whole result folder as a zip, with its size in the header as these clients read it."""
+        """Send the whole result folder as a zip, with its size in the header where these clients read it."""
         found = await self.described(job)
-        # Their folder tree has each process's output nowhere but in the logs.
+        # Their result tree has the output of processes only in the logs.
         await send_archive(self, await self.service.result(self.user, found.view.id, "all", streams=False))

@@ -25,7 +25,7 @@ class RemovingHandler(WmlaHandler):
     """Base of a handler that removes jobs."""
 
     async def removed(self, job: str) -> bool:
-        """Remove a job that was stopped, as soon as its processes have ended; False when that takes too long."""
+        """Remove a stopped job once its processes have ended. Returns False when that takes too long."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 with self.service.hub.watch(job) as watch:
@@ -44,11 +44,11 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
     auth_resource = "edt:jobs"
 
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
-        """Files on their way to the disk."""
+        """Return a sink that writes the files to the disk."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
 
     async def post(self) -> None:
-        """Start one."""
+        """Start an exec."""
         if self.sink is None:  # refused and answered
             self.hang_up()
             return
@@ -58,7 +58,7 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
         settings, service = self.service.settings, self.service
         sig_name = self.get_query_argument("sigName", fields.get("sigName", ""))
         make_spec = partial(job_spec, arguments, sig_name=sig_name, form=form, slots=service.capacity)
-        spec = make_spec()  # what is wrong with the options is said before anything about the files
+        spec = make_spec()  # an error in the options is reported before any error in the files
         packed = await asyncio.to_thread(
             pack,
             parts,
@@ -72,13 +72,13 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
         self.reply(exec_object(await self.described(view.id), server=self.base_address))
 
     async def get(self) -> None:
-        """All of mine, the newest first, or in the order and number asked for."""
+        """List the user's execs, newest first, or in the requested order and number."""
         wanted = choice(self.query)
         found = [exec_object(job, server=self.base_address) for job in await self.all_described(wanted)]
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
 
     async def delete(self) -> None:
-        """Remove all of mine; those that run are stopped first."""
+        """Remove all execs of the user. Running ones are stopped first."""
         user, found = self.user, await self.all_described()
         await self.service.stop_all(user)
         left = [job.view.id for job in found if not await self.removed(job.view.id)]
@@ -91,11 +91,11 @@ class ExecHandler(RemovingHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, job: str) -> None:
-        """The exec now."""
+        """Return the exec as it is now."""
         self.reply(exec_object(await self.described(job), server=self.base_address))
 
     async def delete(self, job: str) -> None:
-        """Remove it; one that runs is stopped first, and then removed."""
+        """Remove the exec. A running one is stopped first."""
         found = await self.described(job)
         if not found.view.state.final:
             await self.service.stop_job(self.user, found.view.id)
@@ -110,7 +110,7 @@ class ExecStopHandler(WmlaHandler):
     auth_resource = "edt:jobs"
 
     async def post(self, job: str) -> None:
-        """Stop it: accepted now, done when its processes have ended."""
+        """Stop the exec: accepted now, done when its processes have ended."""
         found = await self.described(job)
         await self.service.stop_job(self.user, found.view.id)
         self.reply({"message": f"Exec {found.view.id} is being stopped."})
@@ -122,7 +122,7 @@ class FrameworksHandler(WmlaHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """What `--exec-start` may name."""
+        """Return the frameworks that `--exec-start` may name."""
         self.reply(frameworks.listing(self.service.capacity))
 
 
@@ -132,7 +132,7 @@ class FrameworkDetailsHandler(WmlaHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """The same with their engines."""
+        """Return the frameworks with their engines."""
         self.reply(frameworks.details(self.get_query_argument("backend", "")))
 
 
@@ -142,5 +142,5 @@ class FrameworkNamesHandler(WmlaHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """Their names alone."""
+        """Return the names of the frameworks."""
         self.reply([each["name"] for each in frameworks.details()])

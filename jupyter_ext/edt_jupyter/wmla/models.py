@@ -16,10 +16,10 @@ from edt_server.wmla.console import change, model_object, new_model, new_templat
 
 
 class _EntriesHandler(ConsoleHandler):
-    """What templates and models have in common."""
+    """Base of the handlers for templates and models."""
 
     async def changed(self, name: str, kind: str) -> None:
-        """Change settings and files as the body says."""
+        """Change settings and files as the body requests."""
         models, body, user = self.service.catalogue.models, self.body, self.user
         row = (await models.get(user, name, kind)).model
         wanted, remarks = change(body, name)
@@ -37,12 +37,12 @@ class _EntriesHandler(ConsoleHandler):
         self.done(f"{name} is changed.", remarks, name=name)
 
     async def names_of_files(self, name: str, kind: str) -> list[str]:
-        """Its files, under the names by which they are read."""
+        """Return the names of its files, as they are requested."""
         details = await self.service.catalogue.models.get(self.user, name, kind)
         return [f"{name}/{file.name}" for file in details.files]
 
     async def content(self, filename: str, kind: str) -> str:
-        """A file's content."""
+        """Return the content of a file."""
         owner, file = split(filename)
         content = await self.service.catalogue.models.file(self.user, owner, file, kind)
         return content.decode("utf-8", "replace")
@@ -54,13 +54,13 @@ class TemplatesHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self) -> None:
-        """All of mine; those of one framework where it is named."""
+        """Return the user's templates, of one framework where the query names it."""
         found = [template_object(each) for each in await self.service.catalogue.models.list(self.user, TEMPLATE)]
         wanted = self.get_query_argument("framework", "").lower()
         self.reply([each for each in found if wanted in ("", each["framework"].lower())])
 
     async def post(self) -> None:
-        """Add one from a location in the data folder."""
+        """Add a template from a location in the data folder."""
         made = await self.service.catalogue.models.add(self.user, new_template(self.body))
         self.done(f"Model template {made.name} is created.", name=made.name)
 
@@ -71,15 +71,15 @@ class TemplateHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """One."""
+        """Return the template."""
         self.reply(template_object((await self.service.catalogue.models.get(self.user, name, TEMPLATE)).model))
 
     async def put(self, name: str) -> None:
-        """Change it, for models to come."""
+        """Change the template, for future models."""
         await self.changed(name, TEMPLATE)
 
     async def delete(self, name: str) -> None:
-        """Remove it; models made of it stay."""
+        """Remove the template. Models made of it stay."""
         await self.service.catalogue.models.delete(self.user, name, TEMPLATE)
         self.done(f"Model template {name} is deleted.")
 
@@ -90,7 +90,7 @@ class TemplateFilesHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """The names of its files."""
+        """Return the names of its files."""
         self.reply(await self.names_of_files(name, TEMPLATE))
 
 
@@ -100,7 +100,7 @@ class TemplateFileHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, file: str) -> None:
-        """A file's content, as a JSON string."""
+        """Return a file's content as a JSON string."""
         self.reply(await self.content(file, TEMPLATE))
 
 
@@ -110,12 +110,12 @@ class ModelsHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self) -> None:
-        """All of mine."""
+        """Return the user's models."""
         found = await self.service.catalogue.models.list(self.user, MODEL)
         self.reply([model_object(each, self.first_group) for each in found])
 
     async def post(self) -> None:
-        """Make one of a template."""
+        """Make a model of a template."""
         body, user, catalogue = self.body, self.user, self.service.catalogue
         self.group(body.get("sig"))
         new, remarks = new_model(body)
@@ -140,15 +140,15 @@ class ModelHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """One."""
+        """Return the model."""
         self.reply(model_object((await self.service.catalogue.models.get(self.user, name)).model, self.first_group))
 
     async def put(self, name: str) -> None:
-        """Change it, for trainings to come."""
+        """Change the model, for future trainings."""
         await self.changed(name, MODEL)
 
     async def delete(self, name: str) -> None:
-        """Remove it; its trainings stay."""
+        """Remove the model. Its trainings stay."""
         await self.service.catalogue.models.delete(self.user, name)
         self.done(f"Model {name} is deleted.")
 
@@ -159,11 +159,11 @@ class ModelFilesHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, name: str) -> None:
-        """The names of its files."""
+        """Return the names of its files."""
         self.reply(await self.names_of_files(name, MODEL))
 
     async def put(self, name: str) -> None:
-        """Write one of them: tmpfilePath and tmpfileContent, or the main script's tfmainContent."""
+        """Write a file: tmpfilePath and tmpfileContent, or the main script's tfmainContent."""
         await self.changed(name, MODEL)
 
 
@@ -173,7 +173,7 @@ class ModelFileHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self, file: str) -> None:
-        """A file's content, as a JSON string."""
+        """Return a file's content as a JSON string."""
         self.reply(await self.content(file, MODEL))
 
 
@@ -183,11 +183,11 @@ class WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler):
     auth_resource = "edt:catalogue"
 
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
-        """A file on its way to the disk."""
+        """Return a sink that writes the file to the disk."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
 
     async def post(self) -> None:
-        """Keep it; the name in the answer is what a training begins with as wfinit."""
+        """Keep the file. A training starts from it when it names the name in the answer as wfinit."""
         if self.sink is None:  # refused and answered
             self.hang_up()
             return

@@ -1,9 +1,9 @@
-"""The upload of a WMLA client on its way to the disk: any number of files, and form fields, of multipart/form-data.
+"""The upload of a WMLA client on its way to the disk: any number of files and form fields, as multipart/form-data.
 
-A part is a form field when it has no file name and its name is one of `FIELDS`; every other part is a file, also one
-without a file name, or with a name of its own. Files go to a folder of their own while they arrive; fields are held,
-and bounded. Without any file, clients send a plain form, or nothing at all. Parsing is python-multipart's. Whoever
-makes it closes it; then the folder is gone.
+A part is a form field when it has no file name and its name is one of `FIELDS`. Every other part is a file, also
+without a file name, or with an unknown name. Files go to a folder of their own while they arrive; fields are held in
+memory and bounded. Without any file, clients send a plain form, or nothing at all. Parsing is python-multipart's. The
+creator closes it, which removes the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HINT = "Send multipart/form-data with the model's tar, or its script, in a part
 
 
 class Parts:
-    """One body under way.
+    """One body that is being received.
 
     Args:
         uploads: where files are kept while a request is served.
@@ -94,7 +94,7 @@ class Parts:
             raise InvalidRequest(f"The body is not multipart/form-data: {error}.", hint=_HINT) from None
 
     def finish(self) -> tuple[list[Part], dict[str, str]]:
-        """The files in their order, and the fields; InvalidRequest when the body was cut off."""
+        """Return the files in their order, and the fields. InvalidRequest when the body was cut off."""
         if self._plain is not None:
             return [], self._plain_form(bytes(self._plain))
         if not self._complete:
@@ -159,7 +159,7 @@ class Parts:
 
 
 def form_data(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON of the form field `data`, {} where there is none; InvalidRequest when it is no JSON object."""
+    """Return the JSON of the form field `data`, {} without one. InvalidRequest when it is no JSON object."""
     text = fields.get("data", "").strip()
     if not text:
         return {}

@@ -1,4 +1,4 @@
-"""The tree of instance groups as dlicmd's resource plans."""
+"""The tree of instance groups, shown as dlicmd's resource plans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PlanTreeHandler(WmlaHandler):
     auth_resource = "edt:plan"
 
     async def get(self) -> None:
-        """The whole tree."""
+        """Return the whole tree."""
         self.reply(tree(self.service.sharing.plan))
 
 
@@ -22,11 +22,11 @@ class ResourcePlanHandler(WmlaHandler):
     auth_resource = "edt:plan"
 
     async def get(self, name: str) -> None:
-        """One group with its settings."""
+        """Return one group with its settings."""
         self.reply(node(self.service.sharing.plan, name))
 
     async def delete(self, name: str) -> None:
-        """Remove the group; refused while jobs are in it."""
+        """Remove the group. Refused while jobs are in it."""
         group = str(node(self.service.sharing.plan, name)["id"])
         await self.service.sharing.remove_instance_group(self.user, group)
         self.reply({"message": f"Resource plan {group} is deleted."})

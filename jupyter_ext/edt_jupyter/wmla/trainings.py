@@ -16,11 +16,11 @@ class ModelTrainingsHandler(ConsoleHandler):
     """Base of the handlers that name a model and one of its trainings."""
 
     async def trainings(self, model: str) -> tuple[JobView, ...]:
-        """The model's, the newest first."""
+        """Return the model's trainings, newest first."""
         return (await self.service.catalogue.models.get(self.user, model)).trainings
 
     async def training(self, model: str, name: str) -> JobView:
-        """The one of this name, the newest of several, or with this id. NotFound."""
+        """Return the training with this name (the newest of several) or id. NotFound."""
         found = await self.trainings(model)
         for view in found:
             if name in (view.name, view.id):
@@ -35,7 +35,7 @@ class TrainingNamesHandler(ModelTrainingsHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, model: str) -> None:
-        """The names alone."""
+        """Return the names of the trainings."""
         self.reply(list(dict.fromkeys(view.name for view in await self.trainings(model))))
 
 
@@ -45,11 +45,11 @@ class TrainingsHandler(ModelTrainingsHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, model: str) -> None:
-        """All of them."""
+        """Return the trainings."""
         self.reply([training_object(view, server=self.base_address) for view in await self.trainings(model)])
 
     async def post(self, model: str) -> None:
-        """Start one."""
+        """Start a training."""
         body, catalogue = self.body, self.service.catalogue
         wanted, begins_with, remarks = new_training(body, group=self.group(body.get("sigId") or body.get("sig")))
         before = await self.trainings(model)
@@ -73,11 +73,11 @@ class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, model: str, training: str) -> None:
-        """One."""
+        """Return the training."""
         self.reply(training_object(await self.training(model, training), server=self.base_address))
 
     async def delete(self, model: str, training: str) -> None:
-        """Remove it with its results; one that runs is stopped first."""
+        """Remove the training with its results. A running one is stopped first."""
         view = await self.training(model, training)
         if not view.state.final:
             await self.service.stop_job(self.user, view.id)
@@ -92,7 +92,7 @@ class TrainingStopHandler(ModelTrainingsHandler):
     auth_resource = "edt:jobs"
 
     async def put(self, model: str, training: str) -> None:
-        """Stop it: accepted now, done when its processes have ended."""
+        """Stop the training: accepted now, done when its processes have ended."""
         view = await self.training(model, training)
         await self.service.stop_job(self.user, view.id)
         self.done(f"Training {training} is being stopped.")
@@ -104,7 +104,7 @@ class TrainingWeightsHandler(ModelTrainingsHandler):
     auth_resource = "edt:artifacts"
 
     async def get(self, model: str, training: str) -> None:
-        """The files of weights it has written; `GET /execs/{id}/result` brings them."""
+        """Return the paths of its weight files. `GET /execs/{id}/result` downloads them."""
         view = await self.training(model, training)
         folder = Path(view.result_dir) / "model"
         self.reply(await asyncio.to_thread(_weights_in, folder))

@@ -1,4 +1,4 @@
-"""Routes of WMLA's that this server does not have: told apart from paths that nobody knows."""
+"""WMLA's routes that this server does not have, with an answer that distinguishes them from unknown paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _NoRoute(WmlaHandler):
     auth_resource = "edt:cluster"
 
     def refuse(self) -> NoReturn:
-        """Raise the answer."""
+        """Raise the error of the answer."""
         raise NotFound(f"There is no {self.request.method} {self.request.path} here.", hint="See docs/wmla-routes.md.")
 
     async def get(self, *_path: str) -> None:
@@ -28,15 +28,15 @@ class HypersearchHandler(_NoRoute):
     """`/hypersearch` and everything below it."""
 
     def refuse(self) -> NoReturn:
-        """501."""
+        """Raise 501."""
         raise HTTPError(501, "Hyper-parameter search is not in this release; submit its trainings one by one.")
 
 
 class InferenceHandler(_NoRoute):
-    """Inference: `/dlim/v1`, and what belongs to it elsewhere."""
+    """Inference: `/dlim/v1`, and the routes for it elsewhere."""
 
     def refuse(self) -> NoReturn:
-        """501."""
+        """Raise 501."""
         raise HTTPError(501, "Inference is not in this release; download the result and serve the model elsewhere.")
 
 

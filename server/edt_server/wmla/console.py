@@ -47,7 +47,7 @@ _SHOWN = {"loss": "Loss", "accuracy": "Accuracy", "confusion": "ConfusionMatrix"
 
 
 def text(body: Mapping[str, Any], field: str) -> str:
-    """A text without blanks around it, "" for none. InvalidRequest when it is something else."""
+    """Return a text without surrounding blanks, "" for none. InvalidRequest for another type."""
     value = body.get(field)
     if value is None:
         return ""
@@ -57,7 +57,7 @@ def text(body: Mapping[str, Any], field: str) -> str:
 
 
 def required(body: Mapping[str, Any], field: str) -> str:
-    """The same; InvalidRequest when there is none."""
+    """Return a text. InvalidRequest when it is missing."""
     found = text(body, field)
     if not found:
         raise InvalidRequest(f"The request has no {field}.", field=field)
@@ -68,7 +68,7 @@ def required(body: Mapping[str, Any], field: str) -> str:
 
 
 def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
-    """The data set that a request adds, and remarks. InvalidRequest or Unprocessable when it says too little."""
+    """Return the data set that a request adds, and remarks. InvalidRequest or Unprocessable for missing fields."""
     word = text(body, "datasourcetype") or text(body, "dbbackend") or "ANY"
     known = {name.lower(): name for name in _TYPES} | {type_.value.lower(): key for key, (type_, _) in _TYPES.items()}
     if word.lower() not in known:
@@ -120,7 +120,7 @@ def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
 
 
 def dataset_object(dataset: Dataset, group: str) -> dict[str, Any]:
-    """A data set; `group` is the instance group that would work on it, were there anything to do."""
+    """Return a data set as the console shows it. `group` is the group that would process it."""
     word, backend = next((name, db) for name, (type_, db) in _TYPES.items() if type_ == dataset.type)
     return {
         "name": dataset.name,
@@ -151,7 +151,7 @@ def dataset_object(dataset: Dataset, group: str) -> dict[str, Any]:
 
 
 def new_template(body: Mapping[str, Any]) -> NewModel:
-    """The template that a request adds."""
+    """Return the template that a request adds."""
     return NewModel(
         name=required(body, "name"),
         kind="template",
@@ -162,13 +162,13 @@ def new_template(body: Mapping[str, Any]) -> NewModel:
 
 
 def new_model(body: Mapping[str, Any]) -> tuple[NewModel, tuple[str, ...]]:
-    """The model that a request adds, and remarks."""
+    """Return the model that a request adds, and remarks."""
     said, remarks = _settings(body)
     return NewModel(name=required(body, "name"), template=required(body, "templatename"), **said), remarks
 
 
 def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tuple[str, ...]]:
-    """What a request changes of a template or model, None for nothing but its files, and remarks.
+    """Return what a request changes in a template or model (None for its files only), and remarks.
 
     Raises:
         Unprocessable: it would have another name.
@@ -183,14 +183,14 @@ def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tupl
 
 
 def written(body: Mapping[str, Any], main: str) -> tuple[str, str] | None:
-    """The file that a request writes, and its content; None when it writes none."""
+    """Return the file that a request writes, and its content, or None without one."""
     if body.get("tmpfileContent") is not None:
         return required(body, "tmpfilePath"), text(body, "tmpfileContent")
     return (main, text(body, "tfmainContent")) if body.get("tfmainContent") is not None else None
 
 
 def template_object(model: Model) -> dict[str, Any]:
-    """A template."""
+    """Return a template as the console shows it."""
     return {
         "name": model.name,
         "path": model.origin,
@@ -203,7 +203,7 @@ def template_object(model: Model) -> dict[str, Any]:
 
 
 def model_object(model: Model, group: str) -> dict[str, Any]:
-    """A model; `group` is the instance group of trainings that name none."""
+    """Return a model as the console shows it. `group` is the group of trainings that name none."""
     return {
         "name": model.name,
         "path": model.origin,
@@ -228,7 +228,7 @@ def model_object(model: Model, group: str) -> dict[str, Any]:
 
 
 def accelerator(framework: str) -> str:
-    """The training engine as the console calls it."""
+    """Return the training engine in the console's words."""
     return next((name.capitalize() for name, engine in _ENGINES.items() if engine == framework), "Elastic")
 
 
@@ -236,7 +236,7 @@ def accelerator(framework: str) -> str:
 
 
 def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str, tuple[str, ...]]:
-    """The training that a request starts, what it begins with ("" for nothing), and remarks.
+    """Return the training that a request starts, the weights it starts from ("" for none), and remarks.
 
     Raises:
         InvalidRequest, Unprocessable: it says too little, or names an engine that there is not.
@@ -274,7 +274,7 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str,
 
 
 def training_object(view: JobView, *, server: str) -> dict[str, Any]:
-    """A training."""
+    """Return a training as the console shows it."""
     progress = view.progress
     share = 100 * progress.update // progress.total_updates if progress is not None and progress.total_updates else 0
     return {
@@ -315,7 +315,7 @@ def training_object(view: JobView, *, server: str) -> dict[str, Any]:
 
 
 def new_validation(body: Mapping[str, Any]) -> tuple[str, NewValidation]:
-    """The name of the training that a request validates, and what is asked for.
+    """Return the name of the training that a request validates, and the validation it asks for.
 
     Raises:
         InvalidRequest, Unprocessable: it says too little, names a metric that there is not, or an impossible threshold.
@@ -336,7 +336,7 @@ def new_validation(body: Mapping[str, Any]) -> tuple[str, NewValidation]:
 
 
 def validation_object(view: JobView, validates: Validates, result: Validated | None, *, server: str) -> dict[str, Any]:
-    """A validation; `result` is None before it has one."""
+    """Return a validation as the console shows it. `result` is None until there is one."""
     return {
         "modelname": view.model,
         "dataSet": view.dataset,
@@ -364,7 +364,7 @@ def validation_object(view: JobView, validates: Validates, result: Validated | N
 
 
 def shown(metric: str) -> str:
-    """A metric as the console called it."""
+    """Return the console's name of a metric."""
     return _SHOWN.get(metric, metric.capitalize())
 
 
@@ -378,7 +378,7 @@ def _pairs(result: Validated) -> Iterator[dict[str, str]]:
 
 
 def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a model is trained with, and remarks."""
+    """Return a model's training settings, and remarks."""
     given = body.get("hyperparameter") or {}
     if not isinstance(given, Mapping):
         raise InvalidRequest("hyperparameter is an object.", field="hyperparameter")
@@ -399,12 +399,12 @@ def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
 
 
 def _backend(word: str) -> str:
-    """The engine of a template: of the console's three libraries there is PyTorch."""
+    """Return the engine of a template. Of the console's three libraries only PyTorch exists here."""
     return _engine(word) or Framework.PYTORCH.value
 
 
 def _engine(word: str) -> str | None:
-    """The framework that the console's word names, None for "PyTorch": whichever engine the model has."""
+    """Return the framework for the console's word, None for "PyTorch", which keeps the model's own engine."""
     if word.lower() == _PYTORCH.lower():
         return None
     if word.lower() == _ON_ELASTIC.lower():
