@@ -178,7 +178,7 @@ class EdtApp(ExtensionApp):
         """Return True while this server runs the jobs."""
         return self._member is not None and self._member.leads
 
-    async def surely_leads(self) -> bool:
+    async def still_leads(self) -> bool:
         """Return whether this server still leads, asking the store: the process may have been stopped for a while."""
         try:
             return self._member is not None and await self._member.leader() is None

@@ -115,7 +115,7 @@ def _read(path: str) -> dict[str, Any]:
 def _data(key: str, files: bool) -> Any:
     folder = _settings()[key] or os.environ.get("DATA_DIR") or os.environ.get("DLI_DATA_FS")
     if not folder:
-        raise ValueError(f"Nobody said where the data are: set {key} in {FILE}, or DATA_DIR.")
+        raise ValueError(f"There is no folder of data: set {key} in {FILE}, or DATA_DIR.")
     if not files:
         return folder
     return sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)

@@ -1,7 +1,7 @@
 """Pictures of a job and of the machine as SVG, drawn here so that every surface shows the same.
 
 `?theme=` auto, light or dark; `?width=` in pixels; `?zone=` of its clock times, a name such as Europe/Berlin or an
-offset such as +0200. An ETag spares whoever asks again for what has not changed.
+offset such as +0200. With its ETag a client avoids downloading an unchanged picture again.
 """
 
 from __future__ import annotations

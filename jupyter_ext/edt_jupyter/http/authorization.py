@@ -52,7 +52,7 @@ def denied(action: str, resource: str) -> NotAllowed:
     verb = "see" if action == "read" else "change"
     return NotAllowed(
         f"You are logged in, but may not {verb} {_WORDS.get(resource, resource)} on this server.",
-        hint="Whoever runs it decides that (its Authorizer): ask them.",
+        hint="The server's Authorizer decides that: ask its administrator.",
         action=action,
         resource=resource,
     )

@@ -49,7 +49,7 @@ class Extension(Protocol):
     def leads(self) -> bool:
         """Return True while this server runs the jobs."""
 
-    async def surely_leads(self) -> bool:
+    async def still_leads(self) -> bool:
         """Return whether this server still leads, asking the store: the process may have been stopped for a while."""
 
     async def elsewhere(self, user: str) -> Peer | None:
@@ -104,7 +104,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             await super().prepare()
         else:
             self.current_user = self._jupyter_current_user = User(username=self._asked_for)
-            if not await self.extension.surely_leads():
+            if not await self.extension.still_leads():
                 raise HTTPError(NOT_LEADING)
         method = str(self.request.method)
         if method in ACTIONS and implements(type(self), method):
@@ -185,7 +185,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
         """Answer with the status of the error that was raised."""
-        error = told(kwargs.get("exc_info", (None, None))[1])
+        error = shown(kwargs.get("exc_info", (None, None))[1])
         super().send_error(error.status if isinstance(error, EdtError) else status_code, **kwargs)
 
     def write_refusal(self, error: EdtError) -> None:
@@ -269,14 +269,14 @@ async def ask_again(peer: Peer) -> None:
     await asyncio.sleep(_ASK_AGAIN)
 
 
-def told(error: BaseException | None) -> BaseException | None:
+def shown(error: BaseException | None) -> BaseException | None:
     """Return the error as users see it: an OSError of the disk becomes one with an explanation."""
     return (storage_failed(error) or error) if isinstance(error, OSError) else error
 
 
 def error_body(status: int, error: BaseException | None) -> dict[str, Any]:
     """Return the body of an error. An unexpected error shows no internals."""
-    error = told(error)
+    error = shown(error)
     if isinstance(error, EdtError):
         return error.to_json()
     message = error.log_message if isinstance(error, HTTPError) else None

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tornado.web import stream_request_body
 
-from edt_jupyter.http.base import EdtHandler, told
+from edt_jupyter.http.base import EdtHandler, shown
 from edt_jupyter.http.upload import check_length
 from edt_sdk.schemas.errors import EdtError
 from edt_server.settings import Settings
@@ -80,7 +80,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
             try:
                 await asyncio.to_thread(self.sink.write, chunk)
             except (EdtError, OSError) as error:
-                refused = told(error)
+                refused = shown(error)
                 if not isinstance(refused, EdtError):
                     raise
                 if isinstance(error, OSError):

@@ -53,7 +53,7 @@ class Remote:
         """Return the address and headers for requests to that server."""
         silent = ServerUnreachable(
             f"The server that runs the jobs, {self.url}, does not answer.",
-            hint="Jobs go on without it. Try again in a moment; if it stays so, tell whoever runs it.",
+            hint="Jobs go on without it. Try again in a moment; if it stays so, tell its administrator.",
         )
         return Peer(self.url, self._headers(), asyncio.Event().wait, silent)  # type: ignore[arg-type]  # never set
 

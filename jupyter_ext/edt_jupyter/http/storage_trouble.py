@@ -20,11 +20,11 @@ def storage_failed(error: OSError) -> StorageFailed | None:
     if error.errno in _NO_ROOM:
         return StorageFailed(
             f"The server has no room left where it keeps its jobs ({why}); nothing of this request was kept.",
-            hint="Delete jobs or data sets that nobody needs, or ask whoever runs the server to make room.",
+            hint="Delete jobs or data sets that are no longer needed, or ask the server's administrator to make room.",
         )
     if error.errno in _NO_WAY:
         return StorageFailed(
             f"The server cannot read or write where it keeps its jobs ({why}); nothing of this request was kept.",
-            hint="Whoever runs the server finds the path in its log, and what EdtApp.data_dir is.",
+            hint="The server's administrator finds the path in its log, and EdtApp.data_dir in its settings.",
         )
     return None

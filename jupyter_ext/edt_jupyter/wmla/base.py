@@ -17,7 +17,7 @@ from edt_jupyter.http.base import EdtHandler, error_body
 from edt_jupyter.http.forwarding import SECRET
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
-from edt_jupyter.wmla.doorkeeper import Doorkeeper, doorkeeper
+from edt_jupyter.wmla.logon_state import Logons, logons
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.execs import Choice, Described
@@ -51,14 +51,14 @@ class WmlaHandler(EdtHandler):
         try:
             await super().prepare()
         except HTTPError as error:
-            if not (own and error.status_code == 403 and self._nobody):
+            if not (own and error.status_code == 403 and self._unauthenticated):
                 raise
             raise HTTPError(401, self._why_not()) from None
-        if own and self._nobody and self.request.method != "OPTIONS":
+        if own and self._unauthenticated and self.request.method != "OPTIONS":
             raise HTTPError(401, self._why_not())
 
     @property
-    def _nobody(self) -> bool:
+    def _unauthenticated(self) -> bool:
         return getattr(self, "_jupyter_current_user", None) is None
 
     async def _log_on(self) -> None:
@@ -87,21 +87,21 @@ class WmlaHandler(EdtHandler):
         self._by_token(shown.secret)
         user = await ensure_async(self.identity_provider.get_user(self))
         if user is None:
-            user = await self.doorkeeper.by_password(self.identity_provider, self, shown.secret)
+            user = await self.logons.by_password(self.identity_provider, self, shown.secret)
             if user is not None:
                 self._by_user(self.identity_provider.user_to_cookie(user))
 
     @property
-    def doorkeeper(self) -> Doorkeeper:
+    def logons(self) -> Logons:
         """The records of valid and ended logons."""
-        return doorkeeper(self.settings, str(self.extensionapp.data_dir))
+        return logons(self.settings, str(self.extensionapp.data_dir))
 
     def _by_session(self, token: str) -> bool:
         """Return True when this is a session of ours. An ended session gives no access."""
         found = sessions.unseal(sessions.signing_key(self.extension.secret, self.identity_provider), token)
         if found is None:
             return False
-        if token not in self.doorkeeper.ended:
+        if token not in self.logons.ended:
             kind, value = found
             (self._by_user if kind == USER else self._by_token)(value)
         return True

@@ -42,6 +42,6 @@ class LogoffHandler(_AnsweredHere):
     async def post(self) -> None:
         """End the session."""
         if self._shown is not None:
-            self.doorkeeper.ended.add(self._shown.secret)
+            self.logons.ended.add(self._shown.secret)
         self.clear_cookie(COOKIE, path=self.base_url)
         self.reply({"message": "Logged off."})

@@ -1,8 +1,8 @@
 """Find the files of a job that WMLA calls its logs, and read the end of one.
 
 `/execs/{id}/log` of an elastic job is ELog's file alone: notebooks read it as a table, and any other line spoils it.
-For a job that runs plain scripts it is their output. The executors' logs count from 1, one for each worker, also for ended
-workers. Blocks: call it in a thread.
+For a job that runs plain scripts it is their output. The executors' logs count from 1, one for each worker, also for
+ended workers. Blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: boo
         paths: the job's files.
         elastic_engine: it calls `FabricModel.train()`, and logs by ELog.
         kind: "outlog", "errlog" or "outerrlog"; "" for the first.
-        final: nobody writes any more.
+        final: the job has ended, and its files are complete.
 
     Raises:
         InvalidRequest: another kind.

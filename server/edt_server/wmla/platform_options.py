@@ -80,4 +80,4 @@ NO_NEWS = frozenset(
         ("--numPs", "0"), ("--numDriver", "1"), ("--driverDeviceNum", "0"),
     }
 )  # fmt: skip
-"""What a client says without asking for anything: nobody needs to hear that it is not followed."""
+"""What a client sends without asking for anything, so that no remark is needed."""

@@ -20,7 +20,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from edt_jupyter.wmla.sessions import Ended
 
 
-class Doorkeeper:
+class Logons:
     """The state of logons: the correct password in this process, and the ended sessions in a shared folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -43,8 +43,8 @@ class Doorkeeper:
         return provider.generate_anonymous_user(handler)
 
 
-def doorkeeper(settings: dict[str, object], data_dir: str) -> Doorkeeper:
+def logons(settings: dict[str, object], data_dir: str) -> Logons:
     """Return the web application's instance, made when first needed. `data_dir` is the folder that servers share."""
-    kept = settings.setdefault("edt_wmla_doorkeeper", Doorkeeper(Path(data_dir, "control", "ended-sessions")))
-    assert isinstance(kept, Doorkeeper)
+    kept = settings.setdefault("edt_wmla_logons", Logons(Path(data_dir, "control", "ended-sessions")))
+    assert isinstance(kept, Logons)
     return kept
