@@ -5,4 +5,15 @@ Never: a verb of the product.
 Read first: `base.py` (one place turns errors into responses), then `authorization.py`.
 """
 
-__all__ = ["authorization", "base", "forwarding", "peers", "receiving", "remote", "sse", "state_events", "upload"]
+__all__ = [
+    "authorization",
+    "base",
+    "forwarding",
+    "multipart",
+    "peers",
+    "receiving",
+    "remote",
+    "sse",
+    "state_events",
+    "upload",
+]

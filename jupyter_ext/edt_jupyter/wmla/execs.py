@@ -10,6 +10,7 @@ from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.parts import Parts, form_data
 from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.job import JobView
 from edt_server.jobs import main_file
 from edt_server.settings import Settings
 from edt_server.wmla import frameworks
@@ -36,6 +37,13 @@ class RemovingHandler(WmlaHandler):
         with contextlib.suppress(NotFound):
             await self.service.delete(self.user, job)
         return True
+
+    async def stopped_and_removed(self, view: JobView, what: str) -> None:
+        """Stop the job if it runs, and remove it. Conflict when its processes take too long to end."""
+        if not view.state.final:
+            await self.service.stop_job(self.user, view.id)
+        if not await self.removed(view.id):
+            raise Conflict(f"{what} is still ending.", hint="Delete it again in a moment.")
 
 
 class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
@@ -97,10 +105,7 @@ class ExecHandler(RemovingHandler):
     async def delete(self, job: str) -> None:
         """Remove the exec. A running one is stopped first."""
         found = await self.described(job)
-        if not found.view.state.final:
-            await self.service.stop_job(self.user, found.view.id)
-        if not await self.removed(found.view.id):
-            raise Conflict(f"Exec {job} is still ending.", hint="Delete it again in a moment.")
+        await self.stopped_and_removed(found.view, f"Exec {job}")
         self.reply({"message": f"Exec {found.view.id} is deleted."})
 
 

@@ -16,10 +16,13 @@ from edt_server.wmla.console import change, model_object, new_model, new_templat
 
 
 class _EntriesHandler(ConsoleHandler):
-    """Base of the handlers for templates and models."""
+    """Base of the handlers for templates and models; `kind` says which of them."""
 
-    async def changed(self, name: str, kind: str) -> None:
+    kind = MODEL
+
+    async def changed(self, name: str) -> None:
         """Change settings and files as the body requests."""
+        kind = self.kind
         models, body, user = self.service.catalogue.models, self.body, self.user
         row = (await models.get(user, name, kind)).model
         wanted, remarks = change(body, name)
@@ -35,17 +38,6 @@ class _EntriesHandler(ConsoleHandler):
         if file is not None:
             await models.write_file(user, name, file[0], file[1].encode(), kind)
         self.done(f"{name} is changed.", remarks, name=name)
-
-    async def names_of_files(self, name: str, kind: str) -> list[str]:
-        """Return the names of its files, as they are requested."""
-        details = await self.service.catalogue.models.get(self.user, name, kind)
-        return [f"{name}/{file.name}" for file in details.files]
-
-    async def content(self, filename: str, kind: str) -> str:
-        """Return the content of a file."""
-        owner, file = split(filename)
-        content = await self.service.catalogue.models.file(self.user, owner, file, kind)
-        return content.decode("utf-8", "replace")
 
 
 class TemplatesHandler(_EntriesHandler):
@@ -69,6 +61,7 @@ class TemplateHandler(_EntriesHandler):
     """`/modeltemplates/{name}`."""
 
     auth_resource = "edt:catalogue"
+    kind = TEMPLATE
 
     async def get(self, name: str) -> None:
         """Return the template."""
@@ -76,32 +69,12 @@ class TemplateHandler(_EntriesHandler):
 
     async def put(self, name: str) -> None:
         """Change the template, for future models."""
-        await self.changed(name, TEMPLATE)
+        await self.changed(name)
 
     async def delete(self, name: str) -> None:
         """Remove the template. Models made of it stay."""
         await self.service.catalogue.models.delete(self.user, name, TEMPLATE)
         self.done(f"Model template {name} is deleted.")
-
-
-class TemplateFilesHandler(_EntriesHandler):
-    """`/modeltemplates/{name}/files`."""
-
-    auth_resource = "edt:catalogue"
-
-    async def get(self, name: str) -> None:
-        """Return the names of its files."""
-        self.reply(await self.names_of_files(name, TEMPLATE))
-
-
-class TemplateFileHandler(_EntriesHandler):
-    """`/modeltemplates/files/{file}`."""
-
-    auth_resource = "edt:catalogue"
-
-    async def get(self, file: str) -> None:
-        """Return a file's content as a JSON string."""
-        self.reply(await self.content(file, TEMPLATE))
 
 
 class ModelsHandler(_EntriesHandler):
@@ -145,7 +118,7 @@ class ModelHandler(_EntriesHandler):
 
     async def put(self, name: str) -> None:
         """Change the model, for future trainings."""
-        await self.changed(name, MODEL)
+        await self.changed(name)
 
     async def delete(self, name: str) -> None:
         """Remove the model. Its trainings stay."""
@@ -153,28 +126,45 @@ class ModelHandler(_EntriesHandler):
         self.done(f"Model {name} is deleted.")
 
 
-class ModelFilesHandler(_EntriesHandler):
-    """`/models/{name}/files`."""
+class TemplateFilesHandler(_EntriesHandler):
+    """`/modeltemplates/{name}/files`."""
 
     auth_resource = "edt:catalogue"
+    kind = TEMPLATE
 
     async def get(self, name: str) -> None:
-        """Return the names of its files."""
-        self.reply(await self.names_of_files(name, MODEL))
+        """Return the names of its files, as they are requested."""
+        details = await self.service.catalogue.models.get(self.user, name, self.kind)
+        self.reply([f"{name}/{file.name}" for file in details.files])
+
+
+class ModelFilesHandler(TemplateFilesHandler):
+    """`/models/{name}/files`."""
+
+    kind = MODEL
 
     async def put(self, name: str) -> None:
         """Write a file: tmpfilePath and tmpfileContent, or the main script's tfmainContent."""
-        await self.changed(name, MODEL)
+        await self.changed(name)
 
 
-class ModelFileHandler(_EntriesHandler):
-    """`/models/files/{file}`."""
+class TemplateFileHandler(_EntriesHandler):
+    """`/modeltemplates/files/{file}`."""
 
     auth_resource = "edt:catalogue"
+    kind = TEMPLATE
 
     async def get(self, file: str) -> None:
         """Return a file's content as a JSON string."""
-        self.reply(await self.content(file, MODEL))
+        owner, name = split(file)
+        content = await self.service.catalogue.models.file(self.user, owner, name, self.kind)
+        self.reply(content.decode("utf-8", "replace"))
+
+
+class ModelFileHandler(TemplateFileHandler):
+    """`/models/files/{file}`."""
+
+    kind = MODEL
 
 
 class WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler):

@@ -79,10 +79,7 @@ class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
     async def delete(self, model: str, training: str) -> None:
         """Remove the training with its results. A running one is stopped first."""
         view = await self.training(model, training)
-        if not view.state.final:
-            await self.service.stop_job(self.user, view.id)
-        if not await self.removed(view.id):
-            raise Conflict(f"Training {training} is still ending.", hint="Delete it again in a moment.")
+        await self.stopped_and_removed(view, f"Training {training}")
         self.done(f"Training {training} is deleted.")
 
 

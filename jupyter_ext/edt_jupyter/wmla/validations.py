@@ -80,10 +80,7 @@ class ValidationHandler(_ValidationHandler, RemovingHandler):
     async def delete(self, model: str, validation: str) -> None:
         """Remove the validation with its results. A running one is stopped first."""
         view = await self.validation(model, validation)
-        if not view.state.final:
-            await self.service.stop_job(self.user, view.id)
-        if not await self.removed(view.id):
-            raise Conflict(f"Validation {validation} is still ending.", hint="Delete it again in a moment.")
+        await self.stopped_and_removed(view, f"Validation {validation}")
         self.done(f"Validation {validation} is deleted.")
 
 
