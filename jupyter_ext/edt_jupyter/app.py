@@ -57,11 +57,11 @@ class EdtApp(ExtensionApp):
     )
     remote_url = Unicode(
         "",
-        help="Address of another server that runs the jobs, such as https://hub/services/edt/. This one runs none.",
+        help="Address of another server that runs the jobs, such as https://hub/services/edt/. This server runs none.",
     ).tag(config=True)
     remote_token = Unicode(
         "",
-        help="What the server at `remote_url` knows this server's user by. Empty for the token JupyterHub gave it.",
+        help="Token that identifies this server's user to the server at `remote_url`. Empty for JupyterHub's token.",
     ).tag(config=True)
     db_url = Unicode(
         "",
@@ -81,26 +81,26 @@ class EdtApp(ExtensionApp):
     threads_per_slot = Int(
         0,
         min=0,
-        help="Threads of a worker whose job does not say: 0 for usable cores ÷ slots. Part of a job's bits.",
+        help="Default threads of a worker: 0 for usable cores ÷ slots. They affect the bits of a job's result.",
     ).tag(config=True)
     python = Unicode(
         "",
-        help="Interpreter of jobs whose own does not exist here. Empty for the server's. It needs jupyter-edt.",
+        help="Interpreter of jobs when their own does not exist here. Empty for the server's. Needs jupyter-edt.",
     ).tag(config=True)
-    max_upload_bytes = Int(512 << 20, min=1, help="Most bytes of a submitted package, as it is sent.").tag(config=True)
-    max_package_files = Int(20_000, min=1, help="Most files and folders of a submitted package.").tag(config=True)
-    max_package_bytes = Int(4 << 30, min=1, help="Most bytes of a submitted package, unpacked.").tag(config=True)
+    max_upload_bytes = Int(512 << 20, min=1, help="Maximum bytes of a submitted package as sent.").tag(config=True)
+    max_package_files = Int(20_000, min=1, help="Maximum files and folders of a submitted package.").tag(config=True)
+    max_package_bytes = Int(4 << 30, min=1, help="Maximum bytes of a submitted package, unpacked.").tag(config=True)
     worker_interface = Unicode(
         "127.0.0.1",
         help="Address of this machine that the control channel listens on. Workers of one machine use loopback.",
     ).tag(config=True)
     instance_groups = GroupSettings(
         DEFAULT_INSTANCE_GROUP,
-        help="Queues that a new store begins with: names, or settings as `edt plan` shows them. Later: `edt group`.",
+        help="Queues of a new store: names, or settings as `edt plan` shows them. Later: `edt group`.",
     ).tag(config=True)
     resource_groups = GroupSettings(
         DEFAULT_RESOURCE_GROUP,
-        help="Groups of hosts that a new store begins with, and how many slots a host offers. Later: `edt resource`.",
+        help="Groups of hosts of a new store, with the slots a host offers. Later: `edt resource`.",
     ).tag(config=True)
     data_fs = Unicode(
         "", help="Folder of shared data sets: DLI_DATA_FS of every job, and DATA_DIR where the job sets none."
@@ -108,12 +108,12 @@ class EdtApp(ExtensionApp):
     checkpoint_interval = Float(
         30.0,
         min=0.1,
-        help="Seconds between the rolling checkpoints of a training: what is computed again when all its workers die.",
+        help="Seconds between rolling checkpoints: the work that is recomputed when all workers of a training die.",
     ).tag(config=True)
     hang_timeout = Float(
         60.0,
         min=1.0,
-        help="Least seconds without any sign of life before a worker that should compute is replaced.",
+        help="Minimum seconds without a heartbeat or progress before a worker is replaced.",
     ).tag(config=True)
     warm_workers = Int(
         1,
@@ -129,12 +129,12 @@ class EdtApp(ExtensionApp):
     retention_days = Float(
         0.0,
         min=0.0,
-        help="Days after its end that a job is removed, with its results. 0 for never.",
+        help="Days after its end until a job is removed with its results. 0 for never.",
     ).tag(config=True)
     retention_bytes = Int(
         0,
         min=0,
-        help="Most bytes that ended jobs keep on disk: the oldest are removed until it holds. 0 for no limit.",
+        help="Maximum bytes of ended jobs on disk: the oldest are removed above it. 0 for no limit.",
     ).tag(config=True)
     keep_server_alive = Bool(
         True,
