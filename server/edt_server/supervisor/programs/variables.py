@@ -14,10 +14,13 @@ from edt_sdk.schemas.wire.control import Launch
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.task import Task
 
+_WMLA = find_spec("edt_server.wmla") is not None
+if _WMLA:  # not later: a supervisor outlives an upgrade of the files
+    from edt_server.wmla import variables as wmla
+
 # Everything of a job is on one machine; names of interfaces are Linux's.
 MASTER = "127.0.0.1"
 INTERFACE = "lo"
-_WMLA = find_spec("edt_server.wmla") is not None
 
 
 def of_job(orders: Launch, paths: JobPaths, log_dir: Path, fabric_home: Path) -> dict[str, str]:
@@ -29,11 +32,7 @@ def of_job(orders: Launch, paths: JobPaths, log_dir: Path, fabric_home: Path) ->
         "CHECKPOINT_DIR": str(paths.checkpoint_dir),
         **_data(orders.data_fs, orders.spec.data_path, orders.dataset_dir),
     }
-    if _WMLA:
-        from edt_server.wmla import variables as wmla
-
-        variables |= wmla.of_job(orders, paths, fabric_home)
-    return variables
+    return variables | wmla.of_job(orders, paths, fabric_home) if _WMLA else variables
 
 
 def _data(data_fs: str, data_path: str, dataset_dir: str) -> dict[str, str]:
@@ -63,8 +62,4 @@ def of_task(framework: Framework, task: Task) -> dict[str, str]:
             "GLOO_SOCKET_IFNAME": INTERFACE,
             "NCCL_SOCKET_IFNAME": INTERFACE,
         }
-    if _WMLA:
-        from edt_server.wmla import variables as wmla
-
-        variables |= wmla.of_task(task)
-    return variables
+    return variables | wmla.of_task(task) if _WMLA else variables
