@@ -151,10 +151,10 @@ def _beside(script: str, folder: Path, taken: set[str]) -> Iterator[SourceFile]:
 
 
 def _with_helpers(collected: Collected) -> Collected:
-    """WMLA's model folders expect these beside them; a folder's own copy wins."""
+    """Add the modules that WMLA's model folders expect; a folder's own copy wins, and a build may have none."""
     own = {file.name for file in collected.files}
     folder = Path(__file__).parents[1] / "compat" / "job"
-    helpers = [_entry(folder / name, name) for name in HELPERS if name not in own]
+    helpers = [_entry(folder / name, name) for name in HELPERS if name not in own and (folder / name).is_file()]
     files = sorted((*collected.files, *helpers), key=lambda file: file.name)
     return Collected(collected.name, collected.main, tuple(files), collected.notes)
 

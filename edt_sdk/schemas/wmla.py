@@ -1,4 +1,4 @@
-"""What a submission of WMLA's clients said that only they want to see again."""
+"""The part of a WMLA submission that only WMLA's clients read again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class WmlaRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Kept with the job, shown by the WMLA adapter, without a meaning for the job itself.
+    """The WMLA part of a job: kept and shown to WMLA's clients, without a meaning for the job itself.
 
     Attributes:
         args: the `args` of the request, decoded, as they came.

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
-    """Where Jupyter Server finds the extension."""
+    """Return where Jupyter Server finds the extension."""
     from edt_jupyter.app import EdtApp
 
     return [{"module": "edt_jupyter", "app": EdtApp}]

@@ -1,8 +1,8 @@
 """The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
 
-Owns the service's life and nothing of its work: it runs while this server leads those over its store (`Member`), and
-while another does, that one is asked; in client mode always a remote one (`Remote`). The server must start even when
-the service cannot (a damaged store): then every route answers why.
+Owns the life of the service and none of its work. The service runs while this server holds the lease of the store
+(`Member`). While another server holds it, that server is asked; in client mode a remote server always is (`Remote`).
+The Jupyter Server must start even when the service cannot (a damaged store): then every route answers why.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import os
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from edt_jupyter.group_setting import GroupSettings
 from edt_jupyter.http import state_events
 from edt_jupyter.http.forwarding import Peer, introduction
 from edt_jupyter.http.remote import Remote
-from edt_jupyter.wmla import handlers as wmla_handlers
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
@@ -57,11 +57,11 @@ class EdtApp(ExtensionApp):
     )
     remote_url = Unicode(
         "",
-        help="Address of another server that runs the jobs, such as https://hub/services/edt/. This one runs none.",
+        help="Address of another server that runs the jobs, such as https://hub/services/edt/. This server runs none.",
     ).tag(config=True)
     remote_token = Unicode(
         "",
-        help="What the server at `remote_url` knows this server's user by. Empty for the token JupyterHub gave it.",
+        help="Token that identifies this server's user to the server at `remote_url`. Empty for JupyterHub's token.",
     ).tag(config=True)
     db_url = Unicode(
         "",
@@ -81,26 +81,26 @@ class EdtApp(ExtensionApp):
     threads_per_slot = Int(
         0,
         min=0,
-        help="Threads of a worker whose job does not say: 0 for usable cores ÷ slots. Part of a job's bits.",
+        help="Default threads of a worker: 0 for usable cores ÷ slots. They affect the bits of a job's result.",
     ).tag(config=True)
     python = Unicode(
         "",
-        help="Interpreter of jobs whose own does not exist here. Empty for the server's. It needs jupyter-edt.",
+        help="Interpreter of jobs when their own does not exist here. Empty for the server's. Needs jupyter-edt.",
     ).tag(config=True)
-    max_upload_bytes = Int(512 << 20, min=1, help="Most bytes of a submitted package, as it is sent.").tag(config=True)
-    max_package_files = Int(20_000, min=1, help="Most files and folders of a submitted package.").tag(config=True)
-    max_package_bytes = Int(4 << 30, min=1, help="Most bytes of a submitted package, unpacked.").tag(config=True)
+    max_upload_bytes = Int(512 << 20, min=1, help="Maximum bytes of a submitted package as sent.").tag(config=True)
+    max_package_files = Int(20_000, min=1, help="Maximum files and folders of a submitted package.").tag(config=True)
+    max_package_bytes = Int(4 << 30, min=1, help="Maximum bytes of a submitted package, unpacked.").tag(config=True)
     worker_interface = Unicode(
         "127.0.0.1",
         help="Address of this machine that the control channel listens on. Workers of one machine use loopback.",
     ).tag(config=True)
     instance_groups = GroupSettings(
         DEFAULT_INSTANCE_GROUP,
-        help="Queues that a new store begins with: names, or settings as `edt plan` shows them. Later: `edt group`.",
+        help="Queues of a new store: names, or settings as `edt plan` shows them. Later: `edt group`.",
     ).tag(config=True)
     resource_groups = GroupSettings(
         DEFAULT_RESOURCE_GROUP,
-        help="Groups of hosts that a new store begins with, and how many slots a host offers. Later: `edt resource`.",
+        help="Groups of hosts of a new store, with the slots a host offers. Later: `edt resource`.",
     ).tag(config=True)
     data_fs = Unicode(
         "", help="Folder of shared data sets: DLI_DATA_FS of every job, and DATA_DIR where the job sets none."
@@ -108,12 +108,12 @@ class EdtApp(ExtensionApp):
     checkpoint_interval = Float(
         30.0,
         min=0.1,
-        help="Seconds between the rolling checkpoints of a training: what is computed again when all its workers die.",
+        help="Seconds between rolling checkpoints: the work that is recomputed when all workers of a training die.",
     ).tag(config=True)
     hang_timeout = Float(
         60.0,
         min=1.0,
-        help="Least seconds without any sign of life before a worker that should compute is replaced.",
+        help="Minimum seconds without a heartbeat or progress before a worker is replaced.",
     ).tag(config=True)
     warm_workers = Int(
         1,
@@ -129,12 +129,12 @@ class EdtApp(ExtensionApp):
     retention_days = Float(
         0.0,
         min=0.0,
-        help="Days after its end that a job is removed, with its results. 0 for never.",
+        help="Days after its end until a job is removed with its results. 0 for never.",
     ).tag(config=True)
     retention_bytes = Int(
         0,
         min=0,
-        help="Most bytes that ended jobs keep on disk: the oldest are removed until it holds. 0 for no limit.",
+        help="Maximum bytes of ended jobs on disk: the oldest are removed above it. 0 for no limit.",
     ).tag(config=True)
     keep_server_alive = Bool(
         True,
@@ -161,25 +161,25 @@ class EdtApp(ExtensionApp):
 
     @property
     def service(self) -> Service:
-        """The running service, or the error that says why there is none."""
-        # Whether it still leads was asked when the request came (`elsewhere`), and is asked by whatever it writes: what
-        # is under way while the lease is renewed late is not refused for that.
+        """Return the running service. Raises: the error that explains why there is none."""
+        # The lease is checked when a request arrives (`elsewhere`) and again by each write. A request in progress is
+        # not refused because a renewal is late.
         if self._service is None or self._member is None:
             raise self._trouble or ServerUnreachable("jupyter-edt is starting.", hint="Try again in a moment.")
         return self._service
 
     @property
     def secret(self) -> str:
-        """What servers over one data folder know each other by, "" before it is known."""
+        """Return the secret that servers over one data folder share, "" before it is known."""
         return self._secret
 
     @property
     def leads(self) -> bool:
-        """True while this server runs the jobs."""
+        """Return True while this server runs the jobs."""
         return self._member is not None and self._member.leads
 
-    async def surely_leads(self) -> bool:
-        """The same, of a server that may have been stopped once it has asked whether it still leads."""
+    async def still_leads(self) -> bool:
+        """Return whether this server still leads, asking the store: the process may have been stopped for a while."""
         try:
             return self._member is not None and await self._member.leader() is None
         except EdtError:
@@ -187,11 +187,11 @@ class EdtApp(ExtensionApp):
 
     @property
     def remote(self) -> Remote | None:
-        """The server that runs the jobs of this one's user, None where this one may."""
+        """Return the server that runs this user's jobs, None where this server may run them."""
         return self._remote
 
     async def elsewhere(self, user: str) -> Peer | None:
-        """The server that answers `user`, None for this one, or when `service` says why there is none."""
+        """Return the server that answers `user`, None for this one, or where `service` raises the reason."""
         if self._remote is not None:
             return self._remote.peer()
         member = self._member
@@ -203,12 +203,16 @@ class EdtApp(ExtensionApp):
     # --- Jupyter's hooks ----------------------------------------------------------------------------------------------
 
     def initialize_handlers(self) -> None:
-        """Add the routes."""
-        # Sessions of WMLA's clients are the word of the server that gave them: they log on where the jobs run.
-        self.handlers.extend([*handlers(), *([] if self.remote_url else wmla_handlers())])
+        """Add the routes, WMLA's only in a build that has them."""
+        self.handlers.extend(handlers())
+        # WMLA's sessions are valid only on the server that gave them, so its clients log on where the jobs run.
+        if not self.remote_url and find_spec("edt_jupyter.wmla") is not None:
+            from edt_jupyter import wmla
+
+            self.handlers.extend(wmla.handlers())
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
-        # What the service logs belongs into the server's log, with its level and its handlers.
+        # What the service logs goes to the Jupyter Server's log, with its level and handlers.
         logging.getLogger("edt_server").parent = self.log if isinstance(self.log, logging.Logger) else None
         state_events.register(serverapp.event_logger)
         for sentence in front_ends.too_old(front_ends.installed()):
@@ -219,7 +223,7 @@ class EdtApp(ExtensionApp):
         self._spawn(self._show_activity(), "edt activity")
 
     async def stop_extension(self) -> None:
-        """Stop serving; jobs go on."""
+        """Stop the service. Jobs continue."""
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()
@@ -233,7 +237,7 @@ class EdtApp(ExtensionApp):
             await asyncio.to_thread(self._store.close)
 
     def current_activity(self) -> bool:
-        """True while jobs run: the server must not shut itself down for idleness."""
+        """Return True while jobs run: the server must not be culled as idle."""
         return self.keep_server_alive and self._service is not None and self._service.busy
 
     # --- starting -----------------------------------------------------------------------------------------------------
@@ -271,7 +275,7 @@ class EdtApp(ExtensionApp):
             self._spawn(remote.hear(tell, logging.getLogger("edt_server")), "edt events")
 
     async def _start_later(self) -> None:
-        """The store cannot be used now: begin when it can."""
+        """Start once the store, which is unavailable now, can be used."""
         while isinstance(self._trouble, StoreUnavailable):
             await asyncio.sleep(_STORE_AWAY)
             await self._try_to_start()
@@ -327,7 +331,7 @@ class EdtApp(ExtensionApp):
             await asyncio.sleep(_ALIVE)
 
     def _touch(self) -> None:
-        # JupyterHub looks at every setting of this name; the time must know its zone.
+        # JupyterHub reads every setting with this name. The time needs a time zone.
         if self.keep_server_alive and self.serverapp is not None:
             self.serverapp.web_app.settings["edt_last_activity"] = datetime.now(UTC)
 
@@ -338,7 +342,7 @@ class EdtApp(ExtensionApp):
 
 
 def main() -> None:
-    """`jupyter edt`."""
+    """Run `jupyter edt`."""
     with contextlib.suppress(KeyboardInterrupt):
         EdtApp.launch_instance()  # type: ignore[no-untyped-call]
 

@@ -1,6 +1,6 @@
-"""Which programs beside this server are too old to show the front end; said in its log, since they cannot say it.
+"""Find programs in this environment that are too old to show the front end, for the server's log.
 
-JupyterLab 3 does not load the extension at all, and only its console tells. `too_old` is pure; `installed` looks.
+JupyterLab 3 does not load the extension at all, and reports that only in the browser's console. `too_old` is pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ OLDEST = {"jupyterlab": (4, 2), "notebook": (7, 2)}
 
 
 def installed() -> dict[str, str]:
-    """The versions of those programs that are installed in this environment."""
+    """Return the versions of those programs that are installed in this environment."""
     found: dict[str, str] = {}
     for name in OLDEST:
         try:
@@ -25,7 +25,7 @@ def installed() -> dict[str, str]:
 
 
 def too_old(versions: Mapping[str, str]) -> list[str]:
-    """A sentence for each of these programs that is too old; what has no such version is not judged."""
+    """Return a sentence for each program that is too old. An unknown version is not judged."""
     sentences = []
     for name, (major, minor) in OLDEST.items():
         parts = re.match(r"(\d+)\.(\d+)", versions.get(name, ""))

@@ -1,7 +1,7 @@
-"""Groups in a setting: of each its name, or its fields; on the command line as JSON or as a Python dict.
+"""Traits for settings that list groups, each by its name or by its fields.
 
-Traitlets would take any word of a command line for a name, and a dict among them too. A word is read when it is known
-which class it is for: at once in `jupyter edt`, later where another command brings the extension; both ways lead here.
+On the command line a group is JSON or a Python dict. Traitlets would take any word of a command line for a name, also
+a dict. `jupyter edt` reads a word at once, other commands only when they load the extension. Both ways lead here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from traitlets import Dict, List, TraitError, Unicode, Union
 
 
 class GroupSetting(Union):
-    """A name or a dict."""
+    """A group in a setting: its name, or a dict of its fields."""
 
     def __init__(self) -> None:
         super().__init__([Unicode(), Dict()])
 
     def from_string(self, s: str) -> Any:
-        """What a word of the command line stands for.
+        """Return the group that a word of the command line describes.
 
         Raises:
             TraitError: braces around what is neither JSON nor a dict, or several groups in one word.
@@ -39,10 +39,10 @@ class GroupSetting(Union):
 
 
 class GroupSettings(List[Any]):
-    """At least one group.
+    """A list of at least one group.
 
     Args:
-        name: of the one group there is by default.
+        name: the only group by default.
         help: for the table of settings.
     """
 
@@ -50,9 +50,9 @@ class GroupSettings(List[Any]):
         super().__init__(GroupSetting(), [name], minlen=1, help=help)
 
     def from_string(self, s: str) -> list[Any]:
-        """The option was given once."""
+        """Read the option when it is given once."""
         return self.from_string_list([s])
 
     def from_string_list(self, s_list: list[str]) -> list[Any]:
-        """The option was given so many times."""
+        """Read the option when it is given several times."""
         return [self.item_from_string(each) for each in s_list]

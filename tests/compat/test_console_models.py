@@ -91,7 +91,7 @@ def test_data_can_be_asked_for_file_by_file(settings, tmp_path):
         ({"epochs": "many"}, "getEpoch", "epochs in pth_parameters.json must be a whole number above 0, not 'many'"),
         ({"epochs": None}, "getEpoch", "above 0, not None"),
         ({"train_batch_size": 0}, "getTrainBatchSize", "train_batch_size .* above 0, not 0"),
-        ({}, "getTrainData", "Nobody said where the data are: set train_data"),
+        ({}, "getTrainData", "There is no folder of data: set train_data"),
         ({"optimizer": "SGD"}, "getOptimizer", "optimizer .* must be an object such as"),
         ({"optimizer": {"name": "Optimizer"}}, "getOptimizer", "torch.optim has no 'Optimizer'"),
         ({"optimizer": {"name": "SGD", "speed": 1}}, "getOptimizer", "SGD refuses its arguments: .*speed"),

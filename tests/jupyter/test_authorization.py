@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from jupyter_server.auth import Authorizer, IdentityProvider, User
+from tornado.httpclient import HTTPClientError
 
-from edt_jupyter.api.routes import ROUTES
+from edt_jupyter.api.routes import ROUTES, handlers
+from edt_jupyter.http.base import EdtHandler
 
-# What each operation must ask for. Written out here a second time on purpose.
+# What each operation must ask for: the table of 1.0's decorators, written out here a second time on purpose.
 DECLARED = {
     ("GET", "/"): ("read", "edt:cluster"),
     ("GET", "/spec.yaml"): ("read", "edt:cluster"),
@@ -94,22 +98,72 @@ class TestRecorded:
         jp_server_config["ServerApp"]["authorizer_class"] = Recorder
         return jp_server_config
 
-    @pytest.mark.parametrize("order", [1, -1], ids=["in order", "in reverse"])
-    async def test_every_operation_asks_for_its_own(self, call, order):
-        """Both orders: a decorator that keeps its first caller's arguments fails one of them."""
-        for (method, path), declared in list(DECLARED.items())[::order]:
+    async def test_every_operation_asks_once_for_its_own(self, call):
+        for (method, path), declared in DECLARED.items():
             Recorder.asked.clear()
             url = path.replace("{id}", "somebodys-job")
             answer = await call(method, url, body=b"" if method in ("POST", "PUT", "PATCH") else None)
             assert answer.status == 403, (method, path)
             assert answer.json["code"] == "not_allowed"
-            assert {(action, resource) for _, _, action, resource in Recorder.asked} == {declared}, (method, path)
+            assert [(action, resource) for _, _, action, resource in Recorder.asked] == [declared], (method, path)
 
     async def test_unknown_paths_and_verbs_answer_json(self, call, monkeypatch):
         assert (await call("PUT", "/jobs")).status == 405
         monkeypatch.setattr(Recorder, "answer", True)
         answer = await call("GET", "/nothing/here")
         assert (answer.status, answer.json["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("jupyter_lets_anyone_in", [False, True])
+class TestWithoutAToken:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config, jupyter_lets_anyone_in):
+        Recorder.asked = []
+        jp_server_config["ServerApp"]["authorizer_class"] = Recorder
+        jp_server_config["ServerApp"]["allow_unauthenticated_access"] = jupyter_lets_anyone_in
+        return jp_server_config
+
+    async def test_every_operation_is_refused(self, call):
+        for method, path in DECLARED:
+            answer = await call(
+                method,
+                path.replace("{id}", "job"),
+                body=b"" if method in ("POST", "PUT", "PATCH") else None,
+                headers={"Authorization": "token wrong"},
+            )
+            assert (answer.status, answer.json["code"]) == (403, "not_allowed"), (method, path)
+            assert answer.json["login"] == "needed", (method, path)
+        assert Recorder.asked == []
+
+
+class Undeclared(EdtHandler):
+    """A handler whose author forgot to name the resource."""
+
+    async def get(self):
+        self.reply({"secret": 1})
+
+
+class Unmapped(Undeclared):
+    """A handler with a method that has no action."""
+
+    auth_resource = "edt:jobs"
+    auth_actions = {"POST": "write"}
+
+
+@pytest.mark.parametrize("handler", [Undeclared, Unmapped])
+async def test_a_method_without_an_entry_is_refused(edt, jp_fetch, jp_base_url, handler, monkeypatch):
+    edt.serverapp.web_app.add_handlers(".*$", [(f"{jp_base_url}edt/new", handler, {"name": edt.name})])
+    with pytest.raises(HTTPClientError) as refused:
+        await jp_fetch("edt", "new")
+    assert refused.value.code == 403
+    monkeypatch.setattr(handler, "auth_resource", "edt:jobs")
+    monkeypatch.setattr(handler, "auth_actions", EdtHandler.auth_actions)
+    assert json.loads((await jp_fetch("edt", "new")).body) == {"secret": 1}
+
+
+async def test_jupyter_finds_every_method_authenticated(edt):
+    check = edt.serverapp.web_app._check_handler_auth
+    assert [found for pattern, handler in handlers() for found in check(pattern, handler)] == []
 
 
 class Tokens(IdentityProvider):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from edt_jupyter.api.interpreters import kernels_of
+from edt_jupyter.api.cluster import kernels_of
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 import pytest
 from ipykernel.kernelspec import install
 
-from edt_jupyter.api.interpreters import kernels_of
+from edt_jupyter.api.cluster import kernels_of
 
 
 def kernel(*argv):

@@ -128,7 +128,7 @@ async def test_a_logoff_is_known_to_every_server_over_the_data_folder(ask, token
     assert session not in mark.name
     assert (mark.stat().st_size, mark.stat().st_mode & 0o77, folder.stat().st_mode & 0o77) == (0, 0, 0)
     # Another process, or this one after a restart, remembers nothing but the folder.
-    jp_serverapp.web_app.settings.pop("edt_wmla_doorkeeper")
+    jp_serverapp.web_app.settings.pop("edt_wmla_logons")
     assert (await ask("GET", f"{DLI}/conf", {"X-Auth-Token": session})).status == 401
 
 

@@ -58,7 +58,7 @@ edt_server.settings: store
 edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts
 edt_server.supervisor: messaging supervisor.machines supervisor.processes supervisor.programs system
 edt_server.supervisor.processes: supervisor.machines system
-edt_server.supervisor.programs: supervisor.machines supervisor.processes system
+edt_server.supervisor.programs: supervisor.machines supervisor.processes system wmla
 edt_server.wmla: edt_sdk.torchrun.command_line outputs
 """  # noqa: E501
 

@@ -27,7 +27,7 @@ class EDTLoggerCallback(LoggerCallback):
         self._losses: list[dict[str, float]] = []
 
     def log_train_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
-        """One training batch is finished; `completed_batch` counts within the epoch, over all workers."""
+        """Record a finished training batch. `completed_batch` counts within the epoch, over all workers."""
         acc = acc / 100
         self.gs += 1
         self._losses.append({"steps": self.gs, "loss": loss})
@@ -37,12 +37,12 @@ class EDTLoggerCallback(LoggerCallback):
             log.recordTrain("Train", completed_batch, self.gs, loss, acc, worker)
 
     def log_test_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
-        """A validation is finished."""
+        """Record a finished validation."""
         with ELog.open() as log:
             log.recordTest("Test", loss, acc / 100, worker)
 
     def on_train_end(self) -> None:
-        """Write $RESULT_DIR/val_dict_list.json; KeyError where RESULT_DIR is not set, which is outside a job."""
+        """Write $RESULT_DIR/val_dict_list.json. KeyError where RESULT_DIR is not set, which is outside a job."""
         with open(os.path.join(os.environ["RESULT_DIR"], "val_dict_list.json"), "w") as file:
             json.dump(self._losses, file)
 

@@ -48,7 +48,7 @@ class ELog:
         self.close()
 
     def recordText(self, text: str) -> None:
-        """Append `text` behind the local time."""
+        """Append `text` after the local time."""
         self._write(time.time(), text)
 
     def recordTrain(
@@ -88,7 +88,7 @@ def _log_folder() -> str:
 
 
 def _milliseconds(seconds: float) -> int:
-    # To the nearest one, where EMetrics cuts off: both as in WMLA's.
+    # Rounded to the nearest second, where EMetrics truncates, both as in WMLA's.
     return round(seconds * 1000)
 
 

@@ -34,27 +34,27 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def getTrainData(files: bool = True) -> Any:
-    """The training data: the folder, or with `files` a sorted list of all files below it."""
+    """Return the training data: the folder, or with `files` a sorted list of all files below it."""
     return _data("train_data", files)
 
 
 def getTestData(files: bool = True) -> Any:
-    """The test data, likewise."""
+    """Return the test data in the same form."""
     return _data("test_data", files)
 
 
 def getValData(files: bool = True) -> Any:
-    """The validation data, likewise."""
+    """Return the validation data in the same form."""
     return _data("val_data", files)
 
 
 def getTrainBatchSize() -> int:
-    """Samples of a batch in training."""
+    """Return the samples of a training batch."""
     return _whole("train_batch_size", _settings()["train_batch_size"])
 
 
 def getTestBatchSize() -> int:
-    """Samples of a batch in a test."""
+    """Return the samples of a test batch."""
     settings = _settings()
     if settings["test_batch_size"] is None:
         return getTrainBatchSize()
@@ -62,12 +62,12 @@ def getTestBatchSize() -> int:
 
 
 def getEpoch() -> int:
-    """How many times the training passes over its data."""
+    """Return how many times the training passes over its data."""
     return _whole("epochs", _settings()["epochs"])
 
 
 def getOptimizer(model: Any) -> Any:
-    """The optimizer, over those parameters of `model` that are not frozen.
+    """Return the optimizer over the parameters of `model` that are not frozen.
 
     Raises:
         ValueError: torch.optim has none of this name, or it does not take these arguments.
@@ -79,7 +79,7 @@ def getOptimizer(model: Any) -> Any:
 
 
 def getLearningRate(optimizer: Any) -> Any:
-    """A scheduler of the learning rate over `optimizer`, None when none is set. ValueError as in `getOptimizer`."""
+    """Return the learning-rate scheduler over `optimizer`, None without one. ValueError as in `getOptimizer`."""
     if not _settings()["learning_rate"]:
         return None
     import torch
@@ -89,7 +89,7 @@ def getLearningRate(optimizer: Any) -> Any:
 
 
 def _settings() -> dict[str, Any]:
-    """All of them. Read anew each time: `train_dir` conventions let a script change its working directory."""
+    """Return all settings, read each time because `train_dir` conventions let a script change its folder."""
     settings = dict(_DEFAULTS)
     for folder in (os.getcwd(), os.environ.get("RESULT_DIR", "")):
         path = os.path.join(folder, FILE)
@@ -115,7 +115,7 @@ def _read(path: str) -> dict[str, Any]:
 def _data(key: str, files: bool) -> Any:
     folder = _settings()[key] or os.environ.get("DATA_DIR") or os.environ.get("DLI_DATA_FS")
     if not folder:
-        raise ValueError(f"Nobody said where the data are: set {key} in {FILE}, or DATA_DIR.")
+        raise ValueError(f"There is no folder of data: set {key} in {FILE}, or DATA_DIR.")
     if not files:
         return folder
     return sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)

@@ -1,11 +1,11 @@
-"""Own the routes under `/edt/api`: one handler for each thing that can be asked, thin over `edt_server.service`.
+"""Own the routes under `/edt/api`: one thin handler for each resource, over `edt_server.service`.
 
 Never: SQL, processes, or decisions.
 
 Read first: `routes.py` (which handler answers where), then `jobs.py`.
 """
 
-from edt_jupyter.api.artifacts import send_archive
+from edt_jupyter.api.outputs import send_archive
 from edt_jupyter.api.routes import API, handlers
 
 __all__ = ["API", "handlers", "send_archive"]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tornado.web import authenticated
-
 from edt_jupyter.api.entry import EntryHandler
 from edt_jupyter.api.own_files import OwnFiles
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.packing.data_files import data_files
 from edt_sdk.packing.sources import SourceFile, collect
@@ -32,17 +29,15 @@ from edt_sdk.schemas.job import parse_change
 class DatasetsHandler(EntryHandler):
     """`/datasets`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
-        """Mine, the types there are, and the folder that a `path` is in."""
+        """Return the user's data sets, the types there are, and the folder that a `path` is in."""
         found = await self.service.catalogue.datasets.list(self.user)
         self.reply({"datasets": found, "types": list(DatasetType), "data_folder": self.service.settings.data_fs})
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
-        """Register one."""
+        """Register a data set."""
 
         async def add(spec: bytes, package: Path | None, filename: str) -> Dataset:
             new = parse_change(spec, NewDataset)
@@ -53,7 +48,7 @@ class DatasetsHandler(EntryHandler):
             self.reply(made, 201)
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
-        """All files of a folder, or one file."""
+        """Return all files of a folder, or one file."""
         parse_change(spec, NewDataset).check()
         return data_files(own.find(source))
 
@@ -61,16 +56,14 @@ class DatasetsHandler(EntryHandler):
 class DatasetHandler(EdtHandler):
     """`/datasets/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
-        """The data set with its jobs and files."""
+        """Return the data set with its jobs and files."""
         self.reply(await self.service.catalogue.datasets.get(self.user, name))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
-        """Remove it; refused while a job needs what would go."""
+        """Remove the data set. Refused while a job needs its files."""
         await self.service.catalogue.datasets.delete(self.user, name)
         self.set_status(204)
         self.finish()
@@ -79,17 +72,15 @@ class DatasetHandler(EdtHandler):
 class ModelsHandler(EntryHandler):
     """`/models`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
-        """Mine, and what a model may say."""
+        """Return the user's models, and the values that a model's fields may have."""
         found = await self.service.catalogue.models.list(self.user)
         self.reply({"models": found, "frameworks": list(Framework), "hyperparameters": HYPERPARAMETERS})
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
-        """Add one."""
+        """Add a model."""
 
         async def add(spec: bytes, package: Path | None, filename: str) -> Model:
             new = parse_change(spec, NewModel)
@@ -100,7 +91,7 @@ class ModelsHandler(EntryHandler):
             self.reply(made, 201)
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
-        """What is packed of a folder, script or notebook."""
+        """Return the files that are packed of a folder, script or notebook."""
         new = parse_change(spec, NewModel).check()
         return collect(own.find(source), new.main, hidden=own.hidden, most=self.caps.max_package_files).files
 
@@ -108,23 +99,19 @@ class ModelsHandler(EntryHandler):
 class ModelHandler(EdtHandler):
     """`/models/{name}`; with `kind=template` the template of that name."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
-        """The model with its trainings and files."""
+        """Return the model with its trainings and files."""
         self.reply(await self.service.catalogue.models.get(self.user, name, self._kind))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def patch(self, name: str) -> None:
-        """Change what the body names, for trainings to come."""
+        """Change the fields in the body, for future trainings."""
         change = parse_change(self.request.body, ModelChange)
         self.reply(await self.service.catalogue.models.change(self.user, name, change, self._kind))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
-        """Remove it; its trainings stay."""
+        """Remove the model. Its trainings stay."""
         await self.service.catalogue.models.delete(self.user, name, self._kind)
         self.set_status(204)
         self.finish()
@@ -140,10 +127,10 @@ class ModelHandler(EdtHandler):
 class ModelTrainHandler(EdtHandler):
     """`/models/{name}/train`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, name: str) -> None:
-        """Train it: the job."""
+        """Train the model. Returns the job."""
         wanted = parse_change(self.request.body, Training) if self.request.body else Training()
         view = await self.service.catalogue.models.train(self.user, name, wanted)
         self.set_header("Location", f"{self.base_url}edt/api/jobs/{view.id}")

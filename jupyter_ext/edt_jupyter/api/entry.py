@@ -1,7 +1,7 @@
-"""Something new for the catalogue on its way in: JSON that names it, or an upload with JSON and a file.
+"""Receive a new entry of the catalogue: JSON that names it, or an upload with JSON and a file.
 
-JSON is held and bounded, an upload goes to the disk (`upload.py`). JSON may name a `source` among this Jupyter server's
-own files; that is packed here, also where another server keeps the catalogue.
+JSON is held in memory and bounded, an upload goes to the disk (`upload.py`). JSON may name a `source` among this
+server's own files. That is packed here, also where another server keeps the catalogue.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from jupyter_core.utils import ensure_async
-from tornado.web import HTTPError
 
 from edt_jupyter.api.own_files import OwnFiles
-from edt_jupyter.api.picking import PickingHandler
+from edt_jupyter.api.submissions import PickingHandler
 from edt_jupyter.http.authorization import denied
 from edt_jupyter.http.forwarding import Peer
 from edt_jupyter.http.peers import post_package
@@ -37,14 +35,14 @@ Add = Callable[[Path | None, str], Awaitable[T]]
 
 
 class Entry:
-    """One body under way; `upload` is None for JSON."""
+    """One body that is being received. `upload` is None for JSON."""
 
     def __init__(self, upload: Upload | None) -> None:
         self._upload = upload
         self._json = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes. Blocks. InvalidRequest or TooLarge when they are not wanted."""
+        """Take the next bytes. InvalidRequest or TooLarge when they cannot be used. Blocks."""
         if self._upload is not None:
             self._upload.write(data)
             return
@@ -53,7 +51,7 @@ class Entry:
             raise TooLarge(f"The JSON is larger than {_MAX_JSON} bytes.", limit=_MAX_JSON)
 
     def finish(self) -> tuple[bytes, Path | None, str]:
-        """The JSON, the file of the upload and what it was called, None and "" without one."""
+        """Return the JSON, and the file of the upload with its name, or None and "" without one."""
         if self._upload is None:
             return bytes(self._json), None, ""
         spec, package = self._upload.finish()
@@ -73,29 +71,23 @@ class Entry:
 class EntryHandler(ReceivingHandler[Entry], PickingHandler):
     """Base of a handler whose POST adds to the catalogue."""
 
-    resource = "edt:catalogue"
-
     def open_sink(self, content_type: str, settings: Settings) -> Entry:
-        """An upload on its way to the disk."""
+        """Return a sink that writes an upload to the disk."""
         return Entry(Upload(self.service.uploads, content_type, settings.max_upload_bytes))
 
     async def _admit(self) -> None:
         if not self._is_json:
             await super()._admit()
             return
-        if not self.current_user:
-            raise HTTPError(403)
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", self.resource)):
-            raise denied("write", self.resource)
         self.sink = Entry(None)
 
     @property
     def _is_json(self) -> bool:
-        # As on every other route, a body is JSON whatever it calls itself, unless it is an upload.
+        # As on every other route, a body is JSON whatever its content type, unless it is an upload.
         return not self.request.headers.get("Content-Type", "").strip().lower().startswith("multipart/")
 
     async def forwarded(self) -> bool:
-        """Answered where the files are when JSON names some of this server's, else where the catalogue is."""
+        """Answer here when JSON names this server's files, else where the catalogue is."""
         if self.request.method == "POST" and self.sink is not None and self.sink.json is not None:
             self.request.body = self.sink.json
             if _source(self.request.body) is not None:
@@ -103,7 +95,7 @@ class EntryHandler(ReceivingHandler[Entry], PickingHandler):
         return await super(PickingHandler, self).forwarded()
 
     async def added(self, path: str, cls: type[T], add: Callable[[bytes, Path | None, str], Awaitable[T]]) -> T | None:
-        """What was added, by `add(JSON, file, its name)` here or by a POST to `path` elsewhere.
+        """Return the new entry, from `add(JSON, file, its name)` here or from a POST to `path` elsewhere.
 
         None when the request was refused and answered.
         """
@@ -114,7 +106,7 @@ class EntryHandler(ReceivingHandler[Entry], PickingHandler):
         source = _source(spec) if package is None else None
         if source is None:
             return await add(spec, package, filename)
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", "contents")):
+        if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
         spec = _without_source(spec)
         files = await asyncio.to_thread(self._files, source, spec)
@@ -136,12 +128,12 @@ class EntryHandler(ReceivingHandler[Entry], PickingHandler):
         return self.files_of(OwnFiles(self.contents_manager), source, spec)
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
-        """The files to pack. Blocks."""
+        """Return the files to pack. Blocks."""
         raise NotImplementedError
 
 
 def _source(body: bytes) -> str | None:
-    """The `source` that JSON names; None where there is none, or it is no JSON, which is said later."""
+    """Return the `source` that JSON names, None without one. What is no JSON is refused later."""
     try:
         found = msgspec.json.decode(body)
     except msgspec.DecodeError:

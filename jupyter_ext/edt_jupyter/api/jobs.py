@@ -1,17 +1,17 @@
-"""Jobs: submit, list, get, update, stop, suspend, resume, delete."""
+"""Jobs: submit, list, show, update, stop, suspend, resume, delete, validate, and the workers that run now."""
 
 from __future__ import annotations
 
 import asyncio
 
-from tornado.web import authenticated
+from jupyter_server.utils import url_path_join
 
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.http.upload import Upload
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.job import JobState, parse_patch, parse_resume, parse_spec
+from edt_sdk.schemas.job import JobState, parse_change, parse_patch, parse_resume, parse_spec
+from edt_sdk.schemas.validation import NewValidation
 from edt_server.settings import Settings
 
 _PAGE = 1000
@@ -21,14 +21,14 @@ _MOST = 10_000
 class JobsHandler(ReceivingHandler[Upload]):
     """`/jobs`."""
 
+    auth_resource = "edt:jobs"
+
     def open_sink(self, content_type: str, settings: Settings) -> Upload:
-        """A package on its way to the disk."""
+        """Return a sink that writes a package to the disk."""
         return Upload(self.service.uploads, content_type, settings.max_upload_bytes)
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self) -> None:
-        """Submit."""
+        """Submit a job."""
         if self.sink is None:  # refused and answered
             self.hang_up()
             return
@@ -37,10 +37,8 @@ class JobsHandler(ReceivingHandler[Upload]):
         self.set_header("Location", f"{self.request.path.rstrip('/')}/{view.id}")
         self.reply(view, 201)
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
     async def get(self) -> None:
-        """List: mine, or with `all=1` everybody's; the newest `limit`, or those after the `next` of an answer."""
+        """List the user's jobs, or with `all=1` every user's: the newest `limit`, or the page after `next`."""
         state = self.get_query_argument("state", "").upper()
         if state and state not in JobState.__members__:
             raise InvalidRequest(f"{state} is no state.", hint=f"The states are {', '.join(JobState)}.", field="state")
@@ -70,30 +68,26 @@ class JobsHandler(ReceivingHandler[Upload]):
 class StopAllHandler(EdtHandler):
     """`/jobs/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self) -> None:
-        """Stop all my jobs."""
+        """Stop all jobs of the user."""
         self.reply({"jobs": await self.service.stop_all(self.user)}, 202)
 
 
 class JobHandler(EdtHandler):
     """`/jobs/{id}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
-        """The job now."""
+        """Return the job as it is now."""
         self.reply(await self.service.job(self.user, job))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def patch(self, job: str) -> None:
-        """Update."""
+        """Update the job."""
         self.reply(await self.service.update(self.user, job, parse_patch(self.request.body)))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self, job: str) -> None:
         """Delete an ended job."""
         await self.service.delete(self.user, job)
@@ -104,30 +98,63 @@ class JobHandler(EdtHandler):
 class StopHandler(EdtHandler):
     """`/jobs/{id}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
-        """Stop: accepted now, done when the job's processes have ended."""
+        """Stop the job: accepted now, done when its processes have ended."""
         self.reply(await self.service.stop_job(self.user, job), 202)
 
 
 class SuspendHandler(EdtHandler):
     """`/jobs/{id}/suspend`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
-        """Suspend: accepted now, done when the job's last worker has left."""
+        """Suspend the job: accepted now, done when its last worker has left."""
         self.reply(await self.service.suspend(self.user, job), 202)
 
 
 class ResumeHandler(EdtHandler):
     """`/jobs/{id}/resume`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
-        """Resume, from a `checkpoint`, in an `instance_group`: accepted now, done when there is a slot."""
+        """Resume the job, from a `checkpoint`, in an `instance_group`: accepted now, done when a slot is free."""
         chosen = parse_resume(self.request.body)
         view = await self.service.resume(self.user, job, chosen.checkpoint or "", chosen.instance_group)
         self.reply(view, 202)
+
+
+class WorkersHandler(EdtHandler):
+    """`/jobs/{id}/workers`."""
+
+    auth_resource = "edt:jobs"
+
+    async def get(self, job: str) -> None:
+        """Return slot, host, pid, rank and generation of each running worker."""
+        self.reply({"workers": await self.service.workers(self.user, job)})
+
+
+class ValidationsHandler(EdtHandler):
+    """`/jobs/{id}/validations`."""
+
+    auth_resource = "edt:jobs"
+
+    async def post(self, job: str) -> None:
+        """Validate the trained model. Returns the job that does it."""
+        new = parse_change(self.request.body or b"{}", NewValidation)
+        view = await self.service.validations.start(self.user, job, new)
+        self.set_header("Location", url_path_join(self.base_url, "edt/api/jobs", view.id))
+        self.reply(view, 201)
+
+
+class ValidationHandler(EdtHandler):
+    """`/jobs/{id}/validation`."""
+
+    auth_resource = "edt:artifacts"
+
+    async def get(self, job: str) -> None:
+        """Return the result of the validation with this id."""
+        self.reply(await self.service.validations.result(self.user, job))

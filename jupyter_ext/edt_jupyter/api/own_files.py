@@ -1,7 +1,7 @@
-"""A path as Jupyter's contents API has it becomes a place on this server's disk, and never one outside its top folder.
+"""Map a path of Jupyter's contents API to a place on this server's disk, never outside its top folder.
 
-What Jupyter does not show (hidden files, unless the administrator allows them) is not found here either; a link is
-followed as long as it stays inside.
+Files that Jupyter does not show (hidden ones, unless the administrator allows them) are not found here either. A link
+is followed as long as it stays inside.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OwnFiles:
         self.hidden = bool(getattr(contents, "allow_hidden", False))
 
     def find(self, path: str) -> Path:
-        """The file or folder of this path, "" for the top folder. Blocks.
+        """Return the file or folder of this path, "" for the top folder. Blocks.
 
         Raises:
             NotFound: there is none, or none that this server shows.

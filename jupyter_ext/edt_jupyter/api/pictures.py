@@ -1,7 +1,7 @@
 """Pictures of a job and of the machine as SVG, drawn here so that every surface shows the same.
 
 `?theme=` auto, light or dark; `?width=` in pixels; `?zone=` of its clock times, a name such as Europe/Berlin or an
-offset such as +0200. An ETag spares whoever asks again for what has not changed.
+offset such as +0200. With its ETag a client avoids downloading an unchanged picture again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.pictures.comparison import MOST_JOBS
 from edt_sdk.pictures.curves import AXES
@@ -25,28 +22,28 @@ MACHINE_PICTURES = ("timeline", "slots", "compare", "shares")
 
 
 class PictureHandler(EdtHandler):
-    """What all pictures are asked with."""
+    """Base of the handlers for pictures, with the arguments that all of them take."""
 
     def look(self, width: int = 720) -> Look:
-        """Theme, width and zone; InvalidRequest for what is none."""
+        """Return theme, width and zone. InvalidRequest for an unknown value."""
         theme = self.one_of("theme", THEMES)
         return Look(theme, self.number("width", width, low=NARROWEST, high=WIDEST), self._zone())
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of these words, the first by default."""
+        """Return one of these words, the first by default."""
         word = self.get_query_argument(name, "") or choices[0]
         if word not in choices:
             raise InvalidRequest(f"{name} is one of {', '.join(choices)}, not {word!r}.", field=name)
         return word
 
     def curve(self) -> dict[str, Any]:
-        """How losses are drawn: over what, how smooth, on which scale."""
+        """Return how losses are drawn: over which axis, how smooth, on which scale."""
         log = self.one_of("y", ("linear", "log")) == "log"
         return {"axis": self.one_of("x", AXES), "smooth": self.real("smooth", 0.0, 1.0) or 0.0, "log": log}
 
     def show(self, svg: str) -> None:
-        """Answer with a picture, or with 304 where the asker has it."""
-        # Not JSON: APIHandler would say so, and a browser would not show it.
+        """Answer with a picture, or with 304 where the client has it."""
+        # Not JSON: APIHandler would set that type, and a browser would not show the picture.
         self.set_header("Cache-Control", "no-cache")
         self.finish(svg, set_content_type=f"{SVG}; charset=utf-8")
 
@@ -66,7 +63,7 @@ class PictureHandler(EdtHandler):
             ) from None
 
     def stretch(self) -> tuple[float | None, float | None]:
-        """From where to where on the x axis, None for as far as it goes."""
+        """Return the range of the x axis, None for an open end."""
         start, end = self.real("start"), self.real("end")
         if start is not None and end is not None and start >= end:
             raise InvalidRequest(
@@ -78,17 +75,17 @@ class PictureHandler(EdtHandler):
 
 
 def no_picture(name: str, known: tuple[str, ...]) -> NotFound:
-    """The error for a picture that there is not."""
+    """Return the error for an unknown picture."""
     return NotFound(f"There is no picture {name!r}.", hint=f"There are {', '.join(known)}.")
 
 
 class JobPictureHandler(PictureHandler):
     """`/jobs/{id}/pictures/{picture}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str, picture: str) -> None:
-        """A picture of one job."""
+        """Draw a picture of one job."""
         user, pictures = self.user, self.service.pictures
         if picture == "allocation":
             start, end = self.real("start"), self.real("end")
@@ -108,10 +105,10 @@ class JobPictureHandler(PictureHandler):
 class PicturesHandler(PictureHandler):
     """`/pictures/{picture}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self, picture: str) -> None:
-        """A picture of the machine."""
+        """Draw a picture of the machine."""
         user, pictures = self.user, self.service.pictures
         if picture == "timeline":
             start, end = self.real("start"), self.real("end")

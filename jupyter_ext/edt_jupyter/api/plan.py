@@ -1,36 +1,37 @@
-"""The plan: how the slots are shared, read and replaced as one value."""
+"""The plan, which says how the slots are shared: as one value, or one group at a time.
+
+A change of one group is a change of the whole plan.
+"""
 
 from __future__ import annotations
 
-from tornado.web import authenticated
+from typing import Any
 
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
-from edt_sdk.schemas.plan import Plan, parse_plan
-from edt_server.service import version
+from edt_sdk.schemas.job import parse_change
+from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup, parse_plan
+from edt_server.service import instance_group, resource_group, version
 
 
 class PlanHandler(EdtHandler):
     """`/plan`."""
 
+    auth_resource = "edt:plan"
+
     _version = ""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
     async def get(self) -> None:
-        """All groups, and in ETag the version to name in If-Match."""
+        """Return all groups, with the version for If-Match as the ETag."""
         self._reply(self.service.sharing.plan)
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def put(self) -> None:
-        """Replace it, whole or not at all; with If-Match only where nobody else did since it was read."""
+        """Replace the whole plan or nothing. With If-Match only if it has not changed since it was read."""
         plan = parse_plan(self.request.body)
         self._reply(await self.service.sharing.set_plan(self.user, plan, made_from=self._made_from()))
 
     def _made_from(self) -> str | None:
         named = self.request.headers.get("If-Match", "*").strip()
-        # A proxy that compresses makes it a weak one; the plan is the same.
+        # A proxy that compresses turns it into a weak ETag. The plan is the same.
         return None if named == "*" else named.removeprefix("W/").strip('"')
 
     def _reply(self, plan: Plan) -> None:
@@ -39,5 +40,77 @@ class PlanHandler(EdtHandler):
         self.reply(plan)
 
     def compute_etag(self) -> str | None:
-        """The version of the plan that is answered, None for an error."""
+        """Return the version of the plan in the answer, None for an error."""
         return f'"{self._version}"' if self._version else None
+
+
+class InstanceGroupsHandler(EdtHandler):
+    """`/instance-groups`."""
+
+    auth_resource = "edt:plan"
+
+    async def get(self) -> None:
+        """Return all instance groups."""
+        self.reply({"instance_groups": self.service.sharing.plan.instance_groups})
+
+    async def post(self) -> None:
+        """Add an instance group."""
+        group = parse_change(self.request.body, InstanceGroup)
+        self.reply(await self.service.sharing.add_instance_group(self.user, group), 201)
+
+
+class InstanceGroupHandler(EdtHandler):
+    """`/instance-groups/{name}`."""
+
+    auth_resource = "edt:plan"
+
+    async def get(self, name: str) -> None:
+        """Return the group."""
+        self.reply(instance_group(self.service.sharing.plan, name))
+
+    async def patch(self, name: str) -> None:
+        """Change the fields in the body."""
+        changes = parse_change(self.request.body, dict[str, Any])
+        self.reply(await self.service.sharing.change_instance_group(self.user, name, changes))
+
+    async def delete(self, name: str) -> None:
+        """Remove the group."""
+        await self.service.sharing.remove_instance_group(self.user, name)
+        self.set_status(204)
+        self.finish()
+
+
+class ResourceGroupsHandler(EdtHandler):
+    """`/resource-groups`."""
+
+    auth_resource = "edt:plan"
+
+    async def get(self) -> None:
+        """Return all resource groups."""
+        self.reply({"resource_groups": self.service.sharing.plan.resource_groups})
+
+    async def post(self) -> None:
+        """Add a resource group."""
+        group = parse_change(self.request.body, ResourceGroup)
+        self.reply(await self.service.sharing.add_resource_group(self.user, group), 201)
+
+
+class ResourceGroupHandler(EdtHandler):
+    """`/resource-groups/{name}`."""
+
+    auth_resource = "edt:plan"
+
+    async def get(self, name: str) -> None:
+        """Return the group."""
+        self.reply(resource_group(self.service.sharing.plan, name))
+
+    async def patch(self, name: str) -> None:
+        """Change the fields in the body."""
+        changes = parse_change(self.request.body, dict[str, Any])
+        self.reply(await self.service.sharing.change_resource_group(self.user, name, changes))
+
+    async def delete(self, name: str) -> None:
+        """Remove the group."""
+        await self.service.sharing.remove_resource_group(self.user, name)
+        self.set_status(204)
+        self.finish()

@@ -1,4 +1,4 @@
-"""`/edt/api` itself: what answers here, and its OpenAPI description."""
+"""`/edt/api` itself: what this server is, and the OpenAPI description of its routes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import sys
 from importlib.metadata import version
 from importlib.resources import files
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.errors import NotFound
 
@@ -16,10 +13,10 @@ from edt_sdk.schemas.errors import NotFound
 class RootHandler(EdtHandler):
     """What this server is, for clients that look for one."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
-        """Name, version and limits."""
+        """Return name, version and limits."""
         settings = self.service.settings
         self.reply(
             {
@@ -34,53 +31,22 @@ class RootHandler(EdtHandler):
 
 
 class SpecHandler(EdtHandler):
-    """The OpenAPI file."""
+    """The OpenAPI description."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
-        """The file as it is in the package."""
+        """Return the file of the package unchanged."""
         self.finish(files("edt_jupyter").joinpath("openapi.yaml").read_bytes(), set_content_type="application/yaml")
 
 
 class UnknownHandler(EdtHandler):
-    """Every path under `/edt/api` that is none of the others."""
+    """Every other path under `/edt/api`."""
 
-    def _unknown(self) -> NotFound:
-        return NotFound(f"There is no {self.request.path}.", hint="See /edt/api/spec.yaml.")
+    auth_resource = "edt:cluster"
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
     async def get(self, _path: str) -> None:
-        """NotFound."""
-        raise self._unknown()
+        """Refuse the request as NotFound."""
+        raise NotFound(f"There is no {self.request.path}.", hint="See /edt/api/spec.yaml.")
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
-    async def head(self, _path: str) -> None:
-        """NotFound."""
-        raise self._unknown()
-
-    @authenticated
-    @authorized("write", resource="edt:cluster")
-    async def post(self, _path: str) -> None:
-        """NotFound."""
-        raise self._unknown()
-
-    @authenticated
-    @authorized("write", resource="edt:cluster")
-    async def put(self, _path: str) -> None:
-        """NotFound."""
-        raise self._unknown()
-
-    @authenticated
-    @authorized("write", resource="edt:cluster")
-    async def patch(self, _path: str) -> None:
-        """NotFound."""
-        raise self._unknown()
-
-    @authenticated
-    @authorized("write", resource="edt:cluster")
-    async def delete(self, _path: str) -> None:
-        """NotFound."""
-        raise self._unknown()
+    head = post = put = patch = delete = get

@@ -1,10 +1,9 @@
-"""Which handler answers where. `/edt/api/spec.yaml` describes the same routes; a test compares the two."""
+"""Map paths to handlers. `/edt/api/spec.yaml` describes the same routes, and a test compares the two."""
 
 from __future__ import annotations
 
 import re
 
-from edt_jupyter.api.artifacts import CheckpointsHandler, ResultHandler
 from edt_jupyter.api.catalogue import (
     DatasetHandler,
     DatasetsHandler,
@@ -12,16 +11,8 @@ from edt_jupyter.api.catalogue import (
     ModelsHandler,
     ModelTrainHandler,
 )
-from edt_jupyter.api.cluster import ClusterHandler
-from edt_jupyter.api.events import EventsHandler
-from edt_jupyter.api.forecasts import ForecastsHandler
-from edt_jupyter.api.groups import (
-    InstanceGroupHandler,
-    InstanceGroupsHandler,
-    ResourceGroupHandler,
-    ResourceGroupsHandler,
-)
-from edt_jupyter.api.interpreters import InterpretersHandler
+from edt_jupyter.api.cluster import ClusterHandler, InterpretersHandler, JobTimelineHandler, TimelineHandler
+from edt_jupyter.api.forecasts import ForecastsHandler, WhatIfHandler
 from edt_jupyter.api.jobs import (
     JobHandler,
     JobsHandler,
@@ -29,18 +20,21 @@ from edt_jupyter.api.jobs import (
     StopAllHandler,
     StopHandler,
     SuspendHandler,
+    ValidationHandler,
+    ValidationsHandler,
+    WorkersHandler,
 )
-from edt_jupyter.api.logs import LogsHandler
-from edt_jupyter.api.metrics import MetricsHandler
+from edt_jupyter.api.outputs import CheckpointsHandler, EventsHandler, LogsHandler, MetricsHandler, ResultHandler
 from edt_jupyter.api.pictures import JobPictureHandler, PicturesHandler
-from edt_jupyter.api.plan import PlanHandler
-from edt_jupyter.api.previews import PreviewsHandler
+from edt_jupyter.api.plan import (
+    InstanceGroupHandler,
+    InstanceGroupsHandler,
+    PlanHandler,
+    ResourceGroupHandler,
+    ResourceGroupsHandler,
+)
 from edt_jupyter.api.root import RootHandler, SpecHandler, UnknownHandler
-from edt_jupyter.api.submissions import SubmissionsHandler
-from edt_jupyter.api.timeline import JobTimelineHandler, TimelineHandler
-from edt_jupyter.api.validations import ValidationHandler, ValidationsHandler
-from edt_jupyter.api.what_if import WhatIfHandler
-from edt_jupyter.api.workers import WorkersHandler
+from edt_jupyter.api.submissions import PreviewsHandler, SubmissionsHandler
 from edt_jupyter.http.base import EdtHandler
 
 API = "/edt/api"
@@ -88,6 +82,6 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
 
 
 def handlers() -> list[tuple[str, type[EdtHandler]]]:
-    """Patterns relative to the base URL, each with and without a slash at its end; the unknown rest comes last."""
+    """Return patterns relative to the base URL, with and without a slash at the end. Unknown paths come last."""
     known = [(f"{API}{_PLACE.sub(_ONE, path.rstrip('/'))}/?", handler) for path, handler in ROUTES]
     return [*known, (rf"{API}/(.*)", UnknownHandler)]

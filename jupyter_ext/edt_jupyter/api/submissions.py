@@ -1,35 +1,187 @@
-"""A source becomes a job: files of this server, or what another job was made of."""
+"""Submit, or preview, a source that the user picks: files of this Jupyter server, or what another job was made of.
+
+Files are packed here, also where another server runs the jobs; that server is then asked for what only it knows. Only
+the server that runs the jobs has the package of a job, so it gets the whole request.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import _TemporaryFileWrapper
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 from jupyter_server.utils import url_path_join
-from tornado.web import authenticated
 
-from edt_jupyter.api.picking import PickingHandler
-from edt_jupyter.http.authorization import authorized
-from edt_jupyter.http.forwarding import Peer
-from edt_jupyter.http.peers import post_package
+from edt_jupyter.api.own_files import OwnFiles
+from edt_jupyter.http.authorization import denied
+from edt_jupyter.http.base import EdtHandler, ask_again
+from edt_jupyter.http.forwarding import NotReached, Peer
+from edt_jupyter.http.peers import post_json, post_package
 from edt_sdk.packing.archive import write_archive
-from edt_sdk.packing.sources import Collected
+from edt_sdk.packing.sources import Collected, collect
+from edt_sdk.packing.table import human_bytes
 from edt_sdk.packing.upload import Multipart
-from edt_sdk.schemas.forecast import OfJob, Picked
-from edt_sdk.schemas.job import JobSpec, JobView
-from edt_server.jobs import gone
+from edt_sdk.schemas.errors import InvalidRequest, TooLarge
+from edt_sdk.schemas.forecast import Forecast, OfJob, PackedFile, Picked, Preview
+from edt_sdk.schemas.job import JobSpec, JobView, parse_spec
+from edt_server.jobs import Stored, gone
+
+T = TypeVar("T")
+_PACKED = ("main", "code_dir")
+
+
+class Caps(Protocol):
+    """The limits that the administrator sets: traits of `app.EdtApp`."""
+
+    max_upload_bytes: int
+    max_package_files: int
+    max_package_bytes: int
+
+
+class PickingHandler(EdtHandler):
+    """Base of the handlers whose POST names a source."""
+
+    async def forwarded(self) -> bool:
+        """Answer here for files of this server, and where the jobs run for a job."""
+        return isinstance(self.request_made().source, OfJob) and await super().forwarded()
+
+    @property
+    def caps(self) -> Caps:
+        """The limits of a package."""
+        return cast(Caps, self.extensionapp)
+
+    def request_made(self) -> Picked:
+        """Return the request. InvalidRequest names the field that is wrong."""
+        try:
+            request = msgspec.json.decode(self.request.body, type=Picked)
+        except msgspec.DecodeError as wrong:
+            raise InvalidRequest(f"The body cannot be used: {wrong}.", field="source") from None
+        if given := [field for field in _PACKED if field in request.spec]:
+            raise InvalidRequest(
+                f"spec has {given[0]}, which packing decides.", hint="Name the script as main beside it.", field="spec"
+            )
+        return request
+
+    async def again(self, job: str, request: Picked) -> tuple[Stored, JobSpec]:
+        """Return the package of that job, and the specification of a new job made of it.
+
+        Raises:
+            NotFound, NotAllowed: there is no such job, or another user owns it.
+            InvalidRequest, Unprocessable: an unknown field, or an impossible value.
+        """
+        if request.tag is not None:
+            raise InvalidRequest("A job has no cells with tags.", hint="Leave tag out.", field="tag")
+        found = await self.service.stored(self.user, job)
+        main = {} if request.main is None else {"main": request.main}
+        return found, found.changed({**request.spec, **main})
+
+    async def picked(self, path: str, request: Picked) -> tuple[Collected, JobSpec]:
+        """Return the files at that path, and the specification of the job made of them.
+
+        Raises:
+            NotFound, PackageError: no such source, or one that cannot be packed.
+            TooLarge: more than the caps allow.
+            InvalidRequest, Unprocessable: an unknown field, or an impossible value.
+        """
+        # A user who may submit jobs may not be allowed to read this server's files.
+        if not await self.allowed("read", "contents"):
+            raise denied("read", "contents")
+        collected = await asyncio.to_thread(self._collect, path, request)
+        fields = {"name": collected.name, **request.spec, "main": collected.main}
+        return collected, parse_spec(msgspec.json.encode(fields))
+
+    def _collect(self, path: str, request: Picked) -> Collected:
+        files = OwnFiles(self.contents_manager)
+        source, caps = files.find(path), self.caps
+        if source.suffix == ".ipynb" and source.is_file() and source.stat().st_size > caps.max_upload_bytes:
+            raise _too_large(source.stat().st_size, caps.max_upload_bytes)
+        collected = collect(
+            source,
+            request.main or None,
+            script=not request.spec.get("command"),
+            tag=request.tag,
+            hidden=files.hidden,
+            most=caps.max_package_files,
+        )
+        if collected.size > caps.max_package_bytes:
+            raise _too_large(collected.size, caps.max_package_bytes)
+        return collected
+
+    async def where_jobs_run(self, here: Callable[[], Awaitable[T]], there: Callable[[Peer], Awaitable[T]]) -> T:
+        """Return the answer of the server that runs the jobs, this one or another, asking again while that changes.
+
+        Raises:
+            ServerUnreachable: there is none.
+        """
+        while True:
+            peer = await self.extension.elsewhere(self._name())
+            if peer is None:
+                return await here()
+            try:
+                return await there(peer)
+            except NotReached:
+                await ask_again(peer)
+
+    @property
+    def package_folder(self) -> Path | None:
+        """The folder of a package until it is submitted, None for the system's folder of temporary files."""
+        return self.service.uploads if self.extension.leads else None
+
+
+def _too_large(size: int, cap: int) -> TooLarge:
+    return TooLarge(
+        f"That is {human_bytes(size)}; this server accepts {human_bytes(cap)}.",
+        hint="Leave data out of it with an .edtignore file; large data is better read by path than packed.",
+        field="source",
+        limit=cap,
+    )
+
+
+class PreviewsHandler(PickingHandler):
+    """`/previews`."""
+
+    auth_resource = "edt:jobs"
+    auth_actions = {"POST": "read"}
+
+    async def post(self) -> None:
+        """Return the files with their sizes, and the forecast. Nothing is submitted."""
+        request = self.request_made()
+        if isinstance(request.source, OfJob):
+            found, spec = await self.again(request.source.job, request)
+            files = await asyncio.to_thread(found.files)
+            self.reply(_preview(spec, files, (), await self.service.forecast(self.user, spec)))
+            return
+        collected, spec = await self.picked(request.source, request)
+        files = tuple(PackedFile(name=file.name, size=file.size) for file in collected.files)
+        self.reply(_preview(spec, files, collected.notes, await self._forecast(spec)))
+
+    async def _forecast(self, spec: JobSpec) -> Forecast:
+        async def here() -> Forecast:
+            return await self.service.forecast(self.user, spec)
+
+        async def there(peer: Peer) -> Forecast:
+            said = await post_json(peer, "forecasts", msgspec.json.encode(spec))
+            return msgspec.json.decode(said, type=Forecast)
+
+        return await self.where_jobs_run(here, there)
+
+
+def _preview(spec: JobSpec, files: tuple[PackedFile, ...], notes: tuple[str, ...], forecast: Forecast) -> Preview:
+    size = sum(file.size for file in files)
+    return Preview(name=spec.name, main=spec.main, files=files, size=size, notes=notes, forecast=forecast)
 
 
 class SubmissionsHandler(PickingHandler):
     """`/submissions`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self) -> None:
-        """Pack and submit; the job."""
+        """Pack and submit. Returns the job."""
         request = self.request_made()
         if isinstance(request.source, OfJob):
             view = await self._again(request.source.job, request)

@@ -1,8 +1,19 @@
-"""Own what all handlers share: who asks, what they may do, uploads to disk, event streams, forwarding to the leader.
+"""Own what all handlers share: the user, authorization, uploads to disk, event streams, forwarding to the leader.
 
 Never: a verb of the product.
 
 Read first: `base.py` (one place turns errors into responses), then `authorization.py`.
 """
 
-__all__ = ["authorization", "base", "forwarding", "peers", "receiving", "remote", "sse", "state_events", "upload"]
+__all__ = [
+    "authorization",
+    "base",
+    "forwarding",
+    "multipart",
+    "peers",
+    "receiving",
+    "remote",
+    "sse",
+    "state_events",
+    "upload",
+]

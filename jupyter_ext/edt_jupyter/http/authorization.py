@@ -1,22 +1,21 @@
-"""Jupyter's `@authorized`, with types, with both arguments required, and with the way to the server that leads.
+"""What Jupyter's Authorizer is asked for each request, in words for the user when it refuses.
 
-Without them Jupyter's decorator takes action and resource from the first request it sees and keeps them for all
-others. Write it on every verb, below `@authenticated`; never share a decorated verb between handlers. Who may do it
-here has it done by the leader, if that is another server.
+A handler class names its resource once, and the HTTP method gives the action. A class without a resource answers no
+request, so that a new handler is closed until its author has decided who may use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from jupyter_server.auth import decorator
-from tornado.web import HTTPError
+from tornado.web import RequestHandler, authenticated
 
 from edt_sdk.schemas.errors import NotAllowed
 
-Verb = TypeVar("Verb", bound=Callable[..., Any])
+Verb = Callable[..., Awaitable[None]]
+ACTIONS = {"GET": "read", "HEAD": "read", "POST": "write", "PUT": "write", "PATCH": "write", "DELETE": "write"}
 _WORDS = {
     "contents": "the files",
     "edt:artifacts": "results",
@@ -26,39 +25,34 @@ _WORDS = {
     "edt:logs": "logs",
     "edt:plan": "who may have how many slots",
 }
-_REFUSED = "The server's Authorizer says no."
 
 
-def authorized(action: str, *, resource: str) -> Callable[[Verb], Verb]:
-    """Ask the server's Authorizer whether the user may do `action` ("read" or "write") with `resource` ("edt:…")."""
+def implements(handler: type[RequestHandler], method: str) -> bool:
+    """Return whether a handler class has code of its own for an HTTP method."""
+    verb = method.lower()
+    return getattr(handler, verb) is not getattr(RequestHandler, verb)
 
-    def decorate(verb: Verb) -> Verb:
-        async def here_or_there(self: Any, *args: Any, **kwargs: Any) -> None:
-            if not await self.forwarded():
-                await verb(self, *args, **kwargs)
 
-        asked: Any = decorator.authorized(action, resource=resource, message=_REFUSED)(here_or_there)
+def answered(verb: Verb) -> Verb:
+    """Wrap a method of a handler class: it runs here only when no other server answers the request.
 
-        @wraps(verb)
-        async def in_words(self: Any, *args: Any, **kwargs: Any) -> None:
-            try:
-                await asked(self, *args, **kwargs)
-            except HTTPError as refused:
-                if refused.log_message != _REFUSED or not self.current_user:
-                    raise
-                raise denied(action, resource) from None
+    Jupyter looks for tornado's `authenticated` on each method of an extension and warns where it is missing.
+    """
 
-        return cast(Verb, in_words)
+    @wraps(verb)
+    async def here_or_forwarded(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not await self.forwarded():
+            await verb(self, *args, **kwargs)
 
-    return decorate
+    return authenticated(here_or_forwarded)  # type: ignore[return-value]  # typed for methods that return None
 
 
 def denied(action: str, resource: str) -> NotAllowed:
-    """What is told to somebody whom the server's Authorizer does not let do `action` with `resource`."""
+    """Return the error for a user whom the server's Authorizer refuses `action` on `resource`."""
     verb = "see" if action == "read" else "change"
     return NotAllowed(
         f"You are logged in, but may not {verb} {_WORDS.get(resource, resource)} on this server.",
-        hint="Whoever runs it decides that (its Authorizer): ask them.",
+        hint="The server's Authorizer decides that: ask its administrator.",
         action=action,
         resource=resource,
     )

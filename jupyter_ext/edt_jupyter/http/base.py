@@ -1,24 +1,26 @@
 """What all handlers share: the service, the user, JSON out, and the one place where an error becomes an answer.
 
-Handlers are thin: they read the request, call one method of the service, write what it returns. Each verb has its own
-`@authenticated` and its own `@authorized` with both arguments written out, because a decorated method that is shared
-remembers the first call's.
+Handlers are thin: they read the request, call one method of the service, and write what it returns. `prepare` asks the
+server's Authorizer before any method of a handler runs; a handler class only names its resource.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 from http.client import responses
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
+from jupyter_core.utils import ensure_async
 from jupyter_server.auth import User
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
+from edt_jupyter.http.authorization import ACTIONS, answered, denied, implements
 from edt_jupyter.http.forwarding import NOT_LEADING, NotReached, Peer, Relay, forwarded_user
 from edt_jupyter.http.identity import user_of
 from edt_jupyter.http.storage_trouble import storage_failed
@@ -33,47 +35,60 @@ _HINTS = {
 
 
 class Extension(Protocol):
-    """The part of `app.EdtApp` that handlers use; the app knows the handlers, not they the app."""
+    """The part of `app.EdtApp` that handlers use. The app imports the handlers, not the reverse."""
 
     @property
     def service(self) -> Service:
-        """The running service; ServerUnreachable with the reason when it does not run."""
+        """Return the running service. Raises ServerUnreachable with the reason when it does not run."""
 
     @property
     def secret(self) -> str:
-        """What servers over one data folder know each other by, "" before it is known."""
+        """Return the secret that servers over one data folder share, "" before it is known."""
 
     @property
     def leads(self) -> bool:
-        """True while this server runs the jobs."""
+        """Return True while this server runs the jobs."""
 
-    async def surely_leads(self) -> bool:
-        """The same, of a server that may have been stopped once it has asked whether it still leads."""
+    async def still_leads(self) -> bool:
+        """Return whether this server still leads, asking the store: the process may have been stopped for a while."""
 
     async def elsewhere(self, user: str) -> Peer | None:
-        """The server that answers `user`, None for this one; waits while there is none, ServerUnreachable for long."""
+        """Return the server that answers `user`, None for this one; ServerUnreachable after a while without one."""
 
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
-    """Base of every handler under `/edt/api`."""
+    """Base of every handler under `/edt/api`.
 
-    _asked_for: str | None = None  # the user for whom another server passes this on
-    _way: tuple[Relay, Peer] | None = None  # a request on its way to the server that answers
+    Attributes:
+        auth_resource: the resource that the Authorizer is asked for, "" for a class that answers nothing.
+        auth_actions: "read" or "write" for each HTTP method; a method without an entry is refused.
+    """
+
+    auth_resource: ClassVar[str] = ""
+    auth_actions: ClassVar[Mapping[str, str]] = ACTIONS
+    _asked_for: str | None = None  # the user for whom another server forwards this request
+    _way: tuple[Relay, Peer] | None = None  # the connection over which this request is being forwarded
     _gone = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Wrap every HTTP method that the class defines, see `answered`."""
+        super().__init_subclass__(**kwargs)
+        for method in ACTIONS.keys() & {name.upper() for name in vars(cls)}:
+            setattr(cls, method.lower(), answered(vars(cls)[method.lower()]))
 
     @property
     def extension(self) -> Extension:
-        """The app."""
+        """Return the app."""
         return cast(Extension, self.extensionapp)
 
     @property
     def service(self) -> Service:
-        """The running service; ServerUnreachable with the reason when it does not run."""
+        """Return the running service. Raises ServerUnreachable with the reason when it does not run."""
         return self.extension.service
 
     @property
     def user(self) -> str:
-        """Who asks; with the first one the service gets ready for a job."""
+        """Return the user of this request. The service is woken up, because a job may follow."""
         self.service.wake()
         return self._name()
 
@@ -83,17 +98,31 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     # --- from and to other servers ------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
-        """Find out who asks: Jupyter does, or another server over this data folder has done."""
+        """Identify the user, or take the name from a server over the same data folder, and ask the Authorizer."""
         self._asked_for = forwarded_user(self.request.headers, self.extension.secret)
         if self._asked_for is None:
             await super().prepare()
-            return
-        self.current_user = self._jupyter_current_user = User(username=self._asked_for)
-        if not await self.extension.surely_leads():
-            raise HTTPError(NOT_LEADING)
+        else:
+            self.current_user = self._jupyter_current_user = User(username=self._asked_for)
+            if not await self.extension.still_leads():
+                raise HTTPError(NOT_LEADING)
+        method = str(self.request.method)
+        if method in ACTIONS and implements(type(self), method):
+            await self._authorize(method)
+
+    async def _authorize(self, method: str) -> None:
+        if not self.current_user:
+            raise HTTPError(403)
+        action = self.auth_actions.get(method, "")
+        if not (action and self.auth_resource and await self.allowed(action, self.auth_resource)):
+            raise denied(action, self.auth_resource)
+
+    async def allowed(self, action: str, resource: str) -> bool:
+        """Return what the server's Authorizer answers for this request's user."""
+        return bool(await ensure_async(self.authorizer.is_authorized(self, self.current_user, action, resource)))
 
     async def forwarded(self) -> bool:
-        """Have the request answered by the server that runs the jobs; False when it is this one."""
+        """Forward the request to the server that runs the jobs. Returns False when that is this server."""
         if self._asked_for is not None:
             return False
         if self._way is not None:
@@ -112,13 +141,13 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
                     await relay.write(self.request.body)
                 await self._passed_on(relay, peer)
             except NotReached:
-                await _ask_again(peer)
+                await ask_again(peer)
             else:
                 break
         return True
 
     async def begin_forwarding(self) -> bool:
-        """Send the head of the request to the server that runs the jobs; False when it is this one, or asked us."""
+        """Send the head of the request to the server that runs the jobs. Returns False when that is this server."""
         while self._asked_for is None and not self._gone:
             peer = await self.extension.elsewhere(self._name())
             if peer is None:
@@ -126,7 +155,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             try:
                 relay = await Relay.begin(self, peer)
             except NotReached:
-                await _ask_again(peer)
+                await ask_again(peer)
             else:
                 self._way = (relay, peer)
                 return True
@@ -141,7 +170,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             changed.cancel()
 
     def on_connection_close(self) -> None:
-        """The client is gone."""
+        """Stop forwarding when the client has closed the connection."""
         self._gone = True
         if self._way is not None:
             self._way[0].abandon()
@@ -156,11 +185,11 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
         """Answer with the status of the error that was raised."""
-        error = told(kwargs.get("exc_info", (None, None))[1])
+        error = shown(kwargs.get("exc_info", (None, None))[1])
         super().send_error(error.status if isinstance(error, EdtError) else status_code, **kwargs)
 
     def write_refusal(self, error: EdtError) -> None:
-        """Write the answer to a request that is refused before it is read; the connection is ended by the caller."""
+        """Write the answer to a request that is refused before it is read. The caller closes the connection."""
         self.set_status(error.status)
         self.set_header("Content-Type", "application/json")
         self.write(error_body(error.status, error))
@@ -174,7 +203,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         self.finish(msgspec.json.encode(error_body(status_code, error)))
 
     def log_exception(self, typ: Any, value: BaseException | None, tb: Any) -> None:
-        """Users' mistakes are no news; a connection that is gone needs no answer."""
+        """Log users' mistakes and closed connections at debug level, everything else as Jupyter does."""
         if isinstance(value, StreamClosedError) or (isinstance(value, EdtError) and value.status < 500):
             self.log.debug("%s %s: %s", self.request.method, self.request.path, value)
         else:
@@ -183,7 +212,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     # --- in -----------------------------------------------------------------------------------------------------------
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
-        """A whole number from the query; InvalidRequest outside low … high."""
+        """Return a whole number from the query. InvalidRequest outside low … high."""
         text = self.get_query_argument(name, "")
         if not text:
             return default
@@ -196,9 +225,10 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         return value
 
     def real(self, name: str, low: float = -math.inf, high: float = math.inf) -> float | None:
-        """A number from the query, None when it is not given: a time in seconds since the epoch, or one within bounds.
+        """Return a number from the query, None when it is not given.
 
-        InvalidRequest for what is none, or is not within them.
+        InvalidRequest for text that is no finite number, or a number out of bounds. Without bounds it is a time in
+        seconds since the epoch.
         """
         text = self.get_query_argument(name, "")
         if not text:
@@ -213,17 +243,17 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         return value
 
     def flag(self, name: str) -> bool:
-        """True for `?name=1`; also true, True."""
+        """Return True for `?name=1`, `true` or `True`."""
         return self.get_query_argument(name, "0").lower() in ("1", "true")
 
 
 def _says_nothing(message: str | None) -> bool:
-    """True of Jupyter's own refusals of a request that shows no login, or one that is over."""
+    """Return True for Jupyter's own refusal of a request without a valid login."""
     return not message or "xsrf" in message.lower()
 
 
 def _unknown() -> NotAllowed:
-    """What is told to whom the server does not know; `login` tells programs that logging in helps."""
+    """Return the error for an unknown user. `login` tells programs that logging in helps."""
     return NotAllowed(
         "This server does not accept the token or the login of this request: it is wrong, or not valid any more.",
         hint="Log in again; from a script give its token, with EDT_TOKEN or Client(token=…): `jupyter server list` "
@@ -232,21 +262,21 @@ def _unknown() -> NotAllowed:
     )
 
 
-async def _ask_again(peer: Peer) -> None:
-    """Wait for the next server in that one's place; raise what is to be said where none will come."""
+async def ask_again(peer: Peer) -> None:
+    """Wait for the next server in the place of `peer`. Raise the peer's error where there will be none."""
     if peer.silent is not None:
         raise peer.silent
     await asyncio.sleep(_ASK_AGAIN)
 
 
-def told(error: BaseException | None) -> BaseException | None:
-    """The error as it is told: trouble with the disk is nobody's mistake, but has words of its own."""
+def shown(error: BaseException | None) -> BaseException | None:
+    """Return the error as users see it: an OSError of the disk becomes one with an explanation."""
     return (storage_failed(error) or error) if isinstance(error, OSError) else error
 
 
 def error_body(status: int, error: BaseException | None) -> dict[str, Any]:
-    """What is told about an error; nothing of the server's inside for one that was not foreseen."""
-    error = told(error)
+    """Return the body of an error. An unexpected error shows no internals."""
+    error = shown(error)
     if isinstance(error, EdtError):
         return error.to_json()
     message = error.log_message if isinstance(error, HTTPError) else None

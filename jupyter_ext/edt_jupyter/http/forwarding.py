@@ -1,9 +1,9 @@
-"""A request that is answered by another server: passed on as it comes, the answer as it comes back.
+"""Forward a request to another server, and its answer to the client.
 
-Neither is ever held whole: uploads, downloads and streams of events pass piece by piece, as fast as the slower side.
-Who asks was found out here. The server that leads over the same data folder is told the name, and believes it because
-the message carries the secret that only such servers can read; a remote one is shown a token (`remote.py`). Of the
-client's own headers only those below go on: no token, no cookie.
+Neither is held in memory whole: uploads, downloads and event streams pass piece by piece, as fast as the slower side.
+The user is identified here. The leader over the same data folder receives the user's name, and trusts it because the
+request carries a secret that only such servers can read. A remote server receives a token (`remote.py`). Only the
+client's headers listed below are forwarded: no token and no cookie.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tornado.web import HTTPError, RequestHandler
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 
 SECRET, USER = "X-Edt-Forwarded", "X-Edt-User"
-# What a server answers that was taken for the leader and is not: nothing was done, ask again.
+# The status of a server that was taken for the leader and is not. It did nothing, so ask again.
 NOT_LEADING = 421
 _CONNECT_SECONDS = 5.0
 _ANY_SIZE = 1 << 62
@@ -37,12 +37,12 @@ _API = "/edt/api/"
 
 
 class NotReached(Exception):
-    """Nothing was done there and nothing was answered here: ask again."""
+    """Raised when a request reached no server and nothing was answered: ask again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The server that answers in this one's place.
+    """The server that answers in place of this one.
 
     Attributes:
         url: its address, base URL included.
@@ -58,12 +58,12 @@ class Peer:
 
 
 def introduction(secret: str, user: str) -> dict[str, str]:
-    """The headers by which a server over this data folder says for whom it asks."""
+    """Return the headers that name the user to a server over the same data folder."""
     return {SECRET: secret, USER: quote(user)}
 
 
 def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
-    """For whom another server asks, None for a client's own request.
+    """Return the user for whom another server asks, None for a client's own request.
 
     Raises:
         HTTPError: 403, it claims to be a server over this data folder, and is none.
@@ -77,11 +77,11 @@ def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
 
 
 class _Answer(HTTPMessageDelegate):
-    """The leader's answer, passed on to the handler's client.
+    """Pass the leader's answer to the handler's client.
 
     Args:
-        handler: who answers here.
-        stream: to the leader, closed when nobody wants the answer any more.
+        handler: the handler that answers here.
+        stream: the connection to the leader, closed when the client has gone.
     """
 
     def __init__(self, handler: RequestHandler, stream: IOStream) -> None:
@@ -92,7 +92,7 @@ class _Answer(HTTPMessageDelegate):
         self.whole = False
 
     async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
-        """The head of the answer."""
+        """Pass on the head of the answer."""
         assert isinstance(start_line, ResponseStartLine)
         self.status = start_line.code
         if self.status == NOT_LEADING:
@@ -108,7 +108,7 @@ class _Answer(HTTPMessageDelegate):
             handler.set_header("Location", f"{here}{api}{headers['Location'].partition(_API)[2]}")
 
     async def data_received(self, chunk: bytes) -> None:
-        """The next piece of the answer; the one after it is read when this one is on its way."""
+        """Pass on the next piece of the answer, and wait until it is sent before the next is read."""
         if self.status == NOT_LEADING:
             return
         try:
@@ -118,16 +118,16 @@ class _Answer(HTTPMessageDelegate):
             self._stream.close()
 
     def finish(self) -> None:
-        """It is whole."""
+        """Note that the answer is complete."""
         self.whole = True
 
 
 class Relay:
-    """One request on its way; made by `begin`.
+    """One forwarded request, made by `begin`.
 
     Args:
-        handler: whose request it is, and who answers.
-        stream: to the leader.
+        handler: the handler of the request, which also answers it.
+        stream: the connection to the leader.
     """
 
     def __init__(self, handler: RequestHandler, stream: IOStream) -> None:
@@ -142,7 +142,7 @@ class Relay:
 
     @classmethod
     async def begin(cls, handler: RequestHandler, peer: Peer) -> Relay:
-        """Connect to that server and send everything but the body. NotReached when nobody is there."""
+        """Connect to the peer and send everything but the body. NotReached when it does not answer."""
         parts = urlsplit(peer.url)
         if parts.scheme not in ("http", "https") or parts.hostname is None:
             raise ServerUnreachable(
@@ -179,14 +179,14 @@ class Relay:
         self._read = asyncio.ensure_future(self._connection.read_response(self._answer))
 
     async def write(self, piece: bytes) -> None:
-        """Send the next piece of the body. What is not read there any more is thrown away: the answer says why."""
+        """Send the next piece of the body. Pieces that the peer no longer reads are dropped: its answer says why."""
         try:
             await self._connection.write(piece)
         except StreamClosedError:
             return
 
     async def finish(self, changed: asyncio.Future[Any]) -> None:
-        """The body is whole: pass on the answer, to its end or until `changed`, when somebody else leads.
+        """Pass on the answer after a complete body, to its end or until `changed`, when the leader changes.
 
         Raises:
             NotReached: ask again.
@@ -198,7 +198,7 @@ class Relay:
             await asyncio.wait({self._read, changed}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.abandon()
-            self._read.cancel()  # without effect on one that is done
+            self._read.cancel()  # no effect on a finished future
             await asyncio.gather(self._read, return_exceptions=True)
         answer, handler = self._answer, self._handler
         if answer.status == NOT_LEADING or (answer.status == 0 and handler.request.method in ("GET", "HEAD")):
@@ -209,17 +209,17 @@ class Relay:
                 hint="Look (`edt list`) before you ask again.",
             )
         if answer.whole or answer.kind.startswith(_EVENTS):
-            # A stream of events that ends without an `end` is taken up again by its reader, here or elsewhere.
+            # A client resumes a stream of events that ends without an `end`, at this server or another.
             handler.finish(**({"set_content_type": answer.kind} if answer.kind else {}))
         else:
             self._hang_up()
 
     def abandon(self) -> None:
-        """End it: the client is gone, or nothing more is wanted."""
+        """Close the connection: the client has gone, or nothing more is wanted."""
         self._stream.close()
 
     def _hang_up(self) -> None:
-        """The client must see that this was not all."""
+        """Close the client's connection, so that it notices an incomplete answer."""
         connection = self._handler.request.connection
         if isinstance(connection, HTTP1Connection):
             connection.stream.close()

@@ -1,8 +1,8 @@
-"""Which user a request speaks for.
+"""Map a Jupyter user to the owner of jobs.
 
-Jupyter's own identity providers know one shared token or password and invent a new name for each request; then
-everybody who is let in is the owner of the server, the account it runs as. A provider that really identifies people
-(JupyterHub's, an administrator's own) gives the user names.
+Jupyter's own identity providers know one shared token or password and invent a new name for each request. Then every
+authenticated user is the owner of the server, the account it runs as. A provider that identifies people (JupyterHub's,
+an administrator's own) gives the user names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jupyter_server.auth import IdentityProvider, User
 
 from edt_server.service import owner_name
 
-# Whoever overrides one of these says who the user is.
+# A provider that overrides one of these methods identifies its users.
 _IDENTIFYING = (
     "get_user",
     "_get_user",
@@ -26,18 +26,18 @@ _IDENTIFYING = (
 
 
 def user_of(user: User, provider: IdentityProvider) -> str:
-    """The owner of what this user submits."""
+    """Return the owner of what this user submits."""
     return owner_name(user.username if identifies(provider) else account())
 
 
 def identifies(provider: IdentityProvider) -> bool:
-    """True when the provider's user names mean people."""
+    """Return True when the provider's user names identify people."""
     own = IdentityProvider.__module__
     return any(getattr(type(provider), name).__module__ != own for name in _IDENTIFYING)
 
 
 def account() -> str:
-    """The account the server runs as, or its number; never from the environment, which anybody may set."""
+    """Return the account the server runs as, or its number. The environment is not trusted for this."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,7 +1,7 @@
-"""A request of this server's own to the one that runs the jobs, in its user's name.
+"""Send a request of this server's own to the server that runs the jobs, for this server's user.
 
-Unlike what is forwarded (`forwarding.py`), the body is made here: a specification, or a package from a file, which is
-sent piece by piece. What is refused there is raised here, in the same words.
+Unlike a forwarded request (`forwarding.py`), the body is made here: a specification, or a package sent from a file in
+pieces. An error of the other server is raised here unchanged.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NO_ANSWER = 599  # tornado's word for it
 
 
 async def post_json(peer: Peer, path: str, body: bytes) -> bytes:
-    """The JSON that a POST to `path` below `/edt/api/` is answered with, to something that changes nothing there.
+    """Return the JSON answer to a POST below `/edt/api/` that changes nothing on the other server.
 
     Raises:
-        NotReached: nobody is there who runs jobs; ask again.
-        EdtError: it is refused.
+        NotReached: the server does not answer, or runs no jobs now. Ask again.
+        EdtError: the request is refused.
     """
     headers = {**peer.headers, "Content-Type": "application/json"}
     try:
@@ -40,10 +40,10 @@ async def post_json(peer: Peer, path: str, body: bytes) -> bytes:
 
 
 async def post_package(peer: Peer, path: str, body: Multipart) -> bytes:
-    """The same with a package, which is not sent twice.
+    """Return the JSON answer to a POST of a package, which is not sent twice.
 
     Raises:
-        ServerUnreachable: there is no answer to something that may have been done.
+        ServerUnreachable: the connection ended without an answer. The job may have been submitted.
     """
     headers = {**peer.headers, "Content-Type": body.content_type, "Content-Length": str(len(body))}
     send: Any = partial(_send, body)  # tornado awaits it, whatever its annotation says
@@ -64,7 +64,7 @@ async def _send(body: Multipart, write: Callable[[bytes], Awaitable[None]]) -> N
 
 async def _ask(request: HTTPRequest) -> bytes:
     request.connect_timeout = _CONNECT_SECONDS
-    request.request_timeout = 0  # a package takes as long as it takes
+    request.request_timeout = 0  # the size of a package has no bound that a timeout could know
     client = SimpleAsyncHTTPClient(force_instance=True)
     try:
         answer = await client.fetch(request, raise_error=False)
@@ -84,7 +84,7 @@ async def _ask(request: HTTPRequest) -> bytes:
 
 
 def _json(body: bytes) -> dict[str, Any]:
-    """The body of a refusal; of a proxy's page nothing is told."""
+    """Return the body of an error, {} for what is no JSON object, such as a proxy's page."""
     try:
         found = msgspec.json.decode(body)
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
-"""A body that goes to the disk as it arrives, once it is known that its sender may submit.
+"""Handlers that write a request's body to the disk as it arrives, after the user was authorized.
 
-An upload that is refused is answered at once, before it is read. What becomes of the bytes is the sink's: each handler
-makes its own, and `post` finds it as `self.sink` when the body is whole.
+A refused upload is answered at once, before it is read. A handler makes its own sink for the bytes, and `post` finds it
+as `self.sink` when the body is complete.
 """
 
 from __future__ import annotations
@@ -9,30 +9,28 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Generic, Protocol, TypeVar
 
-from jupyter_core.utils import ensure_async
-from tornado.web import HTTPError, stream_request_body
+from tornado.web import stream_request_body
 
-from edt_jupyter.http.authorization import denied
-from edt_jupyter.http.base import EdtHandler, told
+from edt_jupyter.http.base import EdtHandler, shown
 from edt_jupyter.http.upload import check_length
 from edt_sdk.schemas.errors import EdtError
 from edt_server.settings import Settings
 
-# A refused upload is answered at once and read on for a while: closing a socket with unread bytes in it would reset the
-# connection, and the client might never see why.
+# A refused upload is answered at once, and its body is read for a while longer: closing a socket with unread bytes
+# resets the connection, and the client might never see the answer.
 _LINGER_BYTES = 64 << 20
 # Without another byte.
 _LINGER_SECONDS = 5.0
 
 
 class Sink(Protocol):
-    """Takes a body piece by piece."""
+    """A consumer of a body, piece by piece."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes; InvalidRequest or TooLarge when they are not wanted. Blocks."""
+        """Take the next bytes. InvalidRequest or TooLarge when they cannot be used. Blocks."""
 
     def close(self) -> None:
-        """Remove what was kept. May be called twice."""
+        """Remove the files. May be called twice."""
 
 
 Kept = TypeVar("Kept", bound=Sink)
@@ -42,13 +40,12 @@ Kept = TypeVar("Kept", bound=Sink)
 class ReceivingHandler(EdtHandler, Generic[Kept]):
     """Base of a handler whose POST is an upload."""
 
-    resource = "edt:jobs"  # what its sender must be allowed to write
-    sink: Kept | None = None  # None: refused and answered
+    sink: Kept | None = None  # None after a refusal
     _lingering: asyncio.TimerHandle | None = None
-    _discarded = -1  # bytes thrown away since the request was refused, -1 while it is not
+    _discarded = -1  # bytes discarded since the refusal, -1 before one
 
     def open_sink(self, content_type: str, settings: Settings) -> Kept:
-        """Where this request's body goes; InvalidRequest when it is nothing that can be read."""
+        """Return the sink of this request's body. InvalidRequest when the content type cannot be used."""
         raise NotImplementedError
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
@@ -58,12 +55,6 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
             await self._admit()
 
     async def _admit(self) -> None:
-        # The decorators of `post` run when the body is there; an upload has to be stopped before.
-        if not self.current_user:
-            raise HTTPError(403)
-        allowed = await ensure_async(self.authorizer.is_authorized(self, self.current_user, "write", self.resource))
-        if not allowed:
-            raise denied("write", self.resource)
         if await self.begin_forwarding():
             self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the leader's cap holds
             return
@@ -89,7 +80,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
             try:
                 await asyncio.to_thread(self.sink.write, chunk)
             except (EdtError, OSError) as error:
-                refused = told(error)
+                refused = shown(error)
                 if not isinstance(refused, EdtError):
                     raise
                 if isinstance(error, OSError):
@@ -97,7 +88,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
                 await self._refuse(refused)
 
     async def _refuse(self, error: EdtError) -> None:
-        """Answer now; the rest of the body is thrown away."""
+        """Answer now and discard the rest of the body."""
         self._discarded = 0
         self._drop()
         self.log.info("upload refused: %s", error)
@@ -113,7 +104,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.hang_up)
 
     def hang_up(self) -> None:
-        """End an answer that was given early."""
+        """Finish an answer that was given early."""
         if not self._finished:
             self.finish()
 
@@ -123,17 +114,17 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
             self.sink = None
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Say that the connection ends with the answer, where the body may not have been read."""
+        """Announce that the connection closes with the answer, because the body may be unread."""
         if self.request.method == "POST":
             self.set_header("Connection", "close")
         super().write_error(status_code, **kwargs)
 
     def on_finish(self) -> None:
-        """Nothing of an upload stays but the job made of it."""
+        """Remove the files of the upload. A job made of it has its own."""
         self._drop()
         super().on_finish()
 
     def on_connection_close(self) -> None:
-        """The sender gave up."""
+        """Remove the files of an upload that its client aborted."""
         self._drop()
         super().on_connection_close()

@@ -1,8 +1,8 @@
-"""Client mode: this server runs no jobs, another one does (`c.EdtApp.remote_url`), and is asked in its user's name.
+"""Client mode: another server runs the jobs (`c.EdtApp.remote_url`), and this one asks it for its user.
 
-So each user's own server, behind JupyterHub or not, shows the cards and the panel of one scheduler for all. Requests
-pass as they do to a leader; in place of a shared secret there is a token that says who the user is. What happens
-there is heard over the other server's event bus, and told again on this one's.
+So each user's own server, with or without JupyterHub, shows the cards and the panel of one shared scheduler. Requests
+are forwarded as to a leader, with a token that identifies the user instead of a shared secret. Changes of jobs arrive
+over the other server's event bus and are repeated on this one's.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Remote:
         self._token = token or environ.get("JUPYTERHUB_API_TOKEN", "")
 
     def peer(self) -> Peer:
-        """How requests go there."""
+        """Return the address and headers for requests to that server."""
         silent = ServerUnreachable(
             f"The server that runs the jobs, {self.url}, does not answer.",
-            hint="Jobs go on without it. Try again in a moment; if it stays so, tell whoever runs it.",
+            hint="Jobs go on without it. Try again in a moment; if it stays so, tell its administrator.",
         )
         return Peer(self.url, self._headers(), asyncio.Event().wait, silent)  # type: ignore[arg-type]  # never set
 
     async def hear(self, tell: Callable[[Any], None], log: logging.Logger) -> None:
-        """Call `tell` with each change of a job's state there, for ever; comes back after a loss by itself."""
+        """Call `tell` with each change of a job's state there, forever. Reconnects by itself."""
         said = ""
         while True:
             try:
@@ -80,12 +80,12 @@ class Remote:
 
 
 async def _connect(request: HTTPRequest) -> WebSocketClientConnection:
-    """A connection; of an attempt that is cancelled nothing is left."""
+    """Return a connection. A cancelled attempt leaves no socket open."""
     connecting = asyncio.ensure_future(websocket_connect(request, ping_interval=_PING))
     try:
         return await asyncio.shield(connecting)
     except asyncio.CancelledError:
-        # tornado goes on with it whatever becomes of its future. One that takes long is ended with the process.
+        # tornado goes on connecting after its future is cancelled. An attempt that takes longer ends with the process.
         connecting.add_done_callback(_hang_up_later)
         await asyncio.wait({connecting}, timeout=_LAST_MOMENT)
         raise
@@ -97,7 +97,7 @@ def _hang_up_later(connected: asyncio.Future[WebSocketClientConnection]) -> None
 
 
 def _hang_up(connection: WebSocketClientConnection) -> None:
-    """Close it now: tornado's own `close` waits for the other side, and if the loop ends meanwhile a socket is left."""
+    """Close now: tornado's own `close` waits for the other side and would leave a socket if the loop ends meanwhile."""
     protocol = connection.protocol
     connection.close()
     if protocol is not None and protocol.stream is not None:

@@ -1,7 +1,7 @@
-"""Server-sent events: an answer that goes on until there is no more to tell, the reader leaves, or the server stops.
+"""Server-sent events: an answer that lasts until the job ends, the reader leaves, or the server stops.
 
-The records come from a `step` that remembers its own place, so resuming is starting there. Between records a comment
-keeps proxies from giving up. Format: the HTML standard, section 9.2.5.
+The records come from a `step` that keeps its own position, so resuming means starting there. Comments between records
+keep proxies from timing out. Format: the HTML standard, section 9.2.5.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PING = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One event: its name, its data, and the id to resume after (None for one that cannot be resumed after)."""
+    """One event: its name, its data, and the id to resume after (None where resuming is impossible)."""
 
     event: str
     data: Any
     id: str | None = None
 
     def encode(self) -> bytes:
-        """The event as it is sent."""
+        """Return the event as it is sent."""
         head = f"event: {self.event}\n" + (f"id: {self.id}\n" if self.id is not None else "")
         # JSON has no bare line breaks, so the data is one line.
         return head.encode() + b"data: " + msgspec.json.encode(self.data) + b"\n\n"
@@ -37,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What there is to tell now, whether that was all, and after how many seconds to look again without being woken."""
+    """The records to send now, whether they are the last, and the seconds until the next poll without a wake-up."""
 
     records: Iterable[Record]
     done: bool
@@ -45,16 +45,16 @@ class Step:
 
 
 class StreamHandler(EdtHandler):
-    """A handler some of whose answers are streams."""
+    """A handler with answers that may be streams."""
 
     _watch: Watch | None = None
 
     def resume_after(self) -> str:
-        """Where to go on: Last-Event-ID of a reader that comes back, else `?after=`."""
+        """Return the cursor to resume after: Last-Event-ID of a reader that reconnects, else `?after=`."""
         return self.request.headers.get("Last-Event-ID", "") or self.get_query_argument("after", "")
 
     async def stream(self, job: str, step: Callable[[], Awaitable[Step]]) -> None:
-        """Send what `step` gives until it says that it is done; it is asked again whenever the job changed."""
+        """Send what `step` returns until it is done. It is called again whenever the job changed."""
         with self.service.hub.watch(job) as watch:
             self._watch = watch
             first = await step()  # an error of the first step is still an answer with its own status
@@ -80,7 +80,7 @@ class StreamHandler(EdtHandler):
                 await self.flush()
                 return
             await watch.wait(min(now.pause, PING))
-            if watch.closed:  # no `end`: the reader comes back, to this server or the next
+            if watch.closed:  # without `end` the reader reconnects, to this server or the next
                 return
             now = await step()
             if now.records:
@@ -90,7 +90,7 @@ class StreamHandler(EdtHandler):
                 sent = time.monotonic()
 
     def on_connection_close(self) -> None:
-        """The reader is gone: end at once, not at the next record."""
+        """Stop at once when the reader has gone, not at the next record."""
         if self._watch is not None:
             self._watch.close()
         super().on_connection_close()

@@ -1,6 +1,6 @@
-"""Changes of jobs' states on Jupyter's event bus: the browser hears them over a socket it has open already.
+"""Emit changes of jobs' states on Jupyter's event bus, which the browser receives over a socket it has open already.
 
-State transitions only, never metrics or logs: the bus goes to every authenticated client.
+State transitions only, never metrics or logs: every authenticated client receives the bus.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ SCHEMA_ID = "https://schema.jupyter-edt.org/edt/job_state/v1"
 
 
 def register(logger: EventLogger) -> None:
-    """Make the schema known; once a logger."""
+    """Register the schema, once for a logger."""
     if SCHEMA_ID not in logger.schemas:
         with as_file(files("edt_jupyter").joinpath("event_schemas/job_state/v1.yaml")) as path:
             logger.register_event_schema(path)
 
 
 def emit(logger: EventLogger, row: JobRow, before: JobState | None) -> None:
-    """Tell that the job is in its state now."""
+    """Emit the state that the job has now."""
     state = {"state": row.state.value, "before": None if before is None else before.value, "time": row.state_since}
     tell(logger, {"job": row.id, "name": row.spec.name, "owner": row.owner, **state})
 
 
 def tell(logger: EventLogger, change: dict[str, Any]) -> None:
-    """Tell a change, in the schema's words."""
+    """Emit a change in the schema's fields."""
     logger.emit(schema_id=SCHEMA_ID, data=change)

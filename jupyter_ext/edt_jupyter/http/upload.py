@@ -1,8 +1,7 @@
 """An upload on its way to the disk: multipart/form-data, parsed while it arrives, never held in memory.
 
-Two parts are wanted, `spec` (JSON) and `package` (an archive). What arrives is bounded: the spec to a mebibyte, the
-package to the server's cap. Whoever makes an `Upload` closes it; then its file is gone, whatever happened. Parsing is
-python-multipart's.
+Two parts are required, `spec` (JSON) and `package` (an archive). Both are bounded: the spec by a mebibyte, the package
+by the server's cap. The creator of an `Upload` closes it, and its file is then removed in every case.
 """
 
 from __future__ import annotations
@@ -11,26 +10,24 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
-
+from edt_jupyter.http.multipart import MultipartReader
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
 
 MAX_SPEC = 1 << 20
-# Boundaries and part headers beside spec and package.
+# The boundaries and part headers around spec and package.
 OVERHEAD = MAX_SPEC + (1 << 16)
 _PARTS = ("spec", "package")
 _HINT = "Send multipart/form-data with a part 'spec' (JSON) and a part 'package' (tar.gz)."
 
 
 def check_length(length: str | None, cap: int) -> None:
-    """TooLarge when the announced length of a body (a Content-Length header) cannot be within the cap."""
+    """Raise TooLarge when the announced length of a body (a Content-Length header) cannot be within the cap."""
     if length is not None and length.isdecimal() and int(length) > cap + OVERHEAD:
         raise too_large(cap)
 
 
 def too_large(cap: int) -> TooLarge:
-    """The error for a package over the cap (bytes)."""
+    """Return the error for a package over the cap (bytes)."""
     return TooLarge(
         f"The package is larger than this server accepts ({cap} bytes).",
         hint="Leave data out of it with an .edtignore file, or ask for a larger c.EdtApp.max_upload_bytes.",
@@ -39,7 +36,7 @@ def too_large(cap: int) -> TooLarge:
 
 
 class Upload:
-    """One body under way.
+    """One body that is being received.
 
     Args:
         folder: where the package is kept.
@@ -51,35 +48,14 @@ class Upload:
     """
 
     def __init__(self, folder: Path, content_type: str, cap: int) -> None:
-        kind, options = parse_options_header(content_type)
-        boundary = options.get(b"boundary")
-        if kind != b"multipart/form-data" or not boundary:
-            raise InvalidRequest(f"The body is {content_type or 'of no type'}.", hint=_HINT)
+        self._body = MultipartReader(content_type, _HINT, self._begin, self._take)
         self._folder = folder
         self._cap = cap
         self._package: IO[bytes] | None = None
         self._spec = bytearray()
         self._seen: list[str] = []
         self._part = ""
-        self._complete = False
-        self._header: list[bytearray] = [bytearray(), bytearray()]
-        self._disposition = b""
-        self.filename = ""  # what the sender calls the package, nothing that a path may be made of
-        try:
-            self._parser = MultipartParser(
-                boundary,
-                {
-                    "on_part_begin": self._begin_part,
-                    "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
-                    "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
-                    "on_header_end": self._end_header,
-                    "on_headers_finished": self._name_part,
-                    "on_part_data": self._take,
-                    "on_end": self._end,
-                },
-            )
-        except FormParserError as error:
-            raise InvalidRequest(f"The body cannot be read: {error}.", hint=_HINT) from None
+        self.filename = ""  # the sender's name for the package, never used as a path
 
     def write(self, data: bytes) -> None:
         """Take the next bytes of the body. Blocks.
@@ -88,15 +64,12 @@ class Upload:
             InvalidRequest: they are not what was announced.
             TooLarge: the package is over the cap.
         """
-        try:
-            self._parser.write(data)
-        except FormParserError as error:
-            raise InvalidRequest(f"The body is not multipart/form-data: {error}.", hint=_HINT) from None
+        self._body.write(data)
 
     def finish(self) -> tuple[bytes, Path]:
-        """The spec and the file of the package; InvalidRequest when something is missing."""
+        """Return the spec and the file of the package. InvalidRequest when something is missing."""
         missing = [part for part in _PARTS if part not in self._seen]
-        if missing or not self._complete or self._package is None:
+        if missing or not self._body.complete or self._package is None:
             what = f"has no part {missing[0]!r}" if missing else "ends before its end"
             raise InvalidRequest(f"The body {what}.", hint=_HINT, field=missing[0] if missing else "package")
         self._package.flush()
@@ -108,35 +81,22 @@ class Upload:
             self._package.close()
             Path(self._package.name).unlink(missing_ok=True)
 
-    def _begin_part(self) -> None:
-        self._part, self._disposition = "", b""
-
-    def _end_header(self) -> None:
-        name, value = (bytes(part) for part in self._header)
-        self._header = [bytearray(), bytearray()]
-        if name.lower() == b"content-disposition":
-            self._disposition = value
-
-    def _name_part(self) -> None:
-        _, options = parse_options_header(self._disposition)
-        self._part = options.get(b"name", b"").decode("utf-8", "replace")
+    def _begin(self, name: str, filename: str | None) -> None:
+        self._part = name
         if self._part not in _PARTS or self._part in self._seen:
             what = "comes twice" if self._part in self._seen else "is not wanted"
             raise InvalidRequest(f"The part {self._part!r} {what}.", hint=_HINT, field=self._part)
         self._seen.append(self._part)
         if self._part == "package":
-            self.filename = options.get(b"filename", b"").decode("utf-8", "replace")
+            self.filename = filename or ""
             self._package = tempfile.NamedTemporaryFile(prefix="upload-", dir=self._folder, delete=False)  # noqa: SIM115
 
-    def _take(self, data: bytes, start: int, end: int) -> None:
+    def _take(self, data: memoryview) -> None:
         if self._part == "spec":
-            self._spec += data[start:end]
+            self._spec += data
             if len(self._spec) > MAX_SPEC:
                 raise InvalidRequest(f"The part 'spec' is larger than {MAX_SPEC} bytes.", field="spec")
         elif self._package is not None:
-            self._package.write(memoryview(data)[start:end])
+            self._package.write(data)
             if self._package.tell() > self._cap:
                 raise too_large(self._cap)
-
-    def _end(self) -> None:
-        self._complete = True

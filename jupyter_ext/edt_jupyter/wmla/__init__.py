@@ -1,4 +1,4 @@
-"""Own WMLA's REST routes: each reads a request as IBM's clients send it, and asks the same service as `/edt/api`.
+"""Own WMLA's REST routes: read a request as IBM's clients send it, and ask the same service as `/edt/api`.
 
 Never: verbs of its own.
 

@@ -1,22 +1,19 @@
-"""What a client asks before anything else (`/conf`), and whether all is well (`/status`)."""
+"""The first requests of a client: the settings (`/conf`), and the server's health (`/status`)."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 
 
 class ConfHandler(WmlaHandler):
     """`/conf`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
-        """The settings that clients look for; all values are strings."""
+        """Return the settings that clients look for. All values are strings."""
         settings, data_dir = self.service.settings, self.service.settings.data_dir
         self.reply(
             {
@@ -31,10 +28,10 @@ class ConfHandler(WmlaHandler):
 class StatusHandler(WmlaHandler):
     """`/status`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
-        """Whether jobs can be started, and how many slots there are."""
+        """Return whether jobs can be started, and the number of slots."""
         trouble = self.service.trouble
         self.reply(
             {

@@ -1,8 +1,8 @@
-"""What all of WMLA's routes share: their ways to log on, errors as text, and the jobs of whoever asks.
+"""What all of WMLA's routes share: their ways to log on, errors as text, and the user's jobs.
 
-Who may come in is asked before Jupyter asks: credentials of WMLA's clients are put into the form that the server's
-identity provider reads, and it decides as for any other request. Refusals have the status that these clients
-know: 401 for credentials that are missing or wrong, 400 where the native interface says 409 or 422.
+Credentials of WMLA's clients are converted before Jupyter looks at them, into the form that the server's identity
+provider reads. The provider then decides as for any other request. Refusals have the status that these clients know:
+401 for missing or wrong credentials, 400 where the native interface answers 409 or 422.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edt_jupyter.http.base import EdtHandler, error_body
 from edt_jupyter.http.forwarding import SECRET
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
-from edt_jupyter.wmla.doorkeeper import Doorkeeper, doorkeeper
+from edt_jupyter.wmla.logon_state import Logons, logons
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.execs import Choice, Described
@@ -37,10 +37,10 @@ class WmlaHandler(EdtHandler):
     # --- who asks -----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
-        """Log on, in any of their ways; 401 when that fails."""
+        """Log on, in any of the clients' ways, or answer 401."""
         self.request.headers = self.request.headers.copy()
         if self.request.method in ("GET", "HEAD", "DELETE"):
-            # Some of their GETs bring a body that means nothing.
+            # Some clients send GETs with a body that has no meaning.
             self.request.body = b""
             self.request.headers.pop("Content-Length", None)
         own = SECRET not in self.request.headers
@@ -51,14 +51,14 @@ class WmlaHandler(EdtHandler):
         try:
             await super().prepare()
         except HTTPError as error:
-            if not (own and error.status_code == 403 and self._nobody):
+            if not (own and error.status_code == 403 and self._unauthenticated):
                 raise
             raise HTTPError(401, self._why_not()) from None
-        if own and self._nobody and self.request.method != "OPTIONS":
+        if own and self._unauthenticated and self.request.method != "OPTIONS":
             raise HTTPError(401, self._why_not())
 
     @property
-    def _nobody(self) -> bool:
+    def _unauthenticated(self) -> bool:
         return getattr(self, "_jupyter_current_user", None) is None
 
     async def _log_on(self) -> None:
@@ -68,12 +68,12 @@ class WmlaHandler(EdtHandler):
             return
         if shown.ambient and from_browser(headers):
             if shown.kind == "cookie":
-                return  # Jupyter's own rules then, with its own cookie
+                return  # Jupyter's own rules apply then, with its own cookie
             raise NotAllowed(
                 "A browser does not log on by Basic here.", hint="Send the token as X-Auth-Token, or use a script."
             )
         self._shown = shown
-        # What is shown decides; a cookie of an earlier logon must not let a wrong password in.
+        # The credentials of this request decide. A cookie of an earlier logon must not let a wrong password in.
         headers.pop("Cookie", None)
         headers.pop("Authorization", None)
         if hasattr(self.request, "_cookies"):
@@ -87,21 +87,21 @@ class WmlaHandler(EdtHandler):
         self._by_token(shown.secret)
         user = await ensure_async(self.identity_provider.get_user(self))
         if user is None:
-            user = await self.doorkeeper.by_password(self.identity_provider, self, shown.secret)
+            user = await self.logons.by_password(self.identity_provider, self, shown.secret)
             if user is not None:
                 self._by_user(self.identity_provider.user_to_cookie(user))
 
     @property
-    def doorkeeper(self) -> Doorkeeper:
-        """Who knows which logons hold."""
-        return doorkeeper(self.settings, str(self.extensionapp.data_dir))
+    def logons(self) -> Logons:
+        """The records of valid and ended logons."""
+        return logons(self.settings, str(self.extensionapp.data_dir))
 
     def _by_session(self, token: str) -> bool:
-        """True when this is a session of ours; one that was ended lets nobody in."""
+        """Return True when this is a session of ours. An ended session gives no access."""
         found = sessions.unseal(sessions.signing_key(self.extension.secret, self.identity_provider), token)
         if found is None:
             return False
-        if token not in self.doorkeeper.ended:
+        if token not in self.logons.ended:
             kind, value = found
             (self._by_user if kind == USER else self._by_token)(value)
         return True
@@ -113,12 +113,12 @@ class WmlaHandler(EdtHandler):
 
     def _by_user(self, cookie: str) -> None:
         self._session = (USER, cookie)
-        # Where Jupyter's own provider finds who was let in already.
+        # Jupyter's own provider finds an authenticated user here.
         self._jupyter_current_user = self.identity_provider.user_from_cookie(cookie)
         self._token_authenticated = True
 
     def check_xsrf_cookie(self) -> None:
-        """Only for requests without credentials of WMLA's: with them, nobody else can have made the request."""
+        """Check XSRF only without WMLA's credentials: a request that has them comes from the client itself."""
         if self._shown is None:
             super().check_xsrf_cookie()
 
@@ -138,7 +138,7 @@ class WmlaHandler(EdtHandler):
         """Answer with a status that these clients know."""
         error = kwargs.get("exc_info", (None, None))[1]
         status = error.status if isinstance(error, EdtError) else status_code
-        # Past EdtHandler's, which would take the error's own status.
+        # Skip EdtHandler's method, which would take the error's own status.
         super(EdtHandler, self).send_error(_AS_THEY_KNOW.get(status, status), **kwargs)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -148,7 +148,7 @@ class WmlaHandler(EdtHandler):
         self.text(_error_text(status_code, kwargs.get("exc_info", (None, None))[1]))
 
     def write_refusal(self, error: EdtError) -> None:
-        """The same for an upload that is refused before it is read."""
+        """Write the same text for an upload that is refused before it is read."""
         status = _AS_THEY_KNOW.get(error.status, error.status)
         self.set_status(status)
         self.set_header("Content-Type", _TEXT)
@@ -163,11 +163,11 @@ class WmlaHandler(EdtHandler):
 
     @property
     def query(self) -> dict[str, str]:
-        """The query, the last value of each."""
+        """The last value of each argument of the query."""
         return {name: self.get_query_argument(name, "") for name in self.request.query_arguments}
 
     async def described(self, identifier: str) -> Described:
-        """The job with this id, or whose driver has it. NotFound, or NotAllowed when it is somebody else's."""
+        """Return the job with this id, or with this driver's id. NotFound, or NotAllowed for another user's job."""
         user, wrong = self.user, None
         for job in ids.jobs_meant(identifier):
             try:
@@ -179,15 +179,15 @@ class WmlaHandler(EdtHandler):
         raise NotFound(f"There is no exec {identifier}.", hint="GET /execs lists those there are.") from wrong
 
     async def all_described(self, wanted: Choice | None = None) -> list[Described]:
-        """All jobs of whoever asks, or those that the choice may take, newest first."""
+        """Return the user's jobs, or those that the choice may contain, newest first."""
         wanted = wanted or Choice()
-        # In the order that the store has they need not be read beyond the last one.
+        # In the store's order, jobs after the last one wanted need not be read.
         last = None if wanted.key or wanted.limit is None else wanted.start + wanted.limit
         found = await self.service.described(self.user, states=wanted.states, limit=last)
         return [Described(row.spec, view, self.service.paths(row)) for row, view in found]
 
     async def launcher_log(self, job: str, last_lines: int | None) -> str:
-        """How the job came to run: its story, a line each."""
+        """Return the story of how the job came to run, a line for each event."""
         lines: list[str] = []
         after = 0
         while events := await self.service.events(self.user, job, after=after):

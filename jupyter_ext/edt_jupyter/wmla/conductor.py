@@ -1,13 +1,10 @@
-"""Conductor of 1.2.x: the applications of an instance group, and what their processes wrote."""
+"""Conductor of 1.2.x: the applications of an instance group, and the output of their processes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import NotFound
 from edt_server.wmla import ids, log_files
@@ -21,10 +18,10 @@ _OCTETS = "application/octet-stream"
 class InstanceApplicationsHandler(WmlaHandler):
     """`/instances/{sigId}/applications`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, sig: str) -> None:
-        """Those of mine in the group, the newest first; in some states with `state=`."""
+        """Return the user's applications in the group, newest first. `state=` filters by state."""
         wanted = choice(self.query, CONDUCTOR)
         group = ids.group_with(sig, [each.name for each in self.service.sharing.plan.instance_groups])
         if group is None:
@@ -43,10 +40,10 @@ class InstanceApplicationsHandler(WmlaHandler):
 class DriverLogHandler(WmlaHandler):
     """`/instances/{sigId}/applications/{driverId}/logs/{stdout|stderr}/download`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, sig: str, driver: str, kind: str) -> None:
-        """What the driver wrote."""
+        """Return the driver's output."""
         found = await self.described(driver)
         log = await asyncio.to_thread(log_files.driver_log, found.paths, kind)
         self.finish(log, set_content_type=_OCTETS)
@@ -55,10 +52,10 @@ class DriverLogHandler(WmlaHandler):
 class ExecutorLogHandler(WmlaHandler):
     """`/instances/{sigId}/applications/{driverId}/{executorId}/logs/{stdout|stderr}/download`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, sig: str, driver: str, executor: str, kind: str) -> None:
-        """What one worker wrote."""
+        """Return one worker's output."""
         found, worker = await self.described(driver), ids.worker_meant(executor)
         if worker is None or worker not in await asyncio.to_thread(log_files.workers_seen, found.paths):
             raise NotFound(f"{driver} has no executor {executor}.", hint="The application's executors have their ids.")

@@ -1,4 +1,4 @@
-"""What the console's routes share: JSON in, the instance group they name, files by one name."""
+"""What the console's routes share: the JSON body, the instance group it names, and names of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConsoleHandler(WmlaHandler):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request's JSON object; InvalidRequest when it is none."""
+        """The request's JSON object. InvalidRequest for any other body."""
         try:
             found = msgspec.json.decode(self.request.body or b"{}")
         except msgspec.DecodeError as wrong:
@@ -31,7 +31,7 @@ class ConsoleHandler(WmlaHandler):
         return self.service.sharing.plan.group("").name
 
     def group(self, identifier: object) -> str:
-        """The instance group with this id or name, the first for none. Unprocessable when there is none."""
+        """Return the instance group with this id or name, the first for none. Unprocessable for an unknown group."""
         if not identifier:
             return self.first_group
         names = [group.name for group in self.service.sharing.plan.leaves()]
@@ -41,12 +41,12 @@ class ConsoleHandler(WmlaHandler):
         return found
 
     def done(self, text: str, remarks: tuple[str, ...] = (), **more: Any) -> None:
-        """Answer that something was done, with what of the request had no meaning."""
+        """Answer that the request succeeded, with remarks about fields that have no meaning here."""
         self.reply({**more, "message": " ".join([text, *remarks])})
 
 
 def split(filename: str) -> tuple[str, str]:
-    """The model and the file that a name such as `net/parts/layers.py` means, as the lists of files have it."""
+    """Return the model and the file that a name such as `net/parts/layers.py` names, as the lists of files have it."""
     owner, _, file = filename.partition("/")
     if not file:
         raise NotFound(

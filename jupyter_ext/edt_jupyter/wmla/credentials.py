@@ -1,8 +1,8 @@
-"""The credentials of a WMLA client, read from a request's headers. Pure.
+"""Read the credentials of a WMLA client from a request's headers. Pure.
 
-A token or session in a header of its own is sent by a program on purpose. A Basic password and a cookie are also sent
-by browsers on their own account, whoever made them ask: those two count only when nothing in the request says that it
-comes from a browser (decision 020).
+A program sends a token or session in a header of its own on purpose. Browsers also send a Basic password and a cookie
+by themselves, whichever page caused the request. Those two count only when nothing in the request shows that it comes
+from a browser (decision 020).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from edt_sdk.schemas.errors import InvalidRequest
 
 COOKIE = "edt-wmla"
-# Scripts send none of these; a browser at least one of them with every request that may change something.
+# Scripts send none of these headers. A browser sends at least one with every request that may change something.
 _BROWSERS = ("Origin", "Referer", "Sec-Fetch-Site")
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request shows.
+    """The credentials in a request.
 
     Attributes:
         kind: "token" (a Jupyter token or a session), "basic", or "cookie" (a session).
@@ -35,12 +35,12 @@ class Credentials:
 
     @property
     def ambient(self) -> bool:
-        """True for what a browser may send without anybody's will."""
+        """True for credentials that a browser may send without its user's intent."""
         return self.kind != "token"
 
 
 def read(headers: Mapping[str, str], cookie: str | None) -> Credentials | None:
-    """The credentials in these headers, else in our cookie; None when there are none, or only Jupyter's own.
+    """Return the credentials in these headers, else in our cookie, None without any or with Jupyter's own only.
 
     Raises:
         InvalidRequest: a Basic header that cannot be read.
@@ -56,7 +56,7 @@ def read(headers: Mapping[str, str], cookie: str | None) -> Credentials | None:
 
 
 def from_browser(headers: Mapping[str, str]) -> bool:
-    """True when something says that a browser has made the request."""
+    """Return True when a header shows that a browser made the request."""
     return any(name in headers for name in _BROWSERS)
 
 

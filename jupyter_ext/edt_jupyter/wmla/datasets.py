@@ -1,13 +1,10 @@
-"""The console's data sets: list, add, show, delete; a page of rows or pictures."""
+"""The console's data sets: list, add, show, delete, and a page of rows or pictures."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_server.wmla import data_pages
@@ -17,17 +14,15 @@ from edt_server.wmla.console import dataset_object, new_dataset
 class DatasetsHandler(ConsoleHandler):
     """`/datasets`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
-        """All of mine."""
+        """Return the user's data sets."""
         found = await self.service.catalogue.datasets.list(self.user)
         self.reply([dataset_object(each, self.first_group) for each in found])
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
-        """Register folders of the data folder; they are used as they are."""
+        """Register folders of the data folder, which are used in place."""
         body = self.body
         self.group(body.get("sigid"))
         new, remarks = new_dataset(body)
@@ -38,17 +33,15 @@ class DatasetsHandler(ConsoleHandler):
 class DatasetHandler(ConsoleHandler):
     """`/datasets/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
-        """One."""
+        """Return the data set."""
         found = await self.service.catalogue.datasets.get(self.user, name)
         self.reply(dataset_object(found.dataset, self.first_group))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
-        """Forget it; the folders stay."""
+        """Remove the data set. Its folders stay."""
         await self.service.catalogue.datasets.delete(self.user, name)
         self.done(f"Data set {name} is deleted.")
 
@@ -56,17 +49,17 @@ class DatasetHandler(ConsoleHandler):
 class DatasetStopHandler(ConsoleHandler):
     """`/datasets/{name}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def put(self, name: str) -> None:
-        """Refused: a data set is there as soon as it is registered."""
+        """Refuse to stop: a data set is complete as soon as it is registered."""
         await self.service.catalogue.datasets.get(self.user, name)
         raise Conflict(f"Data set {name} is created already.", hint="There is nothing to stop.")
 
 
 class _PageHandler(ConsoleHandler):
     async def page(self, name: str) -> tuple[Path, int, int]:
-        """The folder of the part that is asked for, and which of its things."""
+        """Return the folder of the requested part, with the start and length of the page."""
         found = (await self.service.catalogue.datasets.get(self.user, name)).dataset
         if found.trouble:
             raise Unprocessable(found.trouble, field="name")
@@ -77,18 +70,18 @@ class _PageHandler(ConsoleHandler):
 class DatasetRowsHandler(_PageHandler):
     """`/datasets/{name}/csvs`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
-        """Rows of its first CSV file."""
+        """Return rows of the first CSV file."""
         self.reply(await asyncio.to_thread(data_pages.rows, *await self.page(name)))
 
 
 class DatasetPicturesHandler(_PageHandler):
     """`/datasets/{name}/objectimages`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
-        """Its pictures with their labels."""
+        """Return pictures with their labels."""
         self.reply(await asyncio.to_thread(data_pages.pictures, *await self.page(name)))

@@ -1,13 +1,10 @@
-"""What an exec has written: its training log, and its result as a zip."""
+"""The files of an exec: its training log, and its result as a zip."""
 
 from __future__ import annotations
 
 import asyncio
 
-from tornado.web import authenticated
-
 from edt_jupyter.api import send_archive
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.frameworks import Framework
 from edt_server.wmla.log_files import training_log
@@ -16,10 +13,10 @@ from edt_server.wmla.log_files import training_log
 class ExecLogHandler(WmlaHandler):
     """`/execs/{id}/log`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str) -> None:
-        """The log: a JSON string, or plain text for who asks for that."""
+        """Return the log as a JSON string, or as plain text where the client accepts that."""
         found = await self.described(job)
         log = await asyncio.to_thread(
             training_log,
@@ -37,10 +34,10 @@ class ExecLogHandler(WmlaHandler):
 class ExecResultHandler(WmlaHandler):
     """`/execs/{id}/result`."""
 
-    @authenticated
-    @authorized("read", resource="edt:artifacts")
+    auth_resource = "edt:artifacts"
+
     async def get(self, job: str) -> None:
-        """The whole result folder as a zip, with its size in the header as these clients read it."""
+        """Send the whole result folder as a zip, with its size in the header where these clients read it."""
         found = await self.described(job)
-        # Their folder tree has each process's output nowhere but in the logs.
+        # Their result tree has the output of processes only in the logs.
         await send_archive(self, await self.service.result(self.user, found.view.id, "all", streams=False))

@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 from functools import partial
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.parts import Parts, form_data
 from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.job import JobView
 from edt_server.jobs import main_file
 from edt_server.settings import Settings
 from edt_server.wmla import frameworks
@@ -28,7 +26,7 @@ class RemovingHandler(WmlaHandler):
     """Base of a handler that removes jobs."""
 
     async def removed(self, job: str) -> bool:
-        """Remove a job that was stopped, as soon as its processes have ended; False when that takes too long."""
+        """Remove a stopped job once its processes have ended. Returns False when that takes too long."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 with self.service.hub.watch(job) as watch:
@@ -40,18 +38,25 @@ class RemovingHandler(WmlaHandler):
             await self.service.delete(self.user, job)
         return True
 
+    async def stopped_and_removed(self, view: JobView, what: str) -> None:
+        """Stop the job if it runs, and remove it. Conflict when its processes take too long to end."""
+        if not view.state.final:
+            await self.service.stop_job(self.user, view.id)
+        if not await self.removed(view.id):
+            raise Conflict(f"{what} is still ending.", hint="Delete it again in a moment.")
+
 
 class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
     """`/execs`. A model's files go to the disk as they arrive."""
 
+    auth_resource = "edt:jobs"
+
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
-        """Files on their way to the disk."""
+        """Return a sink that writes the files to the disk."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self) -> None:
-        """Start one."""
+        """Start an exec."""
         if self.sink is None:  # refused and answered
             self.hang_up()
             return
@@ -61,7 +66,7 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
         settings, service = self.service.settings, self.service
         sig_name = self.get_query_argument("sigName", fields.get("sigName", ""))
         make_spec = partial(job_spec, arguments, sig_name=sig_name, form=form, slots=service.capacity)
-        spec = make_spec()  # what is wrong with the options is said before anything about the files
+        spec = make_spec()  # an error in the options is reported before any error in the files
         packed = await asyncio.to_thread(
             pack,
             parts,
@@ -74,18 +79,14 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
         view = await service.submit(self.user, make_spec(code_dir=packed.code_dir), packed.path)
         self.reply(exec_object(await self.described(view.id), server=self.base_address))
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
     async def get(self) -> None:
-        """All of mine, the newest first, or in the order and number asked for."""
+        """List the user's execs, newest first, or in the requested order and number."""
         wanted = choice(self.query)
         found = [exec_object(job, server=self.base_address) for job in await self.all_described(wanted)]
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self) -> None:
-        """Remove all of mine; those that run are stopped first."""
+        """Remove all execs of the user. Running ones are stopped first."""
         user, found = self.user, await self.all_described()
         await self.service.stop_all(user)
         left = [job.view.id for job in found if not await self.removed(job.view.id)]
@@ -95,31 +96,26 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
 class ExecHandler(RemovingHandler):
     """`/execs/{id}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
-        """The exec now."""
+        """Return the exec as it is now."""
         self.reply(exec_object(await self.described(job), server=self.base_address))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self, job: str) -> None:
-        """Remove it; one that runs is stopped first, and then removed."""
+        """Remove the exec. A running one is stopped first."""
         found = await self.described(job)
-        if not found.view.state.final:
-            await self.service.stop_job(self.user, found.view.id)
-        if not await self.removed(found.view.id):
-            raise Conflict(f"Exec {job} is still ending.", hint="Delete it again in a moment.")
+        await self.stopped_and_removed(found.view, f"Exec {job}")
         self.reply({"message": f"Exec {found.view.id} is deleted."})
 
 
 class ExecStopHandler(WmlaHandler):
     """`/execs/{id}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def post(self, job: str) -> None:
-        """Stop it: accepted now, done when its processes have ended."""
+        """Stop the exec: accepted now, done when its processes have ended."""
         found = await self.described(job)
         await self.service.stop_job(self.user, found.view.id)
         self.reply({"message": f"Exec {found.view.id} is being stopped."})
@@ -128,28 +124,28 @@ class ExecStopHandler(WmlaHandler):
 class FrameworksHandler(WmlaHandler):
     """`/execs/frameworks`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
-        """What `--exec-start` may name."""
+        """Return the frameworks that `--exec-start` may name."""
         self.reply(frameworks.listing(self.service.capacity))
 
 
 class FrameworkDetailsHandler(WmlaHandler):
     """`/frameworks`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
-        """The same with their engines."""
+        """Return the frameworks with their engines."""
         self.reply(frameworks.details(self.get_query_argument("backend", "")))
 
 
 class FrameworkNamesHandler(WmlaHandler):
     """`/frameworks/all`."""
 
-    @authenticated
-    @authorized("read", resource="edt:cluster")
+    auth_resource = "edt:cluster"
+
     async def get(self) -> None:
-        """Their names alone."""
+        """Return the names of the frameworks."""
         self.reply([each["name"] for each in frameworks.details()])

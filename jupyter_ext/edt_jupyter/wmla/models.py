@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.console import ConsoleHandler, split
 from edt_jupyter.wmla.parts import Parts
@@ -19,10 +16,13 @@ from edt_server.wmla.console import change, model_object, new_model, new_templat
 
 
 class _EntriesHandler(ConsoleHandler):
-    """What templates and models have in common."""
+    """Base of the handlers for templates and models; `kind` says which of them."""
 
-    async def changed(self, name: str, kind: str) -> None:
-        """Change settings and files as the body says."""
+    kind = MODEL
+
+    async def changed(self, name: str) -> None:
+        """Change settings and files as the body requests."""
+        kind = self.kind
         models, body, user = self.service.catalogue.models, self.body, self.user
         row = (await models.get(user, name, kind)).model
         wanted, remarks = change(body, name)
@@ -39,33 +39,20 @@ class _EntriesHandler(ConsoleHandler):
             await models.write_file(user, name, file[0], file[1].encode(), kind)
         self.done(f"{name} is changed.", remarks, name=name)
 
-    async def names_of_files(self, name: str, kind: str) -> list[str]:
-        """Its files, under the names by which they are read."""
-        details = await self.service.catalogue.models.get(self.user, name, kind)
-        return [f"{name}/{file.name}" for file in details.files]
-
-    async def content(self, filename: str, kind: str) -> str:
-        """A file's content."""
-        owner, file = split(filename)
-        content = await self.service.catalogue.models.file(self.user, owner, file, kind)
-        return content.decode("utf-8", "replace")
-
 
 class TemplatesHandler(_EntriesHandler):
     """`/modeltemplates`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
-        """All of mine; those of one framework where it is named."""
+        """Return the user's templates, of one framework where the query names it."""
         found = [template_object(each) for each in await self.service.catalogue.models.list(self.user, TEMPLATE)]
         wanted = self.get_query_argument("framework", "").lower()
         self.reply([each for each in found if wanted in ("", each["framework"].lower())])
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
-        """Add one from a location in the data folder."""
+        """Add a template from a location in the data folder."""
         made = await self.service.catalogue.models.add(self.user, new_template(self.body))
         self.done(f"Model template {made.name} is created.", name=made.name)
 
@@ -73,60 +60,35 @@ class TemplatesHandler(_EntriesHandler):
 class TemplateHandler(_EntriesHandler):
     """`/modeltemplates/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+    kind = TEMPLATE
+
     async def get(self, name: str) -> None:
-        """One."""
+        """Return the template."""
         self.reply(template_object((await self.service.catalogue.models.get(self.user, name, TEMPLATE)).model))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def put(self, name: str) -> None:
-        """Change it, for models to come."""
-        await self.changed(name, TEMPLATE)
+        """Change the template, for future models."""
+        await self.changed(name)
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
-        """Remove it; models made of it stay."""
+        """Remove the template. Models made of it stay."""
         await self.service.catalogue.models.delete(self.user, name, TEMPLATE)
         self.done(f"Model template {name} is deleted.")
-
-
-class TemplateFilesHandler(_EntriesHandler):
-    """`/modeltemplates/{name}/files`."""
-
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
-    async def get(self, name: str) -> None:
-        """The names of its files."""
-        self.reply(await self.names_of_files(name, TEMPLATE))
-
-
-class TemplateFileHandler(_EntriesHandler):
-    """`/modeltemplates/files/{file}`."""
-
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
-    async def get(self, file: str) -> None:
-        """A file's content, as a JSON string."""
-        self.reply(await self.content(file, TEMPLATE))
 
 
 class ModelsHandler(_EntriesHandler):
     """`/models`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self) -> None:
-        """All of mine."""
+        """Return the user's models."""
         found = await self.service.catalogue.models.list(self.user, MODEL)
         self.reply([model_object(each, self.first_group) for each in found])
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
-        """Make one of a template."""
+        """Make a model of a template."""
         body, user, catalogue = self.body, self.user, self.service.catalogue
         self.group(body.get("sig"))
         new, remarks = new_model(body)
@@ -148,65 +110,74 @@ class ModelsHandler(_EntriesHandler):
 class ModelHandler(_EntriesHandler):
     """`/models/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
+    auth_resource = "edt:catalogue"
+
     async def get(self, name: str) -> None:
-        """One."""
+        """Return the model."""
         self.reply(model_object((await self.service.catalogue.models.get(self.user, name)).model, self.first_group))
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def put(self, name: str) -> None:
-        """Change it, for trainings to come."""
-        await self.changed(name, MODEL)
+        """Change the model, for future trainings."""
+        await self.changed(name)
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def delete(self, name: str) -> None:
-        """Remove it; its trainings stay."""
+        """Remove the model. Its trainings stay."""
         await self.service.catalogue.models.delete(self.user, name)
         self.done(f"Model {name} is deleted.")
 
 
-class ModelFilesHandler(_EntriesHandler):
+class TemplateFilesHandler(_EntriesHandler):
+    """`/modeltemplates/{name}/files`."""
+
+    auth_resource = "edt:catalogue"
+    kind = TEMPLATE
+
+    async def get(self, name: str) -> None:
+        """Return the names of its files, as they are requested."""
+        details = await self.service.catalogue.models.get(self.user, name, self.kind)
+        self.reply([f"{name}/{file.name}" for file in details.files])
+
+
+class ModelFilesHandler(TemplateFilesHandler):
     """`/models/{name}/files`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
-    async def get(self, name: str) -> None:
-        """The names of its files."""
-        self.reply(await self.names_of_files(name, MODEL))
+    kind = MODEL
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def put(self, name: str) -> None:
-        """Write one of them: tmpfilePath and tmpfileContent, or the main script's tfmainContent."""
-        await self.changed(name, MODEL)
+        """Write a file: tmpfilePath and tmpfileContent, or the main script's tfmainContent."""
+        await self.changed(name)
 
 
-class ModelFileHandler(_EntriesHandler):
+class TemplateFileHandler(_EntriesHandler):
+    """`/modeltemplates/files/{file}`."""
+
+    auth_resource = "edt:catalogue"
+    kind = TEMPLATE
+
+    async def get(self, file: str) -> None:
+        """Return a file's content as a JSON string."""
+        owner, name = split(file)
+        content = await self.service.catalogue.models.file(self.user, owner, name, self.kind)
+        self.reply(content.decode("utf-8", "replace"))
+
+
+class ModelFileHandler(TemplateFileHandler):
     """`/models/files/{file}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:catalogue")
-    async def get(self, file: str) -> None:
-        """A file's content, as a JSON string."""
-        self.reply(await self.content(file, MODEL))
+    kind = MODEL
 
 
 class WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler):
     """`/models/weightfile`."""
 
-    resource = "edt:catalogue"
+    auth_resource = "edt:catalogue"
 
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
-        """A file on its way to the disk."""
+        """Return a sink that writes the file to the disk."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
 
-    @authenticated
-    @authorized("write", resource="edt:catalogue")
     async def post(self) -> None:
-        """Keep it; the name in the answer is what a training begins with as wfinit."""
+        """Keep the file. A training starts from it when it names the name in the answer as wfinit."""
         if self.sink is None:  # refused and answered
             self.hang_up()
             return

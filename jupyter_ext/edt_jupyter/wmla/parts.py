@@ -1,9 +1,9 @@
-"""The upload of a WMLA client on its way to the disk: any number of files, and form fields, of multipart/form-data.
+"""The upload of a WMLA client on its way to the disk: any number of files and form fields, as multipart/form-data.
 
-A part is a form field when it has no file name and its name is one of `FIELDS`; every other part is a file, also one
-without a file name, or with a name of its own. Files go to a folder of their own while they arrive; fields are held,
-and bounded. Without any file, clients send a plain form, or nothing at all. Parsing is python-multipart's. Whoever
-makes it closes it; then the folder is gone.
+A part is a form field when it has no file name and its name is one of `FIELDS`. Every other part is a file, also
+without a file name, or with an unknown name. Files go to a folder of their own while they arrive; fields are held in
+memory and bounded. Without any file, clients send a plain form, or nothing at all. Parsing is python-multipart's. The
+creator closes it, which removes the folder.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qs
 
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from python_multipart.multipart import parse_options_header
 
+from edt_jupyter.http.multipart import MultipartReader
 from edt_jupyter.http.upload import too_large
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_server.wmla.archive import Part
@@ -31,7 +31,7 @@ _HINT = "Send multipart/form-data with the model's tar, or its script, in a part
 
 
 class Parts:
-    """One body under way.
+    """One body that is being received.
 
     Args:
         uploads: where files are kept while a request is served.
@@ -46,34 +46,15 @@ class Parts:
     """
 
     def __init__(self, uploads: Path, content_type: str, cap: int) -> None:
-        kind, options = parse_options_header(content_type)
-        boundary = options.get(b"boundary")
-        self._plain = bytearray() if kind in (b"", _FORM) else None
-        self._untyped = not kind
-        if self._plain is None and (kind != b"multipart/form-data" or not boundary):
-            raise InvalidRequest(f"The body is {content_type}.", hint=_HINT)
+        kind, _ = parse_options_header(content_type)
+        self._plain, self._untyped = bytearray(), not kind
+        plain = not kind or kind == _FORM
+        self._body = None if plain else MultipartReader(content_type, _HINT, self._begin, self._take, self._end_part)
         self._cap, self._size = cap, 0
         self._files: list[Part] = []
         self._fields: dict[str, bytearray] = {}
         self._field: bytearray | None = None
         self._file: IO[bytes] | None = None
-        self._complete = False
-        self._header: list[bytearray] = [bytearray(), bytearray()]
-        self._disposition = b""
-        callbacks: Any = {
-            "on_part_begin": self._begin,
-            "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
-            "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
-            "on_header_end": self._end_header,
-            "on_headers_finished": self._open,
-            "on_part_data": self._take,
-            "on_part_end": self._end_part,
-            "on_end": self._end,
-        }
-        try:
-            self._parser = MultipartParser(boundary or b"-", callbacks)
-        except FormParserError as error:
-            raise InvalidRequest(f"The body cannot be read: {error}.", hint=_HINT) from None
         self.folder = Path(tempfile.mkdtemp(prefix="upload-", dir=uploads))
 
     def write(self, data: bytes) -> None:
@@ -83,21 +64,18 @@ class Parts:
             InvalidRequest: they are not what was announced.
             TooLarge: the files are over the cap.
         """
-        if self._plain is not None:
+        if self._body is None:
             self._plain += data
             if len(self._plain) > _MAX_FIELDS:
                 raise InvalidRequest(f"A form without files is at most {_MAX_FIELDS} bytes.", hint=_HINT)
             return
-        try:
-            self._parser.write(data)
-        except FormParserError as error:
-            raise InvalidRequest(f"The body is not multipart/form-data: {error}.", hint=_HINT) from None
+        self._body.write(data)
 
     def finish(self) -> tuple[list[Part], dict[str, str]]:
-        """The files in their order, and the fields; InvalidRequest when the body was cut off."""
-        if self._plain is not None:
+        """Return the files in their order, and the fields. InvalidRequest when the body was cut off."""
+        if self._body is None:
             return [], self._plain_form(bytes(self._plain))
-        if not self._complete:
+        if not self._body.complete:
             raise InvalidRequest("The body ends before its end.", hint=_HINT)
         try:
             return list(self._files), {name: value.decode() for name, value in self._fields.items()}
@@ -114,19 +92,7 @@ class Parts:
         self._end_part()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _begin(self) -> None:
-        self._disposition = b""
-
-    def _end_header(self) -> None:
-        name, value = (bytes(part) for part in self._header)
-        self._header = [bytearray(), bytearray()]
-        if name.lower() == b"content-disposition":
-            self._disposition = value
-
-    def _open(self) -> None:
-        _, options = parse_options_header(self._disposition)
-        name = options.get(b"name", b"").decode("utf-8", "replace")
-        filename = options.get(b"filename")
+    def _begin(self, name: str, filename: str | None) -> None:
         if filename is None and name in FIELDS:
             self._field = self._fields.setdefault(name, bytearray())
             self._field.clear()
@@ -134,17 +100,17 @@ class Parts:
         if len(self._files) == _MAX_FILES:
             raise InvalidRequest(f"The body has more than {_MAX_FILES} files.", hint="Send a folder as one tar.")
         path = self.folder / f"part-{len(self._files)}"
-        self._files.append(Part((filename or b"").decode("utf-8", "replace"), path))
+        self._files.append(Part(filename or "", path))
         self._file = path.open("wb")
 
-    def _take(self, data: bytes, start: int, end: int) -> None:
+    def _take(self, data: memoryview) -> None:
         if self._field is not None:
-            self._field += data[start:end]
+            self._field += data
             if sum(map(len, self._fields.values())) > _MAX_FIELDS:
                 raise InvalidRequest(f"The form fields are larger than {_MAX_FIELDS} bytes.", field="data")
         elif self._file is not None:
-            self._file.write(memoryview(data)[start:end])
-            self._size += end - start
+            self._file.write(data)
+            self._size += len(data)
             if self._size > self._cap:
                 raise too_large(self._cap)
 
@@ -154,12 +120,9 @@ class Parts:
             self._file.close()
             self._file = None
 
-    def _end(self) -> None:
-        self._complete = True
-
 
 def form_data(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON of the form field `data`, {} where there is none; InvalidRequest when it is no JSON object."""
+    """Return the JSON of the form field `data`, {} without one. InvalidRequest when it is no JSON object."""
     text = fields.get("data", "").strip()
     if not text:
         return {}

@@ -1,10 +1,7 @@
-"""The tree of instance groups as dlicmd's resource plans."""
+"""The tree of instance groups, shown as dlicmd's resource plans."""
 
 from __future__ import annotations
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_server.wmla.plan_tree import node, tree
 
@@ -12,26 +9,24 @@ from edt_server.wmla.plan_tree import node, tree
 class PlanTreeHandler(WmlaHandler):
     """`/resplans/resplantree`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self) -> None:
-        """The whole tree."""
+        """Return the whole tree."""
         self.reply(tree(self.service.sharing.plan))
 
 
 class ResourcePlanHandler(WmlaHandler):
     """`/resplans/resplan/{name}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self, name: str) -> None:
-        """One group with its settings."""
+        """Return one group with its settings."""
         self.reply(node(self.service.sharing.plan, name))
 
-    @authenticated
-    @authorized("write", resource="edt:plan")
     async def delete(self, name: str) -> None:
-        """Remove the group; refused while jobs are in it."""
+        """Remove the group. Refused while jobs are in it."""
         group = str(node(self.service.sharing.plan, name)["id"])
         await self.service.sharing.remove_instance_group(self.user, group)
         self.reply({"message": f"Resource plan {group} is deleted."})

@@ -1,4 +1,4 @@
-"""Which handler answers which of WMLA's routes. `docs/wmla-routes.md` is made of this table by the suite."""
+"""Map WMLA's routes to handlers. The test suite makes `docs/wmla-routes.md` of this table."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}", ValidationHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}/stop", ValidationStopHandler),
 )
-# Whole families that answer 501, each a pattern below one of the roots; then all the rest.
+# Whole families that answer 501, each a pattern below one of the roots, and then every other path.
 FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (rf"{DEEP_LEARNING}/hypersearch(?:/.*)?", HypersearchHandler),
     (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", HypersearchHandler),
@@ -131,10 +131,10 @@ FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
 
 
 def handlers() -> list[tuple[str, type[WmlaHandler]]]:
-    """Patterns relative to the base URL, each with and without a slash at its end: none of them redirects."""
+    """Return patterns relative to the base URL, with and without a slash at the end, so that none redirects."""
     return [*((f"{pattern(path)}/?", handler) for path, handler in ROUTES), *FAMILIES]
 
 
 def pattern(path: str) -> str:
-    """The regular expression of a path template."""
+    """Return the regular expression of a path template."""
     return re.sub(r"\{(\w+)\}", lambda name: r"(\d{1,6})" if name[1] == "n" else r"([^/]+)", path)

@@ -1,13 +1,10 @@
-"""The scheduler's calls of dlicmd and of 2.x's notebooks: applications, their logs, instance groups, pods."""
+"""The scheduler's requests of dlicmd and of 2.x's notebooks: applications, their logs, instance groups, pods."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_server.wmla import ids, log_files
@@ -20,10 +17,10 @@ from edt_server.wmla.states import SCHEDULER
 class ApplicationsHandler(WmlaHandler):
     """`/scheduler/applications`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self) -> None:
-        """Those of mine that the query chooses."""
+        """Return the user's applications that the query selects."""
         query, now = self.query, time.time()
         wanted = choice(query, SCHEDULER)
         found = []
@@ -40,7 +37,7 @@ class ApplicationsHandler(WmlaHandler):
     async def _candidates(self, query: dict[str, str], wanted: Choice) -> list[Described]:
         identifier = query.get("applicationid") or query.get("driverid")
         if not identifier:
-            return await self.all_described(Choice(wanted.states))  # others are left out later, by name
+            return await self.all_described(Choice(wanted.states))  # the other filters are by name, in `get`
         try:
             job = await self.described(identifier)
         except NotFound:
@@ -51,10 +48,10 @@ class ApplicationsHandler(WmlaHandler):
 class ApplicationStopHandler(WmlaHandler):
     """`/scheduler/applications/{id}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def put(self, job: str) -> None:
-        """Stop it: accepted now, done when its processes have ended."""
+        """Stop the application: accepted now, done when its processes have ended."""
         found = await self.described(job)
         await self.service.stop_job(self.user, found.view.id)
         self.reply({"message": f"Application {found.view.id} is being stopped."})
@@ -63,10 +60,10 @@ class ApplicationStopHandler(WmlaHandler):
 class ApplicationDriverLogHandler(WmlaHandler):
     """`/scheduler/applications/{id}/driver/logs/{launcherlog|stdout|stderr}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str, kind: str) -> None:
-        """What the driver wrote; how the job came to run as its launcher's log."""
+        """Return the driver's output. The launcher's log is the story of how the job came to run."""
         found, count = await self.described(job), last_lines(self)
         if kind == "launcherlog":
             self.text(await self.launcher_log(found.view.id, count))
@@ -77,10 +74,10 @@ class ApplicationDriverLogHandler(WmlaHandler):
 class ApplicationExecutorLogHandler(WmlaHandler):
     """`/scheduler/applications/{id}/executor/{n}/logs/{launcherlog|stdout|stderr}`; n counts from 1."""
 
-    @authenticated
-    @authorized("read", resource="edt:logs")
+    auth_resource = "edt:logs"
+
     async def get(self, job: str, number: str, kind: str) -> None:
-        """The same of one worker."""
+        """Return the output of one worker."""
         found, count = await self.described(job), last_lines(self)
         worker = await asyncio.to_thread(log_files.nth_executor, found.paths, int(number))
         if worker is None:
@@ -94,10 +91,10 @@ class ApplicationExecutorLogHandler(WmlaHandler):
 class EngineApplicationsHandler(WmlaHandler):
     """`/scheduler/engine/applications`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self) -> None:
-        """All of mine, as dlicmd lists them."""
+        """Return the user's applications, as dlicmd lists them."""
         wanted = choice(self.query, SCHEDULER)
         found = [engine_view(self, job) for job in await self.all_described(wanted)]
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
@@ -106,10 +103,10 @@ class EngineApplicationsHandler(WmlaHandler):
 class EngineApplicationHandler(WmlaHandler):
     """`/scheduler/engine/applications/{id}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, job: str) -> None:
-        """A list with the one, empty when it does not exist: dlicmd says so then."""
+        """Return a list with the application, empty when it does not exist: dlicmd reports that then."""
         try:
             found = [engine_view(self, await self.described(job))]
         except NotFound:
@@ -120,10 +117,10 @@ class EngineApplicationHandler(WmlaHandler):
 class InstancesHandler(WmlaHandler):
     """`/scheduler/instances`."""
 
-    @authenticated
-    @authorized("read", resource="edt:plan")
+    auth_resource = "edt:plan"
+
     async def get(self) -> None:
-        """The instance groups that jobs may be in."""
+        """Return the instance groups that jobs may be in."""
         address, user = self.base_address, self.user
         self.reply(
             [
@@ -142,12 +139,12 @@ class InstancesHandler(WmlaHandler):
 
 
 class KubernetesObjectsHandler(WmlaHandler):
-    """`/scheduler/kubernetesobjects`. There are no pods here; a job is shown as its parallel job."""
+    """`/scheduler/kubernetesobjects`. There are no pods here, and a job is shown as its parallel job."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self) -> None:
-        """An empty list of a type, or the one object named."""
+        """Return an empty list of a type, or the named object."""
         kind, name = self.get_query_argument("type", ""), self.get_query_argument("name", "")
         if not kind:
             raise InvalidRequest("The query has no type.", hint="Say type=pod or type=paralleljob.", field="type")
@@ -160,13 +157,13 @@ class KubernetesObjectsHandler(WmlaHandler):
 
 
 def engine_view(handler: WmlaHandler, job: Described) -> dict[str, object]:
-    """The job as the engine's calls show it."""
+    """Return the job as the engine's requests show it."""
     sharing = handler.service.sharing
     return engine_application(job, parents(sharing.plan), gpus=sharing.has_gpus)
 
 
 def last_lines(handler: WmlaHandler) -> int | None:
-    """`lastlines`, None for all; InvalidRequest for what is no number."""
+    """Return `lastlines`, None for all. InvalidRequest for text that is no number."""
     return handler.number("lastlines", 0, high=10**9) if handler.get_query_argument("lastlines", "") else None
 
 

@@ -1,9 +1,9 @@
-"""What a logon hands out: a token that stands for the credentials it was given, for twelve hours.
+"""The token of a session: it stands for the credentials of a logon, for twelve hours.
 
-Signed by tornado with a key that all servers over one data folder share and that changes with the server's password, so
-that it survives a restart, and nobody has to keep a list. All tokens have one length: dlicmd writes the new one over
-the old one in its file without shortening that. What a logoff has ended is remembered for as long as it would live,
-by all servers over the data folder.
+Tornado signs it with a key that all servers over one data folder share, and that changes with the server's password.
+So a token survives a restart, and no list of tokens is kept. All tokens have one length, because dlicmd overwrites the
+token in its file without truncating the file. An ended session is remembered until it would have expired, by all
+servers over the data folder.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from edt_server.system.private_files import make_private_dir
 SECONDS = 12 * 3600
 _DAY = 86_400
 _NAME = "edt-wmla"
-_LENGTH = 768  # of what is signed; more only for a Jupyter token or user that has no room in it
+_LENGTH = 768  # of the signed text, longer only for a Jupyter token or user name that does not fit
 
 
 def signing_key(secret: str, provider: IdentityProvider) -> str:
-    """The key of all sessions; `secret` is what servers over one data folder share.
+    """Return the key of all sessions. `secret` is what servers over one data folder share.
 
     Raises:
         ServerUnreachable: the secret is not known yet.
@@ -43,15 +43,15 @@ def signing_key(secret: str, provider: IdentityProvider) -> str:
 
 
 def seal(key: str, kind: str, value: str) -> str:
-    """A token for a credential: `kind` says what `value` is."""
-    nonce = secrets.token_hex(8)  # two logons in one second are two sessions: each is ended by itself
+    """Return a token for a credential. `kind` names the kind of `value`."""
+    nonce = secrets.token_hex(8)  # two logons within a second are two sessions, each with an end of its own
     room = -len(json.dumps([kind, value, nonce, ""])) % _LENGTH
     signed = create_signed_value(key, _NAME, json.dumps([kind, value, nonce, " " * room]))
     return base64.urlsafe_b64encode(signed).decode().rstrip("=")
 
 
 def unseal(key: str, token: str) -> tuple[str, str] | None:
-    """What was sealed, None when this is no token of ours, or an old one."""
+    """Return the sealed kind and value, None for an expired token, or one of another origin."""
     try:
         signed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -64,21 +64,21 @@ def unseal(key: str, token: str) -> tuple[str, str] | None:
 
 
 class Ended:
-    """The sessions that were logged off before their time: a file each, named after the session's hash.
+    """The sessions that were logged off before they expired: a file for each, named after the session's hash.
 
-    In a folder that all servers over one data folder share, so that they know of each other's logoffs, also after a
-    restart. A file says no more than that somebody logged off, and when.
+    The folder is shared by all servers over one data folder, so that a logoff holds on each of them, also after a
+    restart. A file contains nothing. Its time is the time of the logoff.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def add(self, token: str) -> None:
-        """This one is over."""
+        """Record that this session has ended."""
         make_private_dir(self._folder)
         now = time.time()
         for mark in self._folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # another server may tidy up too
+            with contextlib.suppress(FileNotFoundError):  # another server may remove it at the same time
                 if mark.stat().st_mtime < now - SECONDS:
                     mark.unlink()
         (self._folder / _mark(token)).touch(mode=0o600)

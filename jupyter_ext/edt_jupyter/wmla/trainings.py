@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_jupyter.wmla.execs import RemovingHandler
 from edt_sdk.schemas.errors import Conflict, NotFound
@@ -19,11 +16,11 @@ class ModelTrainingsHandler(ConsoleHandler):
     """Base of the handlers that name a model and one of its trainings."""
 
     async def trainings(self, model: str) -> tuple[JobView, ...]:
-        """The model's, the newest first."""
+        """Return the model's trainings, newest first."""
         return (await self.service.catalogue.models.get(self.user, model)).trainings
 
     async def training(self, model: str, name: str) -> JobView:
-        """The one of this name, the newest of several, or with this id. NotFound."""
+        """Return the training with this name (the newest of several) or id. NotFound."""
         found = await self.trainings(model)
         for view in found:
             if name in (view.name, view.id):
@@ -35,26 +32,24 @@ class ModelTrainingsHandler(ConsoleHandler):
 class TrainingNamesHandler(ModelTrainingsHandler):
     """`/models/{name}/trainingnames`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str) -> None:
-        """The names alone."""
+        """Return the names of the trainings."""
         self.reply(list(dict.fromkeys(view.name for view in await self.trainings(model))))
 
 
 class TrainingsHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str) -> None:
-        """All of them."""
+        """Return the trainings."""
         self.reply([training_object(view, server=self.base_address) for view in await self.trainings(model)])
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self, model: str) -> None:
-        """Start one."""
+        """Start a training."""
         body, catalogue = self.body, self.service.catalogue
         wanted, begins_with, remarks = new_training(body, group=self.group(body.get("sigId") or body.get("sig")))
         before = await self.trainings(model)
@@ -75,31 +70,26 @@ class TrainingsHandler(ModelTrainingsHandler):
 class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
     """`/models/{name}/trainings/{training}`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str, training: str) -> None:
-        """One."""
+        """Return the training."""
         self.reply(training_object(await self.training(model, training), server=self.base_address))
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def delete(self, model: str, training: str) -> None:
-        """Remove it with its results; one that runs is stopped first."""
+        """Remove the training with its results. A running one is stopped first."""
         view = await self.training(model, training)
-        if not view.state.final:
-            await self.service.stop_job(self.user, view.id)
-        if not await self.removed(view.id):
-            raise Conflict(f"Training {training} is still ending.", hint="Delete it again in a moment.")
+        await self.stopped_and_removed(view, f"Training {training}")
         self.done(f"Training {training} is deleted.")
 
 
 class TrainingStopHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings/{training}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def put(self, model: str, training: str) -> None:
-        """Stop it: accepted now, done when its processes have ended."""
+        """Stop the training: accepted now, done when its processes have ended."""
         view = await self.training(model, training)
         await self.service.stop_job(self.user, view.id)
         self.done(f"Training {training} is being stopped.")
@@ -108,10 +98,10 @@ class TrainingStopHandler(ModelTrainingsHandler):
 class TrainingWeightsHandler(ModelTrainingsHandler):
     """`/models/{name}/trainings/{training}/weightfile`."""
 
-    @authenticated
-    @authorized("read", resource="edt:artifacts")
+    auth_resource = "edt:artifacts"
+
     async def get(self, model: str, training: str) -> None:
-        """The files of weights it has written; `GET /execs/{id}/result` brings them."""
+        """Return the paths of its weight files. `GET /execs/{id}/result` downloads them."""
         view = await self.training(model, training)
         folder = Path(view.result_dir) / "model"
         self.reply(await asyncio.to_thread(_weights_in, folder))

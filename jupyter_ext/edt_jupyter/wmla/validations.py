@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tornado.web import authenticated
-
-from edt_jupyter.http.authorization import authorized
 from edt_jupyter.wmla.execs import RemovingHandler
 from edt_jupyter.wmla.trainings import ModelTrainingsHandler
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobState, JobView
-from edt_server.wmla.console_validations import new_validation, validation_object
+from edt_server.wmla.console import new_validation, validation_object
 
 
 class _ValidationHandler(ModelTrainingsHandler):
     async def validations(self, model: str) -> tuple[JobView, ...]:
-        """The model's, the newest first. NotFound."""
+        """Return the model's validations, newest first. NotFound."""
         return await self.service.catalogue.models.validations(self.user, model)
 
     async def validation(self, model: str, name: str) -> JobView:
-        """The one of this name, or with this id. NotFound."""
+        """Return the validation with this name or id. NotFound."""
         found = await self.validations(model)
         for view in found:
             if name in (view.name, view.id):
@@ -29,7 +26,7 @@ class _ValidationHandler(ModelTrainingsHandler):
         raise NotFound(f"The model {model} has no validation {name!r}.", hint=f"There is {names}.")
 
     async def shown(self, view: JobView) -> dict[str, Any]:
-        """One of them with what came out of it."""
+        """Return the validation with its result."""
         row = await self.service.mine(self.user, view.id)
         if row.spec.registered is None or row.spec.registered.validates is None:
             raise AssertionError(f"{view.id} was found among validations")
@@ -43,10 +40,10 @@ class _ValidationHandler(ModelTrainingsHandler):
 class ValidationsHandler(_ValidationHandler):
     """`/models/{name}/validations`."""
 
-    @authenticated
-    @authorized("read", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def get(self, model: str) -> None:
-        """All of them, with their results."""
+        """Return all validations with their results."""
         found = []
         for view in await self.validations(model):
             try:
@@ -55,10 +52,8 @@ class ValidationsHandler(_ValidationHandler):
                 continue  # deleted meanwhile
         self.reply(found)
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
     async def post(self, model: str) -> None:
-        """Start one."""
+        """Start a validation."""
         name, new = new_validation(self.body)
         training = await self.training(model, name)
         if training.state is not JobState.FINISHED:
@@ -80,25 +75,22 @@ class ValidationsHandler(_ValidationHandler):
 class ValidationHandler(_ValidationHandler, RemovingHandler):
     """`/models/{name}/validations/{validation}`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def delete(self, model: str, validation: str) -> None:
-        """Remove it with its results; one that runs is stopped first."""
+        """Remove the validation with its results. A running one is stopped first."""
         view = await self.validation(model, validation)
-        if not view.state.final:
-            await self.service.stop_job(self.user, view.id)
-        if not await self.removed(view.id):
-            raise Conflict(f"Validation {validation} is still ending.", hint="Delete it again in a moment.")
+        await self.stopped_and_removed(view, f"Validation {validation}")
         self.done(f"Validation {validation} is deleted.")
 
 
 class ValidationStopHandler(_ValidationHandler):
     """`/models/{name}/validations/{validation}/stop`."""
 
-    @authenticated
-    @authorized("write", resource="edt:jobs")
+    auth_resource = "edt:jobs"
+
     async def put(self, model: str, validation: str) -> None:
-        """Stop it: accepted now, done when its processes have ended."""
+        """Stop the validation: accepted now, done when its processes have ended."""
         view = await self.validation(model, validation)
         await self.service.stop_job(self.user, view.id)
         self.done(f"Validation {validation} is being stopped.")

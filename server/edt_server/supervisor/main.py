@@ -75,7 +75,7 @@ from edt_server.supervisor.processes.vital_signs import pulse_file, sights
 from edt_server.supervisor.processes.zygote import ZygoteProcess
 from edt_server.supervisor.programs.environment import Surroundings, make_folders
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
-from edt_server.supervisor.programs.wmla_variables import MASTER
+from edt_server.supervisor.programs.variables import MASTER
 from edt_server.supervisor.reporter import Reporter
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.presence import FILE as PRESENCE

@@ -9,7 +9,6 @@ __all__ = [
     "applications",
     "archive",
     "console",
-    "console_validations",
     "data_pages",
     "execs",
     "frameworks",
@@ -18,4 +17,5 @@ __all__ = [
     "plan_tree",
     "request",
     "states",
+    "variables",
 ]

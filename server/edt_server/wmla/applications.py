@@ -1,7 +1,7 @@
-"""A job as an application: for 1.2.x's conductor, and for dlicmd's scheduler calls of 2.x. Pure.
+"""Show a job as an application: for 1.2.x's conductor, and for dlicmd's scheduler requests of 2.x. Pure.
 
-What is not measured here is not invented: memory and utilization of GPUs are 0, and a slot counts as a GPU only where
-it is one.
+No value is invented: memory and utilization of GPUs are 0 because they are not measured here, and a slot counts as a
+GPU only where it is one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TYPE = "Training"
 
 
 def conductor_application(job: Described, workers: Sequence[Mapping[str, Any]], now: float) -> dict[str, Any]:
-    """The application as conductor shows it.
+    """Return the application as conductor shows it.
 
     Args:
         job: which job.
@@ -56,7 +56,7 @@ def conductor_application(job: Described, workers: Sequence[Mapping[str, Any]], 
 
 
 def application_detail(job: Described, executors: int, has_driver: bool, now: float) -> dict[str, Any]:
-    """The application as GET /scheduler/applications lists it.
+    """Return the application as GET /scheduler/applications lists it.
 
     Args:
         job: which job.
@@ -89,7 +89,7 @@ def application_detail(job: Described, executors: int, has_driver: bool, now: fl
 
 
 def engine_application(job: Described, parents: Mapping[str, str], *, gpus: bool) -> dict[str, Any]:
-    """The application as GET /scheduler/engine/applications shows it: times are whole seconds, 0 for not yet.
+    """Return the application as GET /scheduler/engine/applications shows it: times in whole seconds, 0 for not yet.
 
     Args:
         job: which job.
@@ -129,7 +129,7 @@ def engine_application(job: Described, parents: Mapping[str, str], *, gpus: bool
 
 
 def parallel_job(job: Described) -> dict[str, Any]:
-    """The application as dlicmd asks a cluster for it while it has not ended: its state, and why it waits."""
+    """Return the cluster object that dlicmd asks for until it has ended: its state, and why it waits."""
     view = job.view
     return {
         "kind": "ParallelJob",

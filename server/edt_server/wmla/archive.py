@@ -1,9 +1,9 @@
-"""From the files of a request to one package: which of them is the archive, where its code lies, and the rest added.
+"""Make one package of the files of a request: find the archive among them and its code folder, and add the rest.
 
-An archive comes as a tar, gzipped or not, whatever it is called; its top folder may have another name than the request
-says, or none. Single files are put into an archive of their own. Files beside an archive go in front of it, which needs
-no unpacking: a tar without its end, followed by another, is one tar, and so are two gzip streams. Whether the archive
-is safe is asked later, by `package.unpack`; this reads names only. Blocks.
+An archive is a tar, gzipped or not, with any name. Its top folder may have another name than the request gives, or be
+missing. Single files are put into an archive of their own. Files next to an archive go in front of it without
+unpacking: a tar without its end, followed by another, is one tar, and so are two gzip streams. This module reads names
+only. `package.unpack` checks later whether the archive is safe. Blocks.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_
 
 
 def layout(archive: Path, max_files: int, max_bytes: int) -> Layout:
-    """What lies at the top of an archive. PackageError when it cannot be read."""
+    """Return the names at the top of an archive. PackageError when it cannot be read."""
     folders: set[str] = set()
     files: set[str] = set()
     try:
@@ -94,7 +94,7 @@ def layout(archive: Path, max_files: int, max_bytes: int) -> Layout:
             for count, member in enumerate(tar):
                 size += member.size
                 if count >= max_files or size > max_bytes:
-                    break  # refused when it is unpacked, with the limit named
+                    break  # `unpack` refuses it and names the limit
                 parts = PurePosixPath(member.name).parts
                 if not parts or any(map(_junk, parts)):
                     continue
@@ -111,7 +111,7 @@ def layout(archive: Path, max_files: int, max_bytes: int) -> Layout:
 
 
 def code_folder(top: Layout, *, main: str, model_dir: str) -> str:
-    """The folder that holds the code: the one the request names, else the only one, else none."""
+    """Return the folder that holds the code: the folder the request names, else the only one, else none."""
     if model_dir and model_dir in top.folders:
         return model_dir
     if main and main in top.files:
@@ -127,14 +127,14 @@ def code_folder(top: Layout, *, main: str, model_dir: str) -> str:
 
 
 def _is_archive(part: Part, *, alone: bool) -> bool:
-    """By its name, or its content; a single file of a request that names a folder can only be an archive."""
+    """Decide by name or content. The single file of a request that names a folder can only be an archive."""
     if part.name.lower().endswith(_TAR_NAMES):
         return True
     try:
         with _opened(part.path) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             return tar.next() is not None
     except _UNREADABLE:
-        # A script is never gzipped: what begins so and cannot be read is an archive that is damaged.
+        # A script is never gzipped: a file that starts so and cannot be read is a damaged archive.
         return alone or (not part.name and _gzipped(part.path))
 
 
@@ -148,7 +148,7 @@ def _gzipped(path: Path) -> bool:
 
 
 def _junk(part: str) -> bool:
-    """Finder's companions of files, and what is refused when it is unpacked."""
+    """Return True for macOS's companions of files, and for members that unpacking refuses."""
     return part in ("__MACOSX", ".DS_Store", "..", "/") or part.startswith("._")
 
 
@@ -169,7 +169,7 @@ def _add(tar: tarfile.TarFile, parts: Sequence[Part], main: str, code_dir: str) 
 def _in_front(archive: Path, singles: Sequence[Part], main: str, code_dir: str, made: Path) -> Path:
     with made.open("wb") as sink:
         out = cast("IO[bytes]", gzip.GzipFile(fileobj=sink, mode="wb")) if _gzipped(archive) else sink
-        # Never closed: that would write the blocks of zeros which end an archive.
+        # Never closed, because closing writes the blocks of zeros that end an archive.
         _add(tarfile.open(fileobj=out, mode="w"), singles, main, code_dir)  # noqa: SIM115
         if out is not sink:
             out.close()

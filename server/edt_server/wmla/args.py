@@ -1,9 +1,9 @@
-"""The `args` of a submission: one command line in which the platform's options and the script's are mixed.
+"""Parse the `args` of a submission: one command line that mixes the platform's options with the script's.
 
-Pure. `parse` takes the platform's options out, in any order, as `--option value` or `--option=value`; whatever it does
-not know goes to the script in its order, and everything behind a bare `--` as it is. Words are split as a shell splits
-them, and `_QUOTE_` is a quote. One client sends its own argument list joined by blanks, without the quotes the shell
-has taken: a line whose quotes have no partner is split at blanks.
+Pure. `parse` takes the platform's options out, in any order, as `--option value` or `--option=value`. Unknown words go
+to the script in their order, and everything after a bare `--` unchanged. Words are split as a shell splits them, and
+`_QUOTE_` is a quote. One client sends its own argument list joined by blanks, after the shell removed the quotes. So a
+line with an unmatched quote is split at blanks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVELS = ("debug", "info", "warn", "error")
 _DATA_SOURCE = re.compile(r"(?<!\S)--data-source(?:\s+|=)(?=[\[{])")
 _END = re.compile(r"(?<!\S)--(?!\S)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# What dlicmd leaves of its own `-o json`: it takes the option out of what it sends, and forgets the value.
+# What dlicmd leaves of its own `-o json`: it removes the option from what it sends, and not the value.
 _LEAKED = re.compile(r"json\Z|custom-columns=")
 
 
@@ -80,7 +80,7 @@ class Arguments:
 
 
 def parse(text: str) -> Arguments:
-    """What `text` says.
+    """Return the parsed `text`.
 
     Raises:
         InvalidRequest: an option without its value, or with one that cannot be read; `field` names the option.
@@ -107,7 +107,7 @@ def parse(text: str) -> Arguments:
 
 
 def _split(line: str) -> tuple[list[str], str | None, list[str]]:
-    """The words before a bare `--`, the text behind it (None without one), and that text's words."""
+    """Return the words before a bare `--`, the text after it (None without one), and that text's words."""
     quoted = line.replace("_QUOTE_", '"')
     for quotes in ("'\"", '"'):
         try:
@@ -122,7 +122,7 @@ def _split(line: str) -> tuple[list[str], str | None, list[str]]:
 
 
 def _as_shell(line: str, quotes: str) -> tuple[list[str], str | None, list[str]]:
-    """As a shell does whose only quotes are these. ValueError for one without its partner."""
+    """Split as a shell does that knows these quotes only. ValueError for an unmatched one."""
     stream = io.StringIO(line)
     lexer = shlex.shlex(stream, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters, lexer.quotes = True, "", quotes
@@ -138,7 +138,7 @@ def _as_shell(line: str, quotes: str) -> tuple[list[str], str | None, list[str]]
 
 
 def _without_data_source(text: str) -> tuple[Any, str]:
-    """`--data-source` whose JSON stands there without quotes around it, and the rest of the line."""
+    """Return a `--data-source` with its JSON unquoted, and the rest of the line."""
     end = _END.search(text)
     match = _DATA_SOURCE.search(text, 0, end.start() if end else len(text))
     if match is None:
@@ -154,7 +154,7 @@ def _without_data_source(text: str) -> tuple[Any, str]:
 
 
 class _Found:
-    """What is gathered from one line."""
+    """What is collected from one line."""
 
     def __init__(self, data_source: Any) -> None:
         self.known: dict[str, Any] = {} if data_source is None else {"data_source": data_source}
@@ -168,7 +168,7 @@ class _Found:
 
 
 def _platform_options_taken(words: list[str], found: _Found, *, ends_at_dashes: bool) -> Iterator[str]:
-    """The words that are the script's; behind them comes the end of the line, or `--`, which is dlicmd's as well."""
+    """Return the script's words. They are followed by the line's end or by `--`, which dlicmd adds as well."""
     at, after_platform = 0, True
     while at < len(words):
         word = words[at]
@@ -233,7 +233,7 @@ def _take_datastore(value: str, found: _Found) -> None:
     if kind != "fs":
         found.remark(f"--cs-datastore-meta {value} has no meaning here: data are read from the server's data folder.")
         return
-    # An absolute path is one below the data folder for WMLA's clients: both sides are joined by a slash.
+    # WMLA's clients mean an absolute path below the data folder: both parts are joined by a slash.
     found.known["data_path"] = parts.get("data_path", "").strip("/")
 
 
@@ -274,7 +274,7 @@ def _count(option: str, value: str) -> int:
 
 
 def _devices(option: str, value: str) -> int | None:
-    """None for 0, which is how a client says that a worker needs no GPU: it holds one slot all the same."""
+    """Return None for 0, which means that a worker needs no GPU. It still holds one slot."""
     return None if re.fullmatch(r"0+", value) else _count(option, value)
 
 

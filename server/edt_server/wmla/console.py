@@ -1,24 +1,27 @@
-"""The console's data sets, model templates, models and trainings in WMLA's words, from the catalogue's, and back. Pure.
+"""Translate data sets, model templates, models, trainings and validations to and from WMLA's console. Pure.
 
-A template is code, a model is a template with a data set and hyper-parameters, and a training is a job. Names of
-fields are those of IBM's SDK, which hands the objects to its user as they are.
+A template is code, a model is a template with a data set and hyper-parameters, and trainings and validations are jobs.
+Names of fields are those of IBM's SDK, which gives the objects to its user unchanged. A validation's results are a list
+of pairs of texts there, so a confusion matrix is one of them as JSON.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from edt_sdk.schemas.catalogue import Dataset, DatasetType, Model, ModelChange, NewDataset, NewModel, Training
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.validation import NewValidation, Validated, Validates
 from edt_server.wmla import ids
 from edt_server.wmla.console_hyperparameters import from_console, to_console
 from edt_server.wmla.execs import utc
-from edt_server.wmla.fields import required, text
 from edt_server.wmla.states import EXEC
 
 # The console's types of data (`datasourcetype`), with what `dbbackend` calls them.
@@ -35,13 +38,37 @@ _TYPES = {
 _ENGINES = {"single": Framework.PYTORCH, "native": Framework.DIST, "elastic": Framework.EDT}
 _PYTORCH = "PyTorch"
 _ON_ELASTIC = "PyTorchOnElastic"
+_AS_THEY_ARE = ("tmpfileContent", "tfmainContent")
+# The console's names of metrics. The other metrics have our names.
+_SHOWN = {"loss": "Loss", "accuracy": "Accuracy", "confusion": "ConfusionMatrix", "iou": "IoU", "f1": "F1"}
+
+
+# --- fields of a request ----------------------------------------------------------------------------------------------
+
+
+def text(body: Mapping[str, Any], field: str) -> str:
+    """Return a text without surrounding blanks, "" for none. InvalidRequest for another type."""
+    value = body.get(field)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{field} is a text, not {value!r}.", field=field)
+    return value if field in _AS_THEY_ARE else value.strip()
+
+
+def required(body: Mapping[str, Any], field: str) -> str:
+    """Return a text. InvalidRequest when it is missing."""
+    found = text(body, field)
+    if not found:
+        raise InvalidRequest(f"The request has no {field}.", field=field)
+    return found
 
 
 # --- data sets --------------------------------------------------------------------------------------------------------
 
 
 def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
-    """The data set that a request adds, and remarks. InvalidRequest or Unprocessable when it says too little."""
+    """Return the data set that a request adds, and remarks. InvalidRequest or Unprocessable for missing fields."""
     word = text(body, "datasourcetype") or text(body, "dbbackend") or "ANY"
     known = {name.lower(): name for name in _TYPES} | {type_.value.lower(): key for key, (type_, _) in _TYPES.items()}
     if word.lower() not in known:
@@ -93,7 +120,7 @@ def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
 
 
 def dataset_object(dataset: Dataset, group: str) -> dict[str, Any]:
-    """A data set; `group` is the instance group that would work on it, were there anything to do."""
+    """Return a data set as the console shows it. `group` is the group that would process it."""
     word, backend = next((name, db) for name, (type_, db) in _TYPES.items() if type_ == dataset.type)
     return {
         "name": dataset.name,
@@ -124,7 +151,7 @@ def dataset_object(dataset: Dataset, group: str) -> dict[str, Any]:
 
 
 def new_template(body: Mapping[str, Any]) -> NewModel:
-    """The template that a request adds."""
+    """Return the template that a request adds."""
     return NewModel(
         name=required(body, "name"),
         kind="template",
@@ -135,13 +162,13 @@ def new_template(body: Mapping[str, Any]) -> NewModel:
 
 
 def new_model(body: Mapping[str, Any]) -> tuple[NewModel, tuple[str, ...]]:
-    """The model that a request adds, and remarks."""
+    """Return the model that a request adds, and remarks."""
     said, remarks = _settings(body)
     return NewModel(name=required(body, "name"), template=required(body, "templatename"), **said), remarks
 
 
 def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tuple[str, ...]]:
-    """What a request changes of a template or model, None for nothing but its files, and remarks.
+    """Return what a request changes in a template or model (None for its files only), and remarks.
 
     Raises:
         Unprocessable: it would have another name.
@@ -156,14 +183,14 @@ def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tupl
 
 
 def written(body: Mapping[str, Any], main: str) -> tuple[str, str] | None:
-    """The file that a request writes, and its content; None when it writes none."""
+    """Return the file that a request writes, and its content, or None without one."""
     if body.get("tmpfileContent") is not None:
         return required(body, "tmpfilePath"), text(body, "tmpfileContent")
     return (main, text(body, "tfmainContent")) if body.get("tfmainContent") is not None else None
 
 
 def template_object(model: Model) -> dict[str, Any]:
-    """A template."""
+    """Return a template as the console shows it."""
     return {
         "name": model.name,
         "path": model.origin,
@@ -176,7 +203,7 @@ def template_object(model: Model) -> dict[str, Any]:
 
 
 def model_object(model: Model, group: str) -> dict[str, Any]:
-    """A model; `group` is the instance group of trainings that name none."""
+    """Return a model as the console shows it. `group` is the group of trainings that name none."""
     return {
         "name": model.name,
         "path": model.origin,
@@ -201,7 +228,7 @@ def model_object(model: Model, group: str) -> dict[str, Any]:
 
 
 def accelerator(framework: str) -> str:
-    """The training engine as the console calls it."""
+    """Return the training engine in the console's words."""
     return next((name.capitalize() for name, engine in _ENGINES.items() if engine == framework), "Elastic")
 
 
@@ -209,7 +236,7 @@ def accelerator(framework: str) -> str:
 
 
 def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str, tuple[str, ...]]:
-    """The training that a request starts, what it begins with ("" for nothing), and remarks.
+    """Return the training that a request starts, the weights it starts from ("" for none), and remarks.
 
     Raises:
         InvalidRequest, Unprocessable: it says too little, or names an engine that there is not.
@@ -247,7 +274,7 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str,
 
 
 def training_object(view: JobView, *, server: str) -> dict[str, Any]:
-    """A training."""
+    """Return a training as the console shows it."""
     progress = view.progress
     share = 100 * progress.update // progress.total_updates if progress is not None and progress.total_updates else 0
     return {
@@ -284,8 +311,74 @@ def training_object(view: JobView, *, server: str) -> dict[str, Any]:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
+# --- validations ------------------------------------------------------------------------------------------------------
+
+
+def new_validation(body: Mapping[str, Any]) -> tuple[str, NewValidation]:
+    """Return the name of the training that a request validates, and the validation it asks for.
+
+    Raises:
+        InvalidRequest, Unprocessable: it says too little, names a metric that there is not, or an impossible threshold.
+    """
+    name, training = required(body, "valName"), required(body, "trainName")
+    metrics, threshold = body.get("metrics"), body.get("threshold")
+    if isinstance(metrics, list) and all(isinstance(metric, str) for metric in metrics):
+        metrics = tuple(metrics)
+    elif not isinstance(metrics, str):
+        raise InvalidRequest(
+            f"metrics is a list of names, not {metrics!r}." if metrics is not None else "The request has no metrics.",
+            hint='Such as ["Accuracy", "Top5", "ConfusionMatrix"].',
+            field="metrics",
+        )
+    if threshold is not None and (not isinstance(threshold, int | float) or isinstance(threshold, bool)):
+        raise InvalidRequest(f"threshold is a number, not {threshold!r}.", field="threshold")
+    return training, NewValidation(metrics=metrics, threshold=threshold, name=name).check()
+
+
+def validation_object(view: JobView, validates: Validates, result: Validated | None, *, server: str) -> dict[str, Any]:
+    """Return a validation as the console shows it. `result` is None until there is one."""
+    return {
+        "modelname": view.model,
+        "dataSet": view.dataset,
+        "status": EXEC[view.state],
+        "driverId": ids.driver_id(view.id),
+        "appid": view.id,
+        "appURL": f"{server}/edt/api/jobs/{view.id}",
+        "historyServerUrl": "",
+        "valParameters": {
+            "valName": view.name,
+            "trainName": validates.training_name,
+            "metrics": [shown(metric) for metric in validates.metrics],
+            "threshold": validates.threshold,
+            "sigId": ids.sig_id(view.instance_group),
+            "sigName": view.instance_group,
+            "sigMasterUrl": server,
+            "createTime": utc(view.created),
+            "user": view.owner,
+        },
+        "startTime": utc(view.started) if view.started is not None else "",
+        "endTime": utc(view.ended) if view.ended is not None else "",
+        "outPairs": [] if result is None else list(_pairs(result)),
+        "message": view.message or (view.reason.text if view.reason is not None else ""),
+    }
+
+
+def shown(metric: str) -> str:
+    """Return the console's name of a metric."""
+    return _SHOWN.get(metric, metric.capitalize())
+
+
+def _pairs(result: Validated) -> Iterator[dict[str, str]]:
+    for name, value in result.metrics.items():
+        yield {"name": shown(name), "value": "NaN" if value is None else repr(value)}
+    for name, value in result.own.items():
+        yield {"name": name, "value": "NaN" if value is None else repr(value)}
+    if result.confusion is not None:
+        yield {"name": shown("confusion"), "value": msgspec.json.encode(result.confusion).decode()}
+
+
 def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a model is trained with, and remarks."""
+    """Return a model's training settings, and remarks."""
     given = body.get("hyperparameter") or {}
     if not isinstance(given, Mapping):
         raise InvalidRequest("hyperparameter is an object.", field="hyperparameter")
@@ -306,12 +399,12 @@ def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
 
 
 def _backend(word: str) -> str:
-    """The engine of a template: of the console's three libraries there is PyTorch."""
+    """Return the engine of a template. Of the console's three libraries only PyTorch exists here."""
     return _engine(word) or Framework.PYTORCH.value
 
 
 def _engine(word: str) -> str | None:
-    """The framework that the console's word names, None for "PyTorch": whichever engine the model has."""
+    """Return the framework for the console's word, None for "PyTorch", which keeps the model's own engine."""
     if word.lower() == _PYTORCH.lower():
         return None
     if word.lower() == _ON_ELASTIC.lower():

@@ -1,7 +1,7 @@
-"""The console's hyper-parameters as `pth_parameter_mgr` reads them, and back. Pure.
+"""Translate the console's hyper-parameters to those that `pth_parameter_mgr` reads, and back. Pure.
 
-The console has one flat list of names for all libraries; here an optimizer and a scheduler of the learning rate are
-classes of torch with their own arguments. What has no counterpart is given back as remarks, never refused: IBM's
+The console has one flat list of names for all libraries. Here an optimizer and a learning-rate scheduler are classes of
+torch with arguments of their own. Names without a counterpart become remarks and are never refused, because IBM's
 clients send the whole list.
 """
 
@@ -53,7 +53,7 @@ _FIXED = ("", "fixed", "none", "constant")
 
 
 def from_console(given: Mapping[str, Any], batch_size: Any = None) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Our hyper-parameters, and remarks about what has no counterpart.
+    """Return our hyper-parameters, and remarks about names without a counterpart.
 
     Raises:
         InvalidRequest: a number that is none.
@@ -86,7 +86,7 @@ def from_console(given: Mapping[str, Any], batch_size: Any = None) -> tuple[dict
 
 
 def to_console(ours: Mapping[str, Any]) -> dict[str, Any]:
-    """The console's names of our hyper-parameters."""
+    """Return the console's names of our hyper-parameters."""
     found: dict[str, Any] = {}
     if "epochs" in ours:
         found["epoch"] = ours["epochs"]

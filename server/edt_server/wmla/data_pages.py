@@ -1,6 +1,6 @@
 """A page of a data set as the console shows it: rows of a CSV file, or pictures with their labels. Blocks.
 
-`type` is Train, Test or Val and names the part; a data set without parts has one for all three.
+`type` names the part: Train, Test or Val. A data set without parts has the same folder for all three.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 1000
 
 
 def part_of(dataset: Dataset, name: str) -> Path:
-    """The folder of a part. InvalidRequest for a name that is none."""
+    """Return the folder of a part. InvalidRequest for an unknown name."""
     parts = {"train": dataset.train, "test": dataset.test, "val": dataset.val}
     if name.lower() not in parts:
         raise InvalidRequest(f"type is Train, Test or Val, not {name!r}.", field="type")
@@ -29,7 +29,7 @@ def part_of(dataset: Dataset, name: str) -> Path:
 
 
 def rows(folder: Path, start: int, length: int) -> dict[str, Any]:
-    """Rows of the first CSV file, from `start` on; a number is one, another cell is a text.
+    """Return rows of the first CSV file from `start` on. Numbers are numbers, other cells are texts.
 
     Raises:
         NotFound: there is no CSV file.
@@ -40,7 +40,7 @@ def rows(folder: Path, start: int, length: int) -> dict[str, Any]:
     with file.open(encoding="utf-8", errors="replace", newline="") as content:
         reader = csv.reader(content)
         first = next(reader, [])
-        # A first line of numbers is data already.
+        # A first line of numbers is data, not a header.
         headed = not all(isinstance(_cell(cell), float) for cell in first)
         head = first if headed else [str(number) for number in range(len(first))]
         lines = reader if headed else (line for line in chain([first], reader) if line)
@@ -55,7 +55,7 @@ def rows(folder: Path, start: int, length: int) -> dict[str, Any]:
 
 
 def pictures(folder: Path, start: int, length: int) -> list[dict[str, str]]:
-    """Pictures by name, from `start` on, each with the file of its labels, else the name of its folder."""
+    """Return pictures by name from `start` on, each with the file of its labels, else the name of its folder."""
     found = []
     for file in islice(_files(folder, _PICTURES), start, start + length):
         labels = next((str(beside) for end in _LABELS if (beside := file.with_suffix(end)).is_file()), file.parent.name)

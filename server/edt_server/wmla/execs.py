@@ -1,6 +1,6 @@
-"""A job as an exec: the flat object that WMLA's clients read, of 1.2.x and of 2.x at once. Pure.
+"""Show a job as an exec: the flat object that WMLA's clients read, of 1.2.x and of 2.x at once. Pure.
 
-Every value is a scalar: notebooks make a one-row table of it, and a list of any other length than one breaks them.
+Every value is a scalar, because notebooks make a one-row table of it, which a list of another length than one breaks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A job as it was submitted and as it is."""
+    """A job as it was submitted, and as it is now."""
 
     spec: JobSpec
     view: JobView
@@ -33,7 +33,7 @@ class Described:
 
     @property
     def request(self) -> WmlaRequest:
-        """What its WMLA client said; of a job that another client submitted, nothing."""
+        """The part of the submission for WMLA clients only, empty for a job of another client."""
         return self.spec.wmla or WmlaRequest()
 
     @property
@@ -45,7 +45,7 @@ class Described:
 
 
 def exec_object(job: Described, *, server: str) -> dict[str, Any]:
-    """The exec.
+    """Return the exec.
 
     Args:
         job: which job.
@@ -73,18 +73,18 @@ def exec_object(job: Described, *, server: str) -> dict[str, Any]:
         "nameSpace": "",
         "schedulerUrl": server,
         "masterURL": server,
-        # One sentence: why it waits, or how it ended.
+        # One sentence: why the job waits, or how it ended.
         "message": view.message or (view.reason.text if view.reason is not None else ""),
     }
 
 
 def utc(moment: float | None) -> str:
-    """A time in seconds as WMLA writes it, in UTC; "" for none."""
+    """Return a time in seconds as WMLA writes it, in UTC, "" for none."""
     return "" if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
 def from_utc(text: str) -> float:
-    """Seconds of a time that `utc` wrote."""
+    """Return the seconds of a time that `utc` wrote."""
     return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
 
 
@@ -93,7 +93,7 @@ def from_utc(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which part of a list a client asked for: states (None for all), its order, and how many from where on."""
+    """The part of a list that a client asked for: states (None for all), the order, the start and the count."""
 
     states: tuple[JobState, ...] | None = None
     key: str = ""
@@ -103,10 +103,10 @@ class Choice:
 
 
 def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Choice:
-    """What a query says: `state=A,B`, `sort_by=id:desc` or `sort=-id`, `start` or `offset`, `limit` or `length`.
+    """Parse a query: `state=A,B`, `sort_by=id:desc` or `sort=-id`, `start` or `offset`, `limit` or `length`.
 
     Raises:
-        InvalidRequest: a number that is none.
+        InvalidRequest: text that is no number.
     """
     state = query.get("state", "")
     words = state.replace("|", ",").split(",")
@@ -122,7 +122,7 @@ def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Ch
 
 
 def chosen(items: Sequence[T], wanted: Choice, value: Callable[[T, str], Any]) -> list[T]:
-    """Those items in the order and number asked for.
+    """Return the requested items in the requested order.
 
     Args:
         items: the newest first; among those that are equal the newest stays first, or last in a rising order.

@@ -40,13 +40,13 @@ _ABOUT: dict[Framework, tuple[str, list[str]]] = {
 
 
 def app_name(framework: str) -> str:
-    """What an application of the framework is called when the request does not say."""
+    """Return the name of an application of the framework when the request names none."""
     known = {each.value: name for each, (name, _) in _ABOUT.items()}
     return known.get(framework, framework)
 
 
 def listing(workers: int) -> list[dict[str, Any]]:
-    """All of them, on a server with so many slots: the fields of 1.2.x and of 2.x."""
+    """Return all frameworks, for a server with so many slots: the fields of 1.2.x and of 2.x."""
     return [
         {
             "name": framework.value,
@@ -73,7 +73,7 @@ def listing(workers: int) -> list[dict[str, Any]]:
 
 
 def details(backend: str = "") -> list[dict[str, Any]]:
-    """The same as `/frameworks` shows them, those of one backend where it is named."""
+    """Return the frameworks as `/frameworks` shows them, of one backend where it is named."""
     return [
         {
             "name": framework.value,

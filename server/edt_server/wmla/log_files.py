@@ -1,8 +1,8 @@
-"""Which of a job's files are what WMLA calls its logs, and the end of one of them.
+"""Find the files of a job that WMLA calls its logs, and read the end of one.
 
-`/execs/{id}/log` of an elastic job is ELog's file alone: notebooks read it as a table, and one foreign line spoils it.
-Of a job that runs plain scripts it is what these wrote. The executors' logs count from 1 and are each worker's, gone
-ones too. Blocks: call it in a thread.
+`/execs/{id}/log` of an elastic job is ELog's file alone: notebooks read it as a table, and any other line spoils it.
+For a job that runs plain scripts it is their output. The executors' logs count from 1, one for each worker, also for
+ended workers. Blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FIRST = "driver.stdout"
 
 
 def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: bool) -> str:
-    """What the training logged.
+    """Return the training's log.
 
     Args:
         paths: the job's files.
         elastic_engine: it calls `FabricModel.train()`, and logs by ELog.
         kind: "outlog", "errlog" or "outerrlog"; "" for the first.
-        final: nobody writes any more.
+        final: the job has ended, and its files are complete.
 
     Raises:
         InvalidRequest: another kind.
@@ -51,34 +51,34 @@ def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: boo
 
 
 def workers_seen(paths: JobPaths) -> list[int]:
-    """The numbers of all workers that the job has had so far."""
+    """Return the numbers of all workers that the job has had so far."""
     found = (_WORKER.match(path.name) for path in paths.streams_dir.glob("worker-*"))
     return sorted({int(match[1]) for match in found if match})
 
 
 def has_driver(paths: JobPaths) -> bool:
-    """Whether a driver's output is there."""
+    """Return whether there is a driver's output."""
     return (paths.streams_dir / _FIRST).exists()
 
 
 def driver_log(paths: JobPaths, kind: str, last_lines: int | None = None) -> str:
-    """The driver's stdout or stderr, "" before it has any; InvalidRequest for another kind."""
+    """Return the driver's stdout or stderr, "" without any. InvalidRequest for another kind."""
     return _stream(paths, "driver", kind, last_lines)
 
 
 def worker_log(paths: JobPaths, worker: int, kind: str, last_lines: int | None = None) -> str:
-    """The same of one worker, whose number counts from 0."""
+    """Return the same for one worker. `worker` counts from 0."""
     return _stream(paths, f"worker-{worker}", kind, last_lines)
 
 
 def nth_executor(paths: JobPaths, number: int) -> int | None:
-    """The number of the worker whose logs are those of executor `number` (from 1), None when there is none."""
+    """Return the number of the worker with the logs of executor `number` (from 1), None without one."""
     seen = workers_seen(paths)
     return seen[number - 1] if 1 <= number <= len(seen) else None
 
 
 def last(lines: Sequence[str] | str, count: int | None) -> str:
-    """The last `count` lines of a text, all for None."""
+    """Return the last `count` lines of a text, all of them for None."""
     kept = lines.splitlines() if isinstance(lines, str) else list(lines)
     return "".join(f"{line}\n" for line in (kept if count is None else kept[max(0, len(kept) - count) :]))
 
@@ -100,14 +100,14 @@ def _whole(path: Path, last_lines: int | None = None) -> str:
 
 
 def _where(descriptor: int, count: int) -> int:
-    """The offset at which the last `count` lines begin; read backwards, however long the file is."""
+    """Return the offset of the last `count` lines. The file is read backwards, so its length does not matter."""
     end = os.fstat(descriptor).st_size
     at, breaks = end, 0
     while at > 0:
         length = min(_CHUNK, at)
         data = os.pread(descriptor, length, at - length)
         for place in _line_ends(data):
-            # The file's very last byte ends its last line and begins none.
+            # The file's last byte ends its last line and does not start another.
             if at - length + place + 1 == end:
                 continue
             breaks += 1

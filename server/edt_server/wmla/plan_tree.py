@@ -1,7 +1,7 @@
-"""The instance groups as a tree of resource plans, the way dlicmd prints them. Pure.
+"""The instance groups as a tree of resource plans, as dlicmd prints it. Pure.
 
-A job belongs to a node when its consumer is the node's path. The root stands for the machine; below it are the groups
-that have no parent.
+A job belongs to a node when its consumer is the node's path. The root is the machine, with the groups without a parent
+below it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ ROOT = "jupyter-edt"
 
 
 def tree(plan: Plan) -> dict[str, Any]:
-    """The whole tree."""
+    """Return the whole tree."""
     return {"id": ROOT, "pid": "", "childTreeDto": [_node(plan, group, ROOT) for group in _inside(plan, "")]}
 
 
 def node(plan: Plan, name: str) -> dict[str, Any]:
-    """One group with its settings, by its name or the last part of a path. NotFound when there is none."""
+    """Return one group with its settings, by its name or the last part of a path. NotFound for an unknown group."""
     if name.strip("/") == ROOT:
         return tree(plan)
     wanted = name.rstrip("/").rpartition("/")[2]
@@ -45,12 +45,12 @@ def node(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def parents(plan: Plan) -> dict[str, str]:
-    """The parent of each instance group, "" for none."""
+    """Return the parent of each instance group, "" for none."""
     return {group.name: group.parent for group in plan.instance_groups}
 
 
 def path_of(group: str, parents: Mapping[str, str]) -> str:
-    """The path of a group's node, such as `/jupyter-edt/research/vision`; a group that is gone lies below the root."""
+    """Return the path of a group's node, such as `/jupyter-edt/research/vision`; a removed group is below the root."""
     path = [group]
     while parent := parents.get(path[-1], ""):
         path.append(parent)

@@ -1,8 +1,8 @@
-"""Which options of an `args` line are the platform's, and what becomes of those that have no meaning here.
+"""The options of an `args` line that belong to the platform, and why some have no meaning here.
 
-A table and nothing else. A platform option never reaches the script: many scripts refuse options that they do not know.
-The options that a client uses for its connection (`--rest-host`, `--username`, …) are not in it: the clients take them
-out themselves, and a script may have one of that name.
+A table and nothing else. A platform option never reaches the script, because many scripts refuse unknown options. The
+options for a client's connection (`--rest-host`, `--username`, …) are not in it: the clients remove them, and a
+script may have an option of that name.
 """
 
 from __future__ import annotations
@@ -80,4 +80,4 @@ NO_NEWS = frozenset(
         ("--numPs", "0"), ("--numDriver", "1"), ("--driverDeviceNum", "0"),
     }
 )  # fmt: skip
-"""What a client says without asking for anything: nobody needs to hear that it is not followed."""
+"""What a client sends without asking for anything, so that no remark is needed."""

@@ -1,7 +1,7 @@
-"""From what a WMLA client submits to a `JobSpec`. Pure.
+"""Make a `JobSpec` of what a WMLA client submits. Pure.
 
-`Arguments` is the command line; `form` is the optional JSON beside the package: `dataSource`, or from 4.x on `args` and
-`hardwareSpec`. What was asked for and cannot be followed ends as a remark in the job's `wmla` part.
+`Arguments` is the command line. `form` is the optional JSON of the request: `dataSource`, or from 4.x on `args` and
+`hardwareSpec`. Settings that cannot be followed become remarks in the job's `wmla` part.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LEVEL_VARIABLE = "DLI_LOGGER_LEVEL"
 
 
 def arguments_of(args: str | None, form: Mapping[str, Any]) -> Arguments:
-    """The parsed command line of a request: its `args` query, else the `args` of its form.
+    """Return the parsed command line of a request: its `args` query, else the `args` of its form.
 
     Raises:
-        InvalidRequest: there is none, or it cannot be read.
+        InvalidRequest: it is missing, or cannot be read.
         Unprocessable: it can be read and never be followed.
     """
     text = form.get("args") if not (args or "").strip() else args
@@ -47,7 +47,7 @@ def job_spec(
     slots: int = 1,
     python: str | None = None,
 ) -> JobSpec:
-    """The job that a request asks for, checked.
+    """Return the job that a request asks for, checked.
 
     Args:
         arguments: its parsed command line.
@@ -136,7 +136,7 @@ def _env(arguments: Arguments) -> dict[str, str]:
 
 
 def _size(arguments: Arguments, form: Mapping[str, Any], remarks: list[str]) -> tuple[int | None, int]:
-    """Workers (None when nothing is said) and devices of each; what the form says goes before the options."""
+    """Return the workers (None when not given) and the devices of each. The form takes precedence over the options."""
     workers, devices = arguments.workers, arguments.devices
     spec = form.get("hardwareSpec")
     if spec is None:
@@ -161,7 +161,7 @@ def _size(arguments: Arguments, form: Mapping[str, Any], remarks: list[str]) -> 
 
 
 def _whole(name: str, value: Any) -> int | None:
-    """None for nothing and for 0, which is how a node without a GPU is written."""
+    """Return None for a missing number and for 0, which means a node without a GPU."""
     if value is None:
         return None
     if isinstance(value, str) and value.strip().isdigit():
@@ -174,7 +174,7 @@ def _whole(name: str, value: Any) -> int | None:
 def _slots(
     framework: Framework, workers: int | None, devices: int, bound: int | None, slots: int, remarks: list[str]
 ) -> tuple[int, int, int]:
-    """min_workers, max_workers, slots_per_unit."""
+    """Return min_workers, max_workers and slots_per_unit."""
     match framework:
         case Framework.EDT:
             bounds = [each for each in (bound, workers and workers * devices) if each]
@@ -195,7 +195,7 @@ def _slots(
 
 
 def _data_path(arguments: Arguments, form: Mapping[str, Any], remarks: list[str]) -> str:
-    """Below the server's data folder: of the data source, else of the data store."""
+    """Return the path below the server's data folder: the data source's, else the data store's."""
     sources = form.get("dataSource", arguments.data_source)
     if sources is None or sources == []:
         return arguments.data_path

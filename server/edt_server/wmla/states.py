@@ -1,9 +1,8 @@
 """Our job states in the words of each of WMLA's clients. Pure.
 
-Every client polls until it sees a word it knows, or for as long as it sees words it knows, and they know different
-ones: a notebook stops polling an exec at a word it does not expect on the way, and dlicmd waits for ever at a word
-that is not among its last three. So a job that is suspended, or is being launched, is pending for all of them, and one
-that failed is in ERROR.
+A client polls until it reads a word it knows, or while it reads words it knows, and each client knows other words. A
+notebook stops polling an exec at an unexpected word, and dlicmd waits forever at a word that is not among its last
+three. So a suspended or launching job is pending for all of them, and a failed one is in ERROR.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ CONDUCTOR: Mapping[JobState, str] = {
 
 
 def named(words: Iterable[str], names: Mapping[JobState, str]) -> list[JobState]:
-    """The states that a client means by these words, in either's words; none for a word nobody knows."""
+    """Return the states for these words, WMLA's or ours. An unknown word gives none."""
     wanted = {word.strip().upper() for word in words if word.strip()}
     return [state for state in JobState if names[state] in wanted or state.value in wanted & _OURS_ALONE]
 
 
-# A word of ours that no table uses, such as FAILED: who asks for it means it.
+# Words of ours that no table uses, such as FAILED, mean our state.
 _OURS_ALONE = {state.value for state in JobState} - {*EXEC.values(), *SCHEDULER.values(), *CONDUCTOR.values()}

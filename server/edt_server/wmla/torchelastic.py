@@ -1,9 +1,9 @@
-"""The `args` of a torchrun submission: which of its words are torchrun's own, in three ways to write them. Pure.
+"""Find torchrun's own words in the `args` of a torchrun submission, which can be written in three ways. Pure.
 
-With `--model-main` they stand among the others, and only what is unmistakably torchrun's is taken. Without it the words
-that are not the platform's are torchrun's command line, the script in it. With `--user-cmd` behind `--` stands a whole
-command, `torchrun …` or `python -m torchelastic.distributed.launch …`; one that needs a shell, or takes part in the
-job's rendezvous by itself (`--rdzv-backend=edt`), is run as it is.
+With `--model-main` they are mixed with the others, and only unmistakable words of torchrun are taken. Without it the
+words that are not the platform's are torchrun's command line, with the script in it. With `--user-cmd` a whole command
+follows `--`: `torchrun …` or `python -m torchelastic.distributed.launch …`. A command that needs a shell, or joins the
+job's rendezvous by itself (`--rdzv-backend=edt`), is run unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Started:
 
 
 def started(arguments: Arguments) -> Started:
-    """What a line says whose `--exec-start` is torchrun.
+    """Return what a line with torchrun as its `--exec-start` asks for.
 
     Raises:
         InvalidRequest: a script is named twice.
@@ -62,7 +62,7 @@ def _of_command(arguments: Arguments) -> Started:
     try:
         words = shlex.split(command)
     except ValueError:
-        return Started(arguments, parse(()))  # the shell will say what is wrong with it
+        return Started(arguments, parse(()))  # the shell reports what is wrong with it
     if not names_torchrun(words):
         return Started(arguments, parse(()))
     found = parse(words)
@@ -76,5 +76,5 @@ def _of_command(arguments: Arguments) -> Started:
 
 
 def _named(arguments: Arguments, found: TorchrunCommand) -> Started:
-    """The script is the one in torchrun's command line."""
+    """Return the arguments with the script of torchrun's command line."""
     return Started(replace(arguments, main=found.script or arguments.main, script=found.args, behind=0), found)

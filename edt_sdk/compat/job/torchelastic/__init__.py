@@ -1,6 +1,6 @@
-"""The package that PyTorch Elastic was before torch 1.9 took it in: its modules under their old names.
+"""The package that PyTorch Elastic was before torch 1.9 included it: torch's modules under their old names.
 
-`torchelastic.rendezvous` is `torch.distributed.elastic.rendezvous`, and so on for whatever torch has there now; the
+`torchelastic.rendezvous` is `torch.distributed.elastic.rendezvous`, and so on for every module of torch there. The
 program `torchelastic.distributed.launch` is torchrun.
 """
 
@@ -19,7 +19,7 @@ _OWN = frozenset({f"{__name__}.distributed", f"{__name__}.distributed.launch"})
 
 
 class _Renamed(MetaPathFinder, Loader):
-    """Finds torch's modules under their old names; a module is there once, whatever it is called."""
+    """Finds torch's modules under their old names. A module exists once, under both names."""
 
     def __init__(self) -> None:
         self._specs: dict[str, ModuleSpec | None] = {}
@@ -27,7 +27,7 @@ class _Renamed(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module of that old name, None when torch has none."""
+        """Return the spec of the module with that old name, None when torch has none."""
         prefix, _, rest = fullname.partition(".")
         if prefix != __name__ or not rest or fullname in _OWN:
             return None
@@ -40,16 +40,16 @@ class _Renamed(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=found.submodule_search_locations is not None)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """torch's own module."""
+        """Return torch's own module."""
         module = importlib.import_module(_NEW + spec.name.removeprefix(__name__))
         self._specs[spec.name] = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing: it was executed under its own name, and keeps that."""
+        """Do nothing: the module was executed under its own name."""
         assert module.__spec__ is not None
         module.__spec__ = self._specs.pop(module.__spec__.name)
 
 
-# In front: what lies in torch's folders would else be found there a second time.
+# First in the list: torch's folders would otherwise give a second copy of a module.
 sys.meta_path.insert(0, _Renamed())

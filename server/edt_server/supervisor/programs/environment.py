@@ -22,7 +22,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ROOM, ROOM_VARIABLE
 from edt_server.supervisor.processes.vital_signs import pulse_file
-from edt_server.supervisor.programs.wmla_variables import of_job, of_task
+from edt_server.supervisor.programs.variables import of_job, of_task
 from edt_server.system.inherited import inherited
 
 # WMLA's names that change what helpers like `emetrics` do; they must come from the job or from nobody.
@@ -39,6 +39,7 @@ HASH_SEED = "0"
 # and have it cleared again: a tenth of the time of a small convolutional model on CPU.
 _KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 SDK_DIR = Path(schemas.__file__).parents[1]
+# The modules that WMLA's model code imports. A build without them leaves an entry of sys.path that does no harm.
 COMPAT_DIR = SDK_DIR / "compat" / "job"
 
 

@@ -1,8 +1,8 @@
-"""From a client's credentials to what Jupyter's identity provider knows: it decides, in its own way, who that is.
+"""Check a client's password as Jupyter's identity provider does, and remember ended sessions.
 
-A Basic password is a Jupyter token or the server's password. A password takes its hash function's time to check; one
-that was right is remembered, as a keyed mark, while this process lives and the password stays. Wrong ones are
-checked one at a time, so that guessing is slow and holds up nobody else.
+A Basic password is a Jupyter token or the server's password. Checking a password takes its hash function's time, so a
+correct password is remembered as a keyed digest, while this process lives and the password is not changed. Wrong ones
+are checked one at a time: guessing is slow and delays no other user.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from jupyter_server.base.handlers import JupyterHandler
 from edt_jupyter.wmla.sessions import Ended
 
 
-class Doorkeeper:
-    """What is remembered of logons: here which password was right, in a folder which sessions were ended."""
+class Logons:
+    """The state of logons: the correct password in this process, and the ended sessions in a shared folder."""
 
     def __init__(self, folder: Path) -> None:
         self.ended = Ended(folder)
@@ -30,7 +30,7 @@ class Doorkeeper:
         self._one = asyncio.Lock()
 
     async def by_password(self, provider: IdentityProvider, handler: JupyterHandler, password: str) -> User | None:
-        """The user whom the server's password lets in; None when there is no password, or this is not it."""
+        """Return the user whom the server's password identifies, None for a wrong password or a server without one."""
         if not isinstance(provider, PasswordIdentityProvider) or not provider.hashed_password:
             return None
         text = f"{provider.hashed_password}\0{password}".encode()
@@ -39,12 +39,12 @@ class Doorkeeper:
             async with self._one:
                 if not await asyncio.to_thread(provider.passwd_check, password):
                     return None
-            self._right = {mark}  # one password is right at a time
+            self._right = {mark}  # only one password is correct at a time
         return provider.generate_anonymous_user(handler)
 
 
-def doorkeeper(settings: dict[str, object], data_dir: str) -> Doorkeeper:
-    """The web application's, made when it is first needed; `data_dir` is the folder that servers share."""
-    kept = settings.setdefault("edt_wmla_doorkeeper", Doorkeeper(Path(data_dir, "control", "ended-sessions")))
-    assert isinstance(kept, Doorkeeper)
+def logons(settings: dict[str, object], data_dir: str) -> Logons:
+    """Return the web application's instance, made when first needed. `data_dir` is the folder that servers share."""
+    kept = settings.setdefault("edt_wmla_logons", Logons(Path(data_dir, "control", "ended-sessions")))
+    assert isinstance(kept, Logons)
     return kept
