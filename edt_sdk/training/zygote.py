@@ -35,6 +35,8 @@ _MORE = ("edt_sdk.fabric.fabric", "torch._dynamo")
 _NAME = b"edt_sdk.training.zygote"
 _MOST_DESCRIPTORS = 64
 _PR_SET_PDEATHSIG = 1
+# The files that `import_all` has imported, as they were then.
+_imported: dict[str, tuple[int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def main() -> int:
     path = sys.path[:]
     import_all()
     try:
-        connection.send(wire.encode(wire.Ready(files=_files())))
+        connection.send(wire.encode(wire.Ready(files=_imported)))
         while isinstance(birth := serve(connection), Heir):
             # Only the zygote before it may hold that one: its end has to be seen.
             connection.close()
@@ -87,6 +89,7 @@ def import_all() -> None:
         package, _, child = name.rpartition(".")
         del sys.modules[name]
         delattr(sys.modules[package], child)
+    _imported.update(_files())
     # A collection in a forked process must not write to, and so copy, everything that was imported here.
     gc.freeze()
     gc.enable()
@@ -201,6 +204,9 @@ def run(module: str) -> None:
     sys.modules["__main__"] = main
     sys.argv[:] = [spec.origin]
     sys.orig_argv[-1:] = [module]
+    if any(_stamp(Path(path)) != stamp for path, stamp in _imported.items()):
+        # An upgrade has replaced files: the new program must not run among the modules of the old one.
+        os.execv(sys.executable, sys.orig_argv)
     exec(code, main.__dict__)
 
 
@@ -218,7 +224,15 @@ def _files() -> dict[str, tuple[int, int]]:
     torch = Path(sys.modules["torch"].__file__ or "").parent
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
     found = [torch / "__init__.py", torch / "version.py", *folder.rglob("*.py")]
-    return {str(path): ((stat := path.stat()).st_mtime_ns, stat.st_size) for path in found}
+    return {str(path): stamp for path in found if (stamp := _stamp(path)) is not None}
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _path(zygote: Sequence[str], before: str, now: str) -> list[str]:

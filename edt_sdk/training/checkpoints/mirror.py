@@ -30,7 +30,9 @@ from edt_sdk.training.state.state import State
 log = logging.getLogger(__name__)
 
 SHARE = 0.02
-_MAGIC = b"edtmem-3"
+_MAGIC = b"edtmem-4"
+# A slot of version 0.1 has the same header before a pickled head, which `transfer.receive` still reads.
+_READABLE = (_MAGIC, b"edtmem-3")
 _INVALID, _VALID = 0, 1
 # magic, valid, training, position, updates, bytes behind the header, epoch owed (from 1; 0 for none)
 _HEADER = struct.Struct("<8sQQQQQQ")
@@ -238,7 +240,7 @@ def _header(path: Path) -> tuple[bytes, int, int, int, int, int, int] | None:
     if len(data) != _HEADER.size:
         return None
     magic, valid, training, position, updates, size, epoch = _HEADER.unpack(data)
-    whole = magic == _MAGIC and valid == _VALID and _DATA + size <= length
+    whole = magic in _READABLE and valid == _VALID and _DATA + size <= length
     return (magic, valid, training, position, updates, size, epoch) if whole else None
 
 

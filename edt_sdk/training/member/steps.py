@@ -20,11 +20,13 @@ from edt_sdk.training.records import lines
 from edt_sdk.training.records.lines import LastUpdate
 from edt_sdk.training.sampling.order import TestStep, TrainStep
 from edt_sdk.training.sampling.schedule import EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
+from edt_sdk.training.state import former
 from edt_sdk.training.update.model_facade import ModelFacade
 from edt_sdk.training.update.totals import Totals, accuracy
 from edt_sdk.training.update.update import Committed
 from edt_sdk.training.user import custom_test
 from edt_sdk.training.user.payload import Training
+from edt_sdk.training.validation.tally import portable, received
 
 # Bytes of gradients whose exchange takes some tens of ms; telling each other one number takes less than one.
 _MUCH = 16 << 20
@@ -176,7 +178,8 @@ class Steps:
         training = self._training
         if now.rank != 0 or training.fn_test is None:
             self._heartbeat.waiting()
-            loss, self.standing.tally = pickle.loads(now.group.broadcast_bytes(None, 0))
+            loss, counts = former.loads(now.group.broadcast_bytes(None, 0))
+            self.standing.tally = received(counts)
             self._end_test(step, now, _single(loss))
             return 0
         self._heartbeat.computing()
@@ -190,7 +193,7 @@ class Steps:
         # Done, for this member, before the others are told: it never runs twice here.
         self._end_test(step, now, _single(loss))
         self._heartbeat.waiting()
-        now.group.broadcast_bytes(pickle.dumps((loss, self.standing.tally)), 0)
+        now.group.broadcast_bytes(pickle.dumps((loss, portable(self.standing.tally))), 0)
         return 0
 
     def _end_test(self, step: TestStep, now: Membership, complete: Totals | None) -> None:

@@ -6,9 +6,12 @@ the learning rate's schedule. A joiner is given it, a checkpoint is made of it; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 from torch import nn
 from torch.optim import Optimizer
 
@@ -53,6 +56,33 @@ class Where:
     callbacks: bytes | None = None
     learning_rate: dict[str, Any] | None = None
     tally: Tally = _UNSEEN
+
+    def encoded(self) -> tuple[bytes, dict[str, Any] | None]:
+        """Return it as plain data, so that no path of a module becomes part of a file."""
+        return _encoder.encode(replace(self, learning_rate=None)), self.learning_rate
+
+
+def decoded(data: Any) -> Where:
+    """Return what `Where.encoded` gave; version 0.1 pickled a `Where` itself."""
+    if isinstance(data, Where):
+        return data
+    encoded, learning_rate = data
+    return replace(_decoder.decode(encoded), learning_rate=learning_rate)
+
+
+def _array(value: Any) -> tuple[tuple[int, ...], bytes]:
+    if isinstance(value, np.ndarray) and value.dtype == np.int64:
+        return value.shape, value.tobytes()
+    raise NotImplementedError
+
+
+def _restored_array(_kind: type, value: Any) -> npt.NDArray[np.int64]:
+    shape, data = value
+    return np.frombuffer(data, np.int64).reshape(shape)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_array)
+_decoder = msgspec.msgpack.Decoder(Where, dec_hook=_restored_array)
 
 
 class Standing:
@@ -105,11 +135,11 @@ class Standing:
             learning_rate=self.learning_rate.state(),
             tally=self.tally,
         )
-        return state.capture(self.model, self.optimizer, where)
+        return state.capture(self.model, self.optimizer, where.encoded())
 
     def restore(self, captured: state.State) -> None:
         """Be where another member was, or this training once; `captured` must not be used any more."""
-        where: Where = state.restore(captured, self.model, self.optimizer)
+        where = decoded(state.restore(captured, self.model, self.optimizer))
         self.cursor = Cursor(self.cursor.schedule, where.position)
         self.train, self.epoch = where.train, where.epoch
         self.validation, self.test = where.validation, where.test
@@ -122,4 +152,4 @@ class Standing:
 def beginning(training: Training) -> state.State:
     """The state of a training that has just come out of its payload."""
     schedule = LearningRate(training.lr_scheduler, training.options.lr_step).state()
-    return state.capture(training.model, training.optimizer, Where(learning_rate=schedule))
+    return state.capture(training.model, training.optimizer, Where(learning_rate=schedule).encoded())

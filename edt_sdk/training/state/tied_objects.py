@@ -15,6 +15,8 @@ import cloudpickle  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, nn
 
+from edt_sdk.training.state import former
+
 Name = tuple[str, Any]
 
 
@@ -67,7 +69,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return "tensor", self._taken[id(obj)]
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(former.Unpickler):
     def __init__(
         self, file: io.BytesIO, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None
     ) -> None:

@@ -8,14 +8,15 @@ gives to whom, or when; see `loop.py`.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
+from edt_sdk.training.state import former
 from edt_sdk.training.state.foreign_memory import Place, Reader, Shown
 from edt_sdk.training.state.state import State, is_dense, memory_of, own_tensors
 
@@ -67,6 +68,25 @@ class _Head:
     rest: bytes
     small: bytes
     place: Place | None = None
+
+
+def _encoded(value: Any) -> str:
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    raise NotImplementedError
+
+
+def _decoded(kind: type, value: Any) -> torch.dtype:
+    dtype = getattr(torch, value, None)
+    if not isinstance(dtype, kind):
+        raise ValueError(f"torch has no type {value!r}")
+    return dtype
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encoded)
+_decoder = msgspec.msgpack.Decoder(_Head, dec_hook=_decoded)
+# The first byte of a pickle, which would be an empty map in a head of today.
+_PICKLE = b"\x80"
 
 
 def send(peers: Peers, takers: Sequence[int], state: State) -> None:
@@ -195,7 +215,7 @@ def _head(state: State, tensors: Sequence[Tensor], place: Place | None = None) -
 
 
 def _send_head(peers: Peers, takers: Sequence[int], head: _Head) -> None:
-    data = pickle.dumps(head)
+    data = _encoder.encode(head)
     length = torch.tensor([len(data)]).view(torch.uint8)
     content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     for handle in [peers.send(part, taker) for part in (length, content) for taker in takers]:
@@ -207,7 +227,8 @@ def _receive_head(peers: Peers, src: int) -> _Head:
     peers.recv(length, src).wait()
     content = torch.empty(int(length.view(torch.int64)), dtype=torch.uint8)
     peers.recv(content, src).wait()
-    head: _Head = pickle.loads(content.numpy().tobytes())
+    data = content.numpy().tobytes()
+    head: _Head = former.loads(data) if data.startswith(_PICKLE) else _decoder.decode(data)
     return head
 
 

@@ -22,10 +22,11 @@ from edt_sdk.schemas.wire.context import JobContext
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.training.checkpoints import durable
 from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.state import former
 from edt_sdk.training.state.nested import to_device
 from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.user.payload import Training
-from edt_sdk.training.validation.tally import Tally, Wanted, tally
+from edt_sdk.training.validation.tally import Tally, Wanted, portable, received, tally
 
 
 class Examination:
@@ -62,8 +63,9 @@ class Examination:
         """What all members saw in this step, told to all of them. RuntimeError when one is gone."""
         if group.world == 1 or not self._wanted.anything:
             return self._seen
-        parts: list[Tally] = [
-            pickle.loads(group.broadcast_bytes(pickle.dumps(self._seen) if rank == group.rank else None, rank))
+        own = pickle.dumps(portable(self._seen))
+        parts = [
+            received(former.loads(group.broadcast_bytes(own if rank == group.rank else None, rank)))
             for rank in range(group.world)
         ]
         return sum(parts[1:], start=parts[0])

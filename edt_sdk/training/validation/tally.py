@@ -8,8 +8,9 @@ processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,19 @@ class Tally:
             _divided(2 * self.hits, self.true + self.said),
             _divided(self.hits, self.true + self.said - self.hits),
         )
+
+
+def portable(counts: Tally) -> SimpleNamespace:
+    """Return counts as the members send them to each other.
+
+    A namespace and not a `Tally`: a member of version 0.1 knows that class by another path, and reads attributes only.
+    """
+    return SimpleNamespace(**{field.name: getattr(counts, field.name) for field in fields(Tally)})
+
+
+def received(counts: SimpleNamespace | Tally) -> Tally:
+    """Return the counts that another member sent; one of version 0.1 sends a `Tally`."""
+    return counts if isinstance(counts, Tally) else Tally(**vars(counts))
 
 
 def _divided(above: Counts, below: Counts) -> npt.NDArray[np.float64]:
