@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -21,9 +22,12 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from edt_sdk import Job
 from edt_sdk.testing import LocalServer
+from edt_sdk.training.state import former
+from edt_sdk.training.validation.tally import Wanted, portable, received, tally
 from tests.e2e.harness import JOBS, Jobs, wait_until
 
 OLD = "d7f2f61"
@@ -151,7 +155,7 @@ def test_jobs_of_the_version_before_go_on_with_the_same_bits(
         assert [each.state for each in (alone, job, resumed)] == ["FINISHED", "RUNNING", "SUSPENDED"]
         assert [json.loads(json.dumps(list(alone.metrics().train))), len(list(alone.story()))] == wrote
         assert "trained" in str(alone.logs())
-        assert list(alone.timeline())
+        assert alone.timeline().rows
 
         # A member of the old version, and new ones that are forked from a zygote of the old version.
         wait_until(lambda: len(workers(job)) == 2, "the supervisor")
@@ -188,3 +192,26 @@ def workers(job: Job) -> list[int]:
     """Pids of the members, in the order of their ranks."""
     members = [worker for worker in job.workers() if worker["rank"] is not None]
     return [worker["pid"] for worker in sorted(members, key=lambda worker: worker["rank"])]
+
+
+def test_members_of_both_versions_add_up_what_they_have_counted(tmp_path: Path) -> None:
+    code = Installation(tmp_path / "code")
+    code.put_old()
+    mine = tally(torch.eye(3), torch.tensor([0, 1, 1]), Wanted(("accuracy",)))
+    program = (
+        "import pickle, sys, torch; from edt_sdk.training.validation_tally import Wanted, tally; "
+        "own = tally(torch.eye(3), torch.tensor([2, 1, 2]), Wanted(('accuracy',))); "
+        "both = sum([pickle.load(sys.stdin.buffer)], start=own); "
+        "sys.stdout.buffer.write(pickle.dumps((own, both)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | code.environ,
+        input=pickle.dumps(portable(mine)),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    theirs, both = map(received, former.loads(ran.stdout))
+    for counts in (both, theirs + mine):
+        assert counts.true.tolist() == [1, 3, 2]
+        assert counts.accuracy == 4 / 6

@@ -76,7 +76,7 @@ def _encoded(value: Any) -> str:
     raise NotImplementedError
 
 
-def _decoded(kind: type, value: Any) -> torch.dtype:
+def _decoded(kind: type, value: Any) -> Any:
     dtype = getattr(torch, value, None)
     if not isinstance(dtype, kind):
         raise ValueError(f"torch has no type {value!r}")
