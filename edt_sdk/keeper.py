@@ -3,7 +3,7 @@
 A server's jobs are made to outlive the server. Of a server that a test, a demo or a benchmark started they must not
 outlive that, also when it was killed. So a small process stands between the two, as the parent of the program and of
 all its descendants that lose theirs (a subreaper). It holds one end of a pipe whose other end the starter has, does
-nothing but wait for the pipe to be closed (`Kept.let_go`) or for the last descendant to end, and ends.
+nothing but wait for the pipe to be closed (`LeashedProcess.let_go`) or for the last descendant to end, and ends.
 
 This file is the starter's handle and, run as a program, that process; it needs nothing but the standard library. Linux.
 """
@@ -26,7 +26,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _UNLEASHED = "unleashed"
 
 
-class Kept:
+class LeashedProcess:
     """A running program, a session of its own.
 
     Args:
@@ -131,7 +131,7 @@ class _Leash(NamedTuple):
 
 
 class _Leashes:
-    """Those that are held: until they are dropped or this process ends, whatever becomes of a `Kept`. Not by a fork."""
+    """The leashes held by this process until they are dropped or the process ends. A forked child drops them all."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()

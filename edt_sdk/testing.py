@@ -21,7 +21,7 @@ from types import TracebackType
 import requests
 
 from edt_sdk.client import Client
-from edt_sdk.keeper import Kept
+from edt_sdk.keeper import LeashedProcess
 
 # Seconds, for what hangs: on a machine with much else to do a start alone has taken one minute.
 START_LIMIT = 180.0
@@ -79,8 +79,8 @@ class LocalServer:
         self.token = secrets.token_hex(16)
         self.data_dir = self.root / "edt"
         self.log = self.root / "server.log"
-        self._process: Kept | None = None
-        self._killed: list[Kept] = []
+        self._process: LeashedProcess | None = None
+        self._killed: list[LeashedProcess] = []
         self.url = ""
 
     @property
@@ -115,7 +115,7 @@ class LocalServer:
         prefix = str(self.traits.get("ServerApp.base_url", "/")).strip("/")
         self.url = f"{scheme}://127.0.0.1:{port}/{prefix}/" if prefix else f"{scheme}://127.0.0.1:{port}/"
         with self.log.open("ab") as log:
-            self._process = Kept(
+            self._process = LeashedProcess(
                 self._command(port), cwd=self.root, env=self._environment(), log=log, leashed=self.leashed
             )
 
@@ -132,7 +132,7 @@ class LocalServer:
         if end_jobs and self.leashed:
             self._let_go_of_killed()
 
-    def _end(self, process: Kept, *, end_jobs: bool) -> None:
+    def _end(self, process: LeashedProcess, *, end_jobs: bool) -> None:
         if end_jobs and not process.ended():
             client = self.client()
             client.stop_all()
@@ -148,7 +148,7 @@ class LocalServer:
         self._kill(self._process)
         self._process = None
 
-    def _kill(self, process: Kept) -> None:
+    def _kill(self, process: LeashedProcess) -> None:
         process.send_signal(signal.SIGKILL)
         process.ended(STOP_LIMIT)
         self._killed.append(process)

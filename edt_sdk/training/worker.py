@@ -27,11 +27,11 @@ from edt_sdk.schemas.wire.link import Begin, Failed, WorkerHello, WorkerReady
 from edt_sdk.schemas.wire.pulse import Phase, Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.exchange.group import open_store
-from edt_sdk.training.member.environment import Data, Given, Outside
+from edt_sdk.training.member.environment import Data, Environment, TrainingParts
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.link import Link, end_process
 from edt_sdk.training.member.loop import Loop
-from edt_sdk.training.member.membership import Place
+from edt_sdk.training.member.membership import Endpoint
 from edt_sdk.training.records.recorder import Recorder
 from edt_sdk.training.sampling.order import Order, TestOrder
 from edt_sdk.training.update import determinism
@@ -41,7 +41,7 @@ from edt_sdk.training.user import payload
 from edt_sdk.training.user.datasets import open_datasets
 from edt_sdk.training.user.logging_hooks import WorkerLoggers
 from edt_sdk.training.user.payload import Training
-from edt_sdk.training.validation.step import examination
+from edt_sdk.training.validation.step import validation_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ def work(worker: _Worker) -> int:
     training = payload.read(Path(begin.payload))
     with prepare(job, training, begin.training) as data:
         engine = make_engine(training, data, job, device, own.worker)
-        place = Place(worker=own.worker, store=store, device=device, interface=own.interface)
-        around = outside(job, training, begin, link, own.worker)
+        endpoint = Endpoint(worker=own.worker, store=store, device=device, interface=own.interface)
+        around = environment_of(job, training, begin, link, own.worker)
         heartbeat = Heartbeat(pulse, data.loader)
-        examined = examination(job, training, data.test_order.samples, device)
-        loop = Loop(Given(training, job.seed, data, engine, place, around, heartbeat, examined))
+        examined = validation_pass(job, training, data.test_order.samples, device)
+        loop = Loop(TrainingParts(training, job.seed, data, engine, endpoint, around, heartbeat, examined))
         if begin.rehearse and examined is None:
             rehearse(engine, data)
         link.send(WorkerReady(worker=own.worker, training=begin.training))
@@ -108,10 +108,10 @@ def rehearse(engine: UpdateEngine, data: Data) -> None:
         engine.rehearse(data.loader)
 
 
-def outside(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Outside:
+def environment_of(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Environment:
     """The files and the link of this training."""
     number, paths = begin.training, job.paths
-    return Outside(
+    return Environment(
         number=number,
         link=link,
         recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),

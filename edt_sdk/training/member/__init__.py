@@ -1,4 +1,4 @@
-"""Own one member of a training: its loop, its place in the generations, its link to the supervisor.
+"""Own one member of a training: its loop, its membership in each generation, its link to the supervisor.
 
 Never: arithmetic of an update, which is `update/`.
 

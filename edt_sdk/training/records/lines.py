@@ -103,7 +103,7 @@ def test_line(epoch: int, updates: int, totals: Totals, world: int) -> TestLine:
 test_line.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest's
 
 
-def mend(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
+def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
     """Make both logs say what is so; metrics that are there already are not recorded twice.
 
     Args:

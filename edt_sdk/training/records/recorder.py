@@ -229,7 +229,7 @@ def _end_of_metrics(path: Path, updates: int) -> int:
     return 0
 
 
-class MetricsReader:
+class MetricsFollower:
     """Reads a metrics file while it grows: each update and each validation once and in order.
 
     The file may be cut and grow again (`Recorder.rewind`): what is computed a second time is passed over.

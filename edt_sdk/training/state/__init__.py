@@ -1,4 +1,4 @@
-"""Own the state of a training: captured from a member, sent to a joiner, restored bit for bit.
+"""Own the state of a training: capture it from a member, send it to a joiner, restore it bit for bit.
 
 Never: files.
 

@@ -25,6 +25,8 @@ _HOMES = {
     "edt_sdk.training.update": "edt_sdk.training.update.update",
     "edt_sdk.training.validation_tally": "edt_sdk.training.validation.tally",
 }
+# Classes of those modules that have another name now.
+_NAMES = {"Place": "MemoryLocation", "Where": "StateRecord"}
 
 
 class Unpickler(pickle.Unpickler):
@@ -32,7 +34,9 @@ class Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Import a class or function by the module it lies in now."""
-        return super().find_class(_HOMES.get(module, module), name)
+        if module in _HOMES:
+            module, name = _HOMES[module], _NAMES.get(name, name)
+        return super().find_class(module, name)
 
 
 def loads(data: bytes) -> Any:

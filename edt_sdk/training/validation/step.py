@@ -29,7 +29,7 @@ from edt_sdk.training.user.payload import Training
 from edt_sdk.training.validation.tally import Tally, Wanted, portable, received, tally
 
 
-class Examination:
+class ValidationPass:
     """What is looked at while the test data are gone over.
 
     Args:
@@ -128,7 +128,7 @@ class Examination:
         )
 
 
-def examination(job: JobContext, training: Training, samples: int, device: torch.device) -> Examination | None:
+def validation_pass(job: JobContext, training: Training, samples: int, device: torch.device) -> ValidationPass | None:
     """This job's, None where it trains.
 
     Raises:
@@ -142,4 +142,4 @@ def examination(job: JobContext, training: Training, samples: int, device: torch
             hint="Let it return (train, test).",
             field="datasets_function",
         )
-    return Examination(job.validates, training, samples, job.paths, device)
+    return ValidationPass(job.validates, training, samples, job.paths, device)
