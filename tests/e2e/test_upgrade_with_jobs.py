@@ -7,6 +7,7 @@ memory, and a supervisor, a zygote, a driver and workers that have the old modul
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -42,7 +43,7 @@ class Installation:
     """A folder of code that takes precedence over what the tests' own environment has installed."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         paths = [folder, folder / "server", folder / "jupyter_ext", folder / "edt_sdk" / "compat" / "kernel"]
         self.environ = {"PYTHONPATH": os.pathsep.join(map(str, paths))}
 
@@ -51,12 +52,12 @@ class Installation:
         if found.returncode:
             pytest.skip(f"this is no clone with the commit {OLD} in its history")
         with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-            archive.extractall(self._folder, filter="data")
+            archive.extractall(self.folder, filter="data")
 
     def put_new(self) -> None:
         for package in PACKAGES:
-            shutil.rmtree(self._folder / package)
-            shutil.copytree(ROOT / package, self._folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.rmtree(self.folder / package)
+            shutil.copytree(ROOT / package, self.folder / package, ignore=shutil.ignore_patterns("__pycache__"))
 
     def ask(self, server: LocalServer, code: str) -> Any:
         """Run code with this version's own client; what it calls `answer` comes back."""
@@ -215,3 +216,14 @@ def test_members_of_both_versions_add_up_what_they_have_counted(tmp_path: Path) 
     for counts in (both, theirs + mine):
         assert counts.true.tolist() == [1, 3, 2]
         assert counts.accuracy == 4 / 6
+
+
+def test_the_stored_main_script_of_a_call_from_a_notebook_finds_what_it_imports(tmp_path: Path) -> None:
+    code = Installation(tmp_path / "code")
+    code.put_old()
+    tree = ast.parse((code.folder / "edt_sdk" / "training" / "call.py").read_text())
+    stored = next(n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "_SCRIPT")
+    names: dict[str, Any] = {"__name__": "train_call"}
+    exec(ast.literal_eval(stored), names)
+    assert callable(names["call"].load)
+    assert names["FabricModel"].train
