@@ -1,8 +1,8 @@
-"""The worker: prepares for one training, joins when it is told to, computes until it is told to leave or all is done.
+"""Run a worker: prepare for one training, join a generation, compute until it leaves or the training ends.
 
-Started by the supervisor as `python -u -m edt_sdk.training.worker`, one a slot; lives for one training. Everything it
-has to know comes from two environment variables and over the link. Importing torch and opening the data set happen
-before it is a member of anything, so the others train on meanwhile.
+The supervisor starts one worker for each slot as `python -u -m edt_sdk.training.worker`, for one training. Its settings
+come from two environment variables and over the link. It imports torch and opens the data set before it is a member, so
+the others go on training in the meantime.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Worker:
 
 
 def main() -> int:
-    """Be a worker; its exit code."""
+    """Run the worker and return its exit code."""
     job, own = job_context(), worker_context()
     if job is None or own is None:
         print("edt: this program is started by a job's supervisor (EDT_JOB and EDT_WORKER).", file=sys.stderr)
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def configure(job: JobContext) -> None:
-    """Settings of this process that are part of the bits, and what the user's code expects of a process of its job."""
+    """Set what the bits depend on, and what the user's code expects in a process of its job."""
     torch.set_num_threads(job.threads_per_slot)
     torch.set_num_interop_threads(1)
     determinism.configure(job.mode)
@@ -79,7 +79,7 @@ def configure(job: JobContext) -> None:
 
 
 def work(worker: _Worker) -> int:
-    """Prepare, join, train; the exit code."""
+    """Prepare, join and train. Return the exit code."""
     job, own, link = worker.job, worker.own, worker.link
     pulse = Pulse(own.pulse)
     pulse.beat(Phase.OUTSIDE, 0)
@@ -103,13 +103,13 @@ def work(worker: _Worker) -> int:
 
 
 def rehearse(engine: UpdateEngine, data: Data) -> None:
-    """Compute a shard for practice. What goes wrong with it is said when it is computed for good."""
+    """Compute a shard in advance, to warm up. An error in it is reported when the shard is really computed."""
     with contextlib.suppress(Exception):
         engine.rehearse(data.loader)
 
 
 def environment_of(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Environment:
-    """The files and the link of this training."""
+    """Return the files and the link of this training."""
     number, paths = begin.training, job.paths
     return Environment(
         number=number,
@@ -123,7 +123,7 @@ def environment_of(job: JobContext, training: Training, begin: Begin, link: Link
         ),
         loggers=WorkerLoggers(worker, training.worker_logger, training.worker_logger_callback),
         payload=Path(begin.payload),
-        # Only the first training begins with them: the next one goes on with what its script has.
+        # Only a job's first training starts from them. The next one goes on with the weights of its script.
         warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
         export=paths.train_dir if training.save_to_onnx else None,
     )
@@ -131,7 +131,7 @@ def environment_of(job: JobContext, training: Training, begin: Begin, link: Link
 
 @contextlib.contextmanager
 def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
-    """Open the data set and start its loader, which is closed afterwards."""
+    """Open the data set and start its loader, which is closed at the end."""
     lock = job.paths.job_dir / f"training-{number}.datasets.lock"
     try:
         train, test = open_datasets(training.datasets_function, lock)
@@ -149,7 +149,7 @@ def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
 
 
 def make_engine(training: Training, data: Data, job: JobContext, device: torch.device, worker: int) -> UpdateEngine:
-    """The numeric heart for this training."""
+    """Return the engine that computes the updates of this training."""
     return UpdateEngine(
         training.model,
         training.optimizer,
@@ -168,22 +168,22 @@ def make_engine(training: Training, data: Data, job: JobContext, device: torch.d
 
 
 def fail(worker: _Worker, error: BaseException) -> NoReturn:
-    """Tell everybody why, and end: the traceback on stderr, the message to the supervisor."""
+    """Write the traceback to stderr, send the message to the supervisor, and end."""
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, end="", flush=True)
-    # Our own errors say what cannot be; no other attempt could do better. One that only reports what the user's code
-    # raised may be gone the next time, such as a disk that did not answer.
+    # Our own errors are final: they name what is impossible, and a retry would fail too. An error with a cause only
+    # reports what the user's code raised, such as a disk that did not answer, and a retry may succeed.
     final = isinstance(error, EdtError) and error.__cause__ is None
     message = str(error) if isinstance(error, EdtError) else f"{type(error).__name__}: {error}"
     worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text, final=final))
-    # Not sys.exit: threads of a group whose peers are gone, or of the user's, could keep the process.
+    # Not sys.exit(): threads of a group whose peers are gone, or the user's threads, could keep the process alive.
     end_process(1)
 
 
 def leave(code: int) -> NoReturn:
-    """End at once, after what was registered to run at exit.
+    """End at once, after the exit handlers.
 
-    Taking the interpreter apart takes most of a second with torch in it, and another job may wait for the slot.
+    The end of an interpreter that has imported torch takes most of a second, and another job may wait for the slot.
     """
     atexit._run_exitfuncs()
     end_process(code)

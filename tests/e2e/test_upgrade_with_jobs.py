@@ -66,7 +66,11 @@ class Installation:
             f"client = Client({server.url!r}, token={server.token!r}); {code}; print(json.dumps(answer))"
         )
         ran = subprocess.run(
-            [sys.executable, "-c", program], env=os.environ | self.environ, stdout=subprocess.PIPE, check=True
+            [sys.executable, "-c", program],
+            cwd=self.folder,
+            env=os.environ | self.environ,
+            stdout=subprocess.PIPE,
+            check=True,
         )
         return json.loads(ran.stdout.splitlines()[-1])
 
@@ -207,6 +211,7 @@ def test_members_of_both_versions_add_up_what_they_have_counted(tmp_path: Path) 
     )
     ran = subprocess.run(
         [sys.executable, "-c", program],
+        cwd=code.folder,
         env=os.environ | code.environ,
         input=pickle.dumps(portable(mine)),
         stdout=subprocess.PIPE,
