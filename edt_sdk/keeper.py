@@ -61,7 +61,7 @@ class LeashedProcess:
             ).stdout
             pids = told.split()
             if len(pids) != len(("keeper", "program")):
-                raise OSError(f"{command[0]} could not be started; {log.name} says why.")
+                raise OSError(f"{command[0]} could not be started. See {log.name}.")
         self._leash = leash
         self._keeper = _Process(int(pids[0]))
         self._program = _Process(int(pids[1]))

@@ -43,7 +43,7 @@ class LocalServer:
         slots: CPU slots it offers.
         traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line. Without
             `"EdtApp.warm_workers"` in them every job starts cold; `"ServerApp.base_url"` becomes part of `url`; with
-            `"ServerApp.certfile"` it speaks https, and whoever asks it must trust that certificate
+            `"ServerApp.certfile"` it speaks https, and its clients must trust that certificate
             (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server" or "lab"; the first comes without JupyterLab and Notebook.

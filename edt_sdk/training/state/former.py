@@ -1,8 +1,8 @@
-"""Read pickles of version 0.1 that name classes by the module they lay in then.
+"""Read pickles of version 0.1, up to commit d7f2f61, that name classes by the module they were in.
 
 That version pickled its own classes into checkpoints, memory mirrors and payloads, and a member of that version still
 sends such pickles to a member of this one. Nothing is written that way any more, so the table only ever shrinks.
-Remove this module with the first version that no longer resumes jobs of 0.1.
+Remove this module, and `member/former_zygote.py`, in version 0.4, which no longer resumes jobs of 0.1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES = {"Place": "MemoryLocation", "Where": "StateRecord"}
 
 
 class Unpickler(pickle.Unpickler):
-    """An unpickler that finds the classes of version 0.1 where they are now."""
+    """An unpickler that finds the classes of version 0.1 in their modules of today."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Import a class or function by the module it lies in now."""

@@ -258,7 +258,7 @@ def _counted(predicted: Tensor, truth: Tensor, classes: int, wanted: Wanted, *, 
     if "confusion" in wanted.metrics:
         if classes > MOST_CLASSES:
             raise Unprocessable(
-                f"A confusion matrix of {classes} classes has {classes**2} cells, which nobody could read.",
+                f"A confusion matrix of {classes} classes has {classes**2} cells, too many to read.",
                 hint=f"It is there for up to {MOST_CLASSES} classes; ask for precision and recall.",
                 field="metrics",
             )
