@@ -107,18 +107,10 @@ class Mirror:
             return False
         begin = time.monotonic()
         state = capture()
-        size = size_of(state)
-        self._pace.expect(size / _BYTES_PER_SECOND)
+        self._pace.expect(size_of(state) / _BYTES_PER_SECOND)
         if not self._pace.due:
             return False
-        try:
-            if not (self._has_room(size) and self.put(state, position, updates)):
-                return False
-        except OSError as error:
-            self._off(f"{error.strerror or error}")
-            return False
-        self._pace.took(time.monotonic() - begin)
-        return True
+        return self._copied(begin, state, position, updates)
 
     def pin(self, state: State, position: int, updates: int, epoch: int) -> bool:
         """Copy the state at the end of `epoch` (from 1) and pin it until `unpin`; return whether that was possible.
@@ -127,14 +119,16 @@ class Mirror:
         """
         if self._folder is None:
             return False
-        begin = time.monotonic()
+        return self._copied(time.monotonic(), state, position, updates, epoch)
+
+    def _copied(self, begin: float, state: State, position: int, updates: int, epoch: int = 0) -> bool:
         try:
             if not (self._has_room(size_of(state)) and self.put(state, position, updates, epoch)):
                 return False
         except OSError as error:
             self._off(f"{error.strerror or error}")
             return False
-        # This copy counts like one that was due.
+        # The copy of an epoch's end counts like one that was due.
         self._pace.took(time.monotonic() - begin)
         return True
 
