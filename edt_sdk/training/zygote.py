@@ -36,7 +36,7 @@ _NAME = b"edt_sdk.training.zygote"
 _MOST_DESCRIPTORS = 64
 _PR_SET_PDEATHSIG = 1
 # The files that `import_all` has imported, as they were then.
-_imported: dict[str, tuple[int, int]] = {}
+_imported: dict[str, wire.Stamp] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def run(module: str) -> None:
     sys.modules["__main__"] = main
     sys.argv[:] = [spec.origin]
     sys.orig_argv[-1:] = [module]
-    if any(_stamp(Path(path)) != stamp for path, stamp in _imported.items()):
+    if any(wire.stamp(path) != stamp for path, stamp in _imported.items()):
         # An upgrade has replaced files: the new program must not run among the modules of the old one.
         os.execv(sys.executable, sys.orig_argv)
     exec(code, main.__dict__)
@@ -219,20 +219,12 @@ def _take_socket() -> socket.socket:
     return connection
 
 
-def _files() -> dict[str, tuple[int, int]]:
+def _files() -> dict[str, wire.Stamp]:
     """Return the files of torch and edt_sdk by whose stamps a changed installation is noticed."""
     torch = Path(sys.modules["torch"].__file__ or "").parent
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
     found = [torch / "__init__.py", torch / "version.py", *folder.rglob("*.py")]
-    return {str(path): stamp for path in found if (stamp := _stamp(path)) is not None}
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_mtime_ns, found.st_size
+    return {str(path): stamp for path in found if (stamp := wire.stamp(str(path))) is not None}
 
 
 def _path(zygote: Sequence[str], before: str, now: str) -> list[str]:

@@ -288,7 +288,7 @@ def test_a_program_never_runs_among_the_modules_of_a_version_that_was_replaced(t
     (tmp_path / "program.py").write_text("import os, sys; print(os.getpid(), 'edt_sdk' in sys.modules)")
     (tmp_path / "forked.py").write_text(
         "import os, pathlib, sys; from edt_sdk.training import zygote; print(os.getpid(), flush=True)\n"
-        f"module = pathlib.Path({str(module)!r}); zygote._imported[str(module)] = zygote._stamp(module)\n"
+        f"module = pathlib.Path({str(module)!r}); zygote._imported[str(module)] = zygote.wire.stamp(module)\n"
         f"{'module.unlink()' if replaced else ''}\n"
         "zygote.run('program')"
     )
