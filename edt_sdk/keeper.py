@@ -1,11 +1,11 @@
-"""A program kept on a leash: when the process that started it is gone, however it ended, all that came of it is killed.
+"""Run a program on a leash: when the process that started it ends, in whatever way, all its descendants are killed.
 
-A server's jobs are made to outlive the server. Of a server that a test, a demo or a benchmark started they must not
-outlive that, also when it was killed. So a small process stands between the two, as the parent of the program and of
-all its descendants that lose theirs (a subreaper). It holds one end of a pipe whose other end the starter has, does
-nothing but wait for the pipe to be closed (`Kept.let_go`) or for the last descendant to end, and ends.
+A server's jobs are made to outlive the server. The jobs of a server in a test, a demo or a benchmark must end with that
+program, also when it is killed. So a small process runs in between: the keeper, a subreaper, which becomes the parent
+of the program and of all descendants that lose theirs. It holds one end of a pipe, and the starter holds the other. It
+waits until the pipe is closed (`LeashedProcess.let_go`) or the last descendant has ended, and ends.
 
-This file is the starter's handle and, run as a program, that process; it needs nothing but the standard library. Linux.
+This file is the starter's handle and, run as a program, the keeper. It needs only the standard library, and Linux.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _PR_SET_CHILD_SUBREAPER = 36
 _UNLEASHED = "unleashed"
 
 
-class Kept:
-    """A running program, a session of its own.
+class LeashedProcess:
+    """A running program in a session of its own.
 
     Args:
         command: the program and its arguments.
         cwd: where it runs.
         env: all of its variables.
-        log: what it says is appended there.
-        leashed: whether it and its descendants end with this process; else they end when they do.
+        log: its output is appended there.
+        leashed: True ends it and its descendants with this process. Otherwise they end by themselves.
 
     Attributes:
         pid: its process id.
 
     Raises:
-        OSError: there is no such program, or no process to be had.
+        OSError: there is no such program, or the system cannot start a process.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Kept:
     ) -> None:
         keeper = [sys.executable, "-I", "-S", __file__, *([] if leashed else [_UNLEASHED]), "--", *command]
         with _LEASHES.new() if leashed else contextlib.nullcontext() as leash:
-            # Ends at once: the keeper is a child of its.
+            # This process ends at once. The keeper is its child.
             told = subprocess.run(
                 keeper,
                 stdin=subprocess.DEVNULL if leash is None else leash.far,
@@ -61,31 +61,31 @@ class Kept:
             ).stdout
             pids = told.split()
             if len(pids) != len(("keeper", "program")):
-                raise OSError(f"{command[0]} could not be started; {log.name} says why.")
+                raise OSError(f"{command[0]} could not be started. See {log.name}.")
         self._leash = leash
         self._keeper = _Process(int(pids[0]))
         self._program = _Process(int(pids[1]))
         self.pid = self._program.pid
 
     def ended(self, timeout: float = 0.0) -> bool:
-        """Whether it has ended, after at most `timeout` seconds."""
+        """Wait at most `timeout` seconds, and return whether the program has ended."""
         return self._program.ended(timeout)
 
     def all_ended(self, timeout: float = 0.0) -> bool:
-        """Whether all that came of it has ended too, after at most `timeout` seconds."""
+        """Wait at most `timeout` seconds, and return whether all descendants have ended too."""
         return self._keeper.ended(timeout)
 
     def let_go(self, timeout: float) -> bool:
-        """Kill it and all that came of it, as at the end of this process.
+        """Kill the program and its descendants, as at the end of this process. Without a leash, only wait for them.
 
         Returns:
-            Whether all have ended, after at most `timeout` seconds; what has no leash is only waited for.
+            Whether all have ended after at most `timeout` seconds.
         """
         self._drop_leash()
         return self.all_ended(timeout)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal; one that has ended gets none."""
+        """Send the program a signal, unless it has ended."""
         self._program.send_signal(number)
 
     def _drop_leash(self) -> None:
@@ -95,7 +95,7 @@ class Kept:
 
 
 class _Process:
-    """One that may be nobody's child here, known by a descriptor, so that nobody else is ever meant."""
+    """A process that need not be a child, known by a pidfd, so that a reused pid is never mistaken for it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -124,14 +124,14 @@ class _Process:
 
 
 class _Leash(NamedTuple):
-    """A pipe: the end that stays here, and the one that is handed on."""
+    """A pipe: `near` is the end that stays here, `far` the keeper's."""
 
     near: int
     far: int
 
 
 class _Leashes:
-    """Those that are held: until they are dropped or this process ends, whatever becomes of a `Kept`. Not by a fork."""
+    """The leashes held by this process until they are dropped or the process ends. A forked child drops them all."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()
@@ -139,7 +139,7 @@ class _Leashes:
 
     @contextlib.contextmanager
     def new(self) -> Iterator[_Leash]:
-        """One whose far end is there to be handed on in the block; dropped when that fails."""
+        """Make a leash whose far end exists during the block, and drop it when the block fails."""
         far, near = os.pipe()
         leash = _Leash(near, far)
         self._held.add(near)
@@ -168,10 +168,10 @@ _LEASHES = _Leashes()
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Start what stands behind `--`, tell its pid, and keep it."""
+    """Start the command after `--`, write the pids to stdout, and be its keeper."""
     at = arguments.index("--")
     if os.fork():
-        os._exit(0)  # whoever started this need not reap anything
+        os._exit(0)  # the starter need not reap the keeper
     os.setsid()
     life = os.pipe()[0] if _UNLEASHED in arguments[:at] else 0
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -214,7 +214,7 @@ def _become(command: Sequence[str], keeper: int) -> NoReturn:
 
 
 def _reaped() -> bool:
-    """Reap those that have ended; whether there is any left."""
+    """Reap the children that have ended, and return whether any child is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -224,7 +224,7 @@ def _reaped() -> bool:
 
 
 def _end_children() -> None:
-    """Kill and reap all descendants: whoever loses its parent becomes a child of this process."""
+    """Kill and reap all descendants. A process that loses its parent becomes a child of this one."""
     with contextlib.suppress(ChildProcessError):
         while True:
             for pid in _children():

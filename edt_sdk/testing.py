@@ -1,8 +1,8 @@
-"""A real server for tests, demos and benchmarks: one Jupyter Server with the extension, in folders of its own.
+"""Run a real server for tests, demos and benchmarks: one Jupyter Server with the extension, in folders of its own.
 
-`LocalServer` starts it as a process on a free loopback port, with a token, and ends it again together with every job it
-left running; also when whoever started it is killed before it could. Nothing is faked: what works here works on the
-server people use. It never touches the user's own Jupyter folders.
+`LocalServer` starts it as a process on a free loopback port, with a token, and ends it with every job it left running,
+also when the process that started it is killed. Nothing is faked, so what works here works on a user's server. It never
+touches the user's own Jupyter folders.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from types import TracebackType
 import requests
 
 from edt_sdk.client import Client
-from edt_sdk.keeper import Kept
+from edt_sdk.keeper import LeashedProcess
 
-# Seconds, for what hangs: on a machine with much else to do a start alone has taken one minute.
+# Seconds until a start or a stop counts as hung. On a busy machine a start alone has taken one minute.
 START_LIMIT = 180.0
 STOP_LIMIT = 60.0
-# A server that is not ready yet holds the question until it is, for a while.
+# A server that is not ready yet holds a request for a while until it is.
 _ANSWER_LIMIT = 30.0
-# For what ends by itself once its job has: the supervisors that a killed server had started.
+# Grace period of a killed server's supervisors, which end by themselves after their jobs.
 _GRACE = 10.0
 _TRIES = 5
-# What nobody looks at without "lab": a sixth of the time that a start takes.
+# Extensions that only "lab" needs. They take a sixth of the time of a start.
 _FRONT_ENDS = ("jupyterlab", "jupyter_lsp", "notebook", "notebook_shim")
 
 
@@ -43,13 +43,13 @@ class LocalServer:
         slots: CPU slots it offers.
         traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line. Without
             `"EdtApp.warm_workers"` in them every job starts cold; `"ServerApp.base_url"` becomes part of `url`; with
-            `"ServerApp.certfile"` it speaks https, and whoever asks it must trust that certificate
+            `"ServerApp.certfile"` it speaks https, and its clients must trust that certificate
             (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server" or "lab"; the first comes without JupyterLab and Notebook.
-        leashed: when this process has ended, in whatever way, the server, its kernels and its jobs are killed; and
-            with `stop` what is left of killed ones. False lets them go on.
-        python: the interpreter that runs it, of an environment with jupyter-edt (default: the one that runs this).
+        leashed: when this process ends, in whatever way, the server, its kernels and its jobs are killed, and `stop`
+            kills what is left of killed servers. False lets them go on.
+        python: the interpreter that runs it, of an environment with jupyter-edt (default: this interpreter).
 
     Attributes:
         url: base URL, with a trailing slash.
@@ -79,8 +79,8 @@ class LocalServer:
         self.token = secrets.token_hex(16)
         self.data_dir = self.root / "edt"
         self.log = self.root / "server.log"
-        self._process: Kept | None = None
-        self._killed: list[Kept] = []
+        self._process: LeashedProcess | None = None
+        self._killed: list[LeashedProcess] = []
         self.url = ""
 
     @property
@@ -96,7 +96,7 @@ class LocalServer:
         return self._process is not None
 
     def start(self) -> LocalServer:
-        """Start it and wait until it answers; RuntimeError with its log when it does not."""
+        """Start the server and wait until it answers. RuntimeError with its log when it does not."""
         self.root.mkdir(parents=True, exist_ok=True)
         for _ in range(_TRIES):
             begin = self.log.stat().st_size if self.log.exists() else 0
@@ -107,7 +107,7 @@ class LocalServer:
             self.stop(end_jobs=False)
             tail = self.log.read_bytes()[begin:].decode(errors="replace")[-3000:]
             if f"port {port} is not available" not in tail:
-                break  # else somebody was faster
+                break  # otherwise another process took the port first
         raise RuntimeError(f"The Jupyter Server did not answer at {self.url}. The end of its log:\n{tail}")
 
     def _start(self, port: int) -> None:
@@ -115,14 +115,14 @@ class LocalServer:
         prefix = str(self.traits.get("ServerApp.base_url", "/")).strip("/")
         self.url = f"{scheme}://127.0.0.1:{port}/{prefix}/" if prefix else f"{scheme}://127.0.0.1:{port}/"
         with self.log.open("ab") as log:
-            self._process = Kept(
+            self._process = LeashedProcess(
                 self._command(port), cwd=self.root, env=self._environment(), log=log, leashed=self.leashed
             )
 
     def stop(self, *, end_jobs: bool = True) -> None:
-        """End the server; with `end_jobs` its unfinished jobs first, so that no process stays behind.
+        """End the server, and with `end_jobs` its unfinished jobs first, so that no process is left.
 
-        That includes what is left of servers that were killed before it, their kernels above all; also when none runs
+        That includes what is left of servers that `kill` has ended, above all their kernels, also when no server runs
         now.
         """
         process = self._process
@@ -132,7 +132,7 @@ class LocalServer:
         if end_jobs and self.leashed:
             self._let_go_of_killed()
 
-    def _end(self, process: Kept, *, end_jobs: bool) -> None:
+    def _end(self, process: LeashedProcess, *, end_jobs: bool) -> None:
         if end_jobs and not process.ended():
             client = self.client()
             client.stop_all()
@@ -142,13 +142,13 @@ class LocalServer:
             self._kill(process)
 
     def kill(self) -> None:
-        """SIGKILL the server alone, as a crash would; its jobs go on."""
+        """SIGKILL the server alone, as a crash would end it. Its jobs go on."""
         if self._process is None:
             raise RuntimeError("The server is not running.")
         self._kill(self._process)
         self._process = None
 
-    def _kill(self, process: Kept) -> None:
+    def _kill(self, process: LeashedProcess) -> None:
         process.send_signal(signal.SIGKILL)
         process.ended(STOP_LIMIT)
         self._killed.append(process)
@@ -161,7 +161,7 @@ class LocalServer:
                 process.let_go(STOP_LIMIT)
 
     def client(self) -> Client:
-        """A client of this server."""
+        """Return a client of this server."""
         return Client(self.url, token=self.token)
 
     def __enter__(self) -> LocalServer:
@@ -181,7 +181,7 @@ class LocalServer:
             "ServerApp.root_dir": self.root,
             "EdtApp.data_dir": self.data_dir,
             "EdtApp.local_slots": self.slots,
-            # Not a part of most tests, and as much work as a job.
+            # Most tests do not need them, and each costs as much as a job.
             "EdtApp.warm_workers": 0,
             **self.traits,
         }
@@ -203,7 +203,7 @@ class LocalServer:
         return {**inherited, **own, **self.environ}
 
     def _answers(self) -> bool:
-        """Wait until it does; False when it ends before, or takes too long."""
+        """Wait until the server answers. Return False when it ends before or takes too long."""
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
             if self._process is None or self._process.ended():
@@ -229,7 +229,7 @@ class LocalServer:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on, and that the system gives to nobody who asks for any."""
+    """Return a port that is free, and that the system does not hand out for port 0."""
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.SystemRandom().randrange(min(10_000, ephemeral // 2), ephemeral)

@@ -29,7 +29,7 @@ from edt_sdk.training.calls import session
 from edt_sdk.training.calls import validation_call as validation_call
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.member import model_zip, onnx_export
-from edt_sdk.training.records.recorder import MetricsReader, epoch_behind
+from edt_sdk.training.records.recorder import MetricsFollower, epoch_behind
 from edt_sdk.training.sampling.order import shard_sizes
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.logging_hooks import DriverLoggers
@@ -324,7 +324,7 @@ class FabricModel:
         loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
         paths = own.job.paths
         # What was delivered is kept on disk: a driver that is run again goes on behind it.
-        reader = MetricsReader(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
+        reader = MetricsFollower(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
         scale = ScaleUp(self._given["scaleup_function"], len(options.shards), options.epochs, _tell)
         epoch = 0
         for line in reader.delivered_before():

@@ -1,7 +1,7 @@
-"""The driver: runs the user's main script as if `python main.py` had been typed in the code folder.
+"""Run the driver: the user's main script, as `python main.py` in the code folder would run it.
 
-Started by the supervisor as `python -u -m edt_sdk.training.driver`. The script is this process's `__main__`, so classes
-and functions it defines travel to the workers by value. The driver holds no slot and trains nothing itself.
+The supervisor starts it as `python -u -m edt_sdk.training.driver`. The script is this process's `__main__`, so its
+classes and functions travel to the workers by value. The driver holds no slot and trains nothing itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
+import edt_sdk.training.member.former_zygote  # noqa: F401  # before all others
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.wire.context import JobContext, job_context
 from edt_sdk.schemas.wire.link import DriverHello, Failed
@@ -25,7 +26,7 @@ NEVER_TRAINED = (
 
 
 def main() -> int:
-    """Run the script; its exit code."""
+    """Run the script and return its exit code."""
     job = job_context()
     if job is None:
         print("edt: this program is started by a job's supervisor (EDT_JOB is not set).", file=sys.stderr)
@@ -51,7 +52,7 @@ def main() -> int:
 
 
 def run_script(job: JobContext) -> None:
-    """Execute the main script as `__main__`; what it raises passes through."""
+    """Execute the main script as `__main__`. Its exceptions pass through."""
     code_dir = job.paths.code_dir(job.code_dir)
     script = code_dir / job.main
     os.chdir(code_dir)
@@ -66,7 +67,7 @@ def run_script(job: JobContext) -> None:
 
 
 def report(link: Link, error: Exception, main: str) -> None:
-    """The user's traceback on stderr, without our own frames above it, and the failure to the supervisor."""
+    """Write the user's traceback to stderr, without our own frames, and send the failure to the supervisor."""
     own_frames: TracebackType | None = error.__traceback__
     while own_frames is not None and Path(own_frames.tb_frame.f_code.co_filename) == Path(__file__):
         own_frames = own_frames.tb_next
@@ -74,7 +75,7 @@ def report(link: Link, error: Exception, main: str) -> None:
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, end="", flush=True)
     message = str(error) if isinstance(error, EdtError) else f"{main} raised {type(error).__name__}: {error}"
-    # What cannot be accepted now will not be accepted by the same script later.
+    # A request that is refused now would be refused again when the same script makes it later.
     final = isinstance(error, InvalidRequest | Unprocessable)
     link.send(Failed(worker=None, message=message, traceback=text, final=final))
 

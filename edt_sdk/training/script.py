@@ -1,8 +1,8 @@
-"""A process of a plain job: the user's main script, or a command in its place, and nothing of ours around it.
+"""Run a process of a plain job: the user's main script, or a command instead of it.
 
-Started by the supervisor as `python -u -m edt_sdk.training.script`. A script runs as `__main__` with its own arguments
-in the code folder, as `python script.py` would run it there; a command takes the place of this process. Its exit is the
-process's exit.
+The supervisor starts it as `python -u -m edt_sdk.training.script`. A script runs as `__main__` with its own arguments
+in the code folder, as `python script.py` would run it there. A command replaces this process. Its exit code is the exit
+code of the process.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import traceback
 from edt_sdk.schemas.wire.context import JobContext, job_context
 from edt_sdk.training import driver
 
-# As a shell says it.
+# A shell's exit codes for these cases.
 _NOT_RUNNABLE, _NOT_FOUND = 126, 127
 
 
 def main() -> int:
-    """Run the script or the command; the exit code."""
+    """Run the script or the command, and return the exit code."""
     job = job_context()
     if job is None:
         print("edt: this program is started by a job's supervisor (EDT_JOB is not set).", file=sys.stderr)
@@ -30,7 +30,7 @@ def main() -> int:
     try:
         driver.run_script(job)
     except Exception as error:
-        # From the script's own first frame on, as Python shows it.
+        # Python would show the traceback from the script's first frame on.
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, driver.__file__):
             frames = frames.tb_next
@@ -41,8 +41,8 @@ def main() -> int:
 
 
 def run_command(job: JobContext) -> int:
-    """Become the command; an exit code only when that is not possible."""
-    # Python ignores it, and what it becomes would too.
+    """Replace this process with the command. Return an exit code only when that is impossible."""
+    # Python ignores SIGPIPE, and exec would pass that on to the command.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         os.chdir(job.paths.code_dir(job.code_dir))

@@ -1,8 +1,8 @@
-"""The worker: prepares for one training, joins when it is told to, computes until it is told to leave or all is done.
+"""Run a worker: prepare for one training, join a generation, compute until it leaves or the training ends.
 
-Started by the supervisor as `python -u -m edt_sdk.training.worker`, one a slot; lives for one training. Everything it
-has to know comes from two environment variables and over the link. Importing torch and opening the data set happen
-before it is a member of anything, so the others train on meanwhile.
+The supervisor starts one worker for each slot as `python -u -m edt_sdk.training.worker`, for one training. Its settings
+come from two environment variables and over the link. It imports torch and opens the data set before it is a member, so
+the others go on training in the meantime.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from typing import NoReturn
 
 import torch
 
+import edt_sdk.training.member.former_zygote  # noqa: F401  # before all others
 from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Begin, Failed, WorkerHello, WorkerReady
 from edt_sdk.schemas.wire.pulse import Phase, Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.exchange.group import open_store
-from edt_sdk.training.member.environment import Data, Given, Outside
+from edt_sdk.training.member.environment import Data, Environment, TrainingParts
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.link import Link, end_process
 from edt_sdk.training.member.loop import Loop
-from edt_sdk.training.member.membership import Place
+from edt_sdk.training.member.membership import Endpoint
 from edt_sdk.training.records.recorder import Recorder
 from edt_sdk.training.sampling.order import Order, TestOrder
 from edt_sdk.training.update import determinism
@@ -40,7 +41,7 @@ from edt_sdk.training.user import payload
 from edt_sdk.training.user.datasets import open_datasets
 from edt_sdk.training.user.logging_hooks import WorkerLoggers
 from edt_sdk.training.user.payload import Training
-from edt_sdk.training.validation.step import examination
+from edt_sdk.training.validation.step import validation_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class _Worker:
 
 
 def main() -> int:
-    """Be a worker; its exit code."""
+    """Run the worker and return its exit code."""
     job, own = job_context(), worker_context()
     if job is None or own is None:
         print("edt: this program is started by a job's supervisor (EDT_JOB and EDT_WORKER).", file=sys.stderr)
@@ -65,7 +66,7 @@ def main() -> int:
 
 
 def configure(job: JobContext) -> None:
-    """Settings of this process that are part of the bits, and what the user's code expects of a process of its job."""
+    """Set what the bits depend on, and what the user's code expects in a process of its job."""
     torch.set_num_threads(job.threads_per_slot)
     torch.set_num_interop_threads(1)
     determinism.configure(job.mode)
@@ -78,7 +79,7 @@ def configure(job: JobContext) -> None:
 
 
 def work(worker: _Worker) -> int:
-    """Prepare, join, train; the exit code."""
+    """Prepare, join and train. Return the exit code."""
     job, own, link = worker.job, worker.own, worker.link
     pulse = Pulse(own.pulse)
     pulse.beat(Phase.OUTSIDE, 0)
@@ -90,11 +91,11 @@ def work(worker: _Worker) -> int:
     training = payload.read(Path(begin.payload))
     with prepare(job, training, begin.training) as data:
         engine = make_engine(training, data, job, device, own.worker)
-        place = Place(worker=own.worker, store=store, device=device, interface=own.interface)
-        around = outside(job, training, begin, link, own.worker)
+        endpoint = Endpoint(worker=own.worker, store=store, device=device, interface=own.interface)
+        around = environment_of(job, training, begin, link, own.worker)
         heartbeat = Heartbeat(pulse, data.loader)
-        examined = examination(job, training, data.test_order.samples, device)
-        loop = Loop(Given(training, job.seed, data, engine, place, around, heartbeat, examined))
+        examined = validation_pass(job, training, data.test_order.samples, device)
+        loop = Loop(TrainingParts(training, job.seed, data, engine, endpoint, around, heartbeat, examined))
         if begin.rehearse and examined is None:
             rehearse(engine, data)
         link.send(WorkerReady(worker=own.worker, training=begin.training))
@@ -102,15 +103,15 @@ def work(worker: _Worker) -> int:
 
 
 def rehearse(engine: UpdateEngine, data: Data) -> None:
-    """Compute a shard for practice. What goes wrong with it is said when it is computed for good."""
+    """Compute a shard in advance, to warm up. An error in it is reported when the shard is really computed."""
     with contextlib.suppress(Exception):
         engine.rehearse(data.loader)
 
 
-def outside(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Outside:
-    """The files and the link of this training."""
+def environment_of(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Environment:
+    """Return the files and the link of this training."""
     number, paths = begin.training, job.paths
-    return Outside(
+    return Environment(
         number=number,
         link=link,
         recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),
@@ -122,7 +123,7 @@ def outside(job: JobContext, training: Training, begin: Begin, link: Link, worke
         ),
         loggers=WorkerLoggers(worker, training.worker_logger, training.worker_logger_callback),
         payload=Path(begin.payload),
-        # Only the first training begins with them: the next one goes on with what its script has.
+        # Only a job's first training starts from them. The next one goes on with the weights of its script.
         warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
         export=paths.train_dir if training.save_to_onnx else None,
     )
@@ -130,7 +131,7 @@ def outside(job: JobContext, training: Training, begin: Begin, link: Link, worke
 
 @contextlib.contextmanager
 def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
-    """Open the data set and start its loader, which is closed afterwards."""
+    """Open the data set and start its loader, which is closed at the end."""
     lock = job.paths.job_dir / f"training-{number}.datasets.lock"
     try:
         train, test = open_datasets(training.datasets_function, lock)
@@ -148,7 +149,7 @@ def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
 
 
 def make_engine(training: Training, data: Data, job: JobContext, device: torch.device, worker: int) -> UpdateEngine:
-    """The numeric heart for this training."""
+    """Return the engine that computes the updates of this training."""
     return UpdateEngine(
         training.model,
         training.optimizer,
@@ -167,22 +168,22 @@ def make_engine(training: Training, data: Data, job: JobContext, device: torch.d
 
 
 def fail(worker: _Worker, error: BaseException) -> NoReturn:
-    """Tell everybody why, and end: the traceback on stderr, the message to the supervisor."""
+    """Write the traceback to stderr, send the message to the supervisor, and end."""
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, end="", flush=True)
-    # Our own errors say what cannot be; no other attempt could do better. One that only reports what the user's code
-    # raised may be gone the next time, such as a disk that did not answer.
+    # Our own errors are final: they name what is impossible, and a retry would fail too. An error with a cause only
+    # reports what the user's code raised, such as a disk that did not answer, and a retry may succeed.
     final = isinstance(error, EdtError) and error.__cause__ is None
     message = str(error) if isinstance(error, EdtError) else f"{type(error).__name__}: {error}"
     worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text, final=final))
-    # Not sys.exit: threads of a group whose peers are gone, or of the user's, could keep the process.
+    # Not sys.exit(): threads of a group whose peers are gone, or the user's threads, could keep the process alive.
     end_process(1)
 
 
 def leave(code: int) -> NoReturn:
-    """End at once, after what was registered to run at exit.
+    """End at once, after the exit handlers.
 
-    Taking the interpreter apart takes most of a second with torch in it, and another job may wait for the slot.
+    The end of an interpreter that has imported torch takes most of a second, and another job may wait for the slot.
     """
     atexit._run_exitfuncs()
     end_process(code)

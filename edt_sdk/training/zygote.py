@@ -1,12 +1,12 @@
-"""The zygote: imports once what every driver and worker imports, and then forks them instead of starting them.
+"""Run the zygote: import once what every driver and worker imports, and fork them instead of starting them.
 
-Started by the supervisor as `python -u -m edt_sdk.training.zygote`, one a job; stdin is its socket
-(`edt_sdk.schemas.wire.zygote`). It stays single-threaded, runs no code of the user's, computes nothing and never
-touches CUDA: a forked process finds what a started one would have found, only sooner. It is forked twice, so that its
-parent is the supervisor, which adopts orphans. A zygote ends when its socket does.
+The supervisor starts one for each job as `python -u -m edt_sdk.training.zygote`. Its stdin is its socket
+(`edt_sdk.schemas.wire.zygote`). It stays single-threaded, runs no user code, computes nothing and never touches CUDA,
+so that a forked process is what a started one would be. A process is forked twice, so that the supervisor, which adopts
+orphans, becomes its parent. A zygote ends when its socket is closed.
 
-It forks heirs too: zygotes with sockets of their own, which wait there in silence until they are asked for something,
-because the one before them has died. What was imported lives on in them.
+It also forks heirs: zygotes with sockets of their own, which wait until the zygote before them has died and the
+supervisor asks them. So the imports survive the death of a zygote.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ from edt_sdk.schemas.wire import zygote as wire
 PROGRAMS = ("edt_sdk.training.driver", "edt_sdk.training.worker")
 # The first optimizer of a process imports torch._dynamo, which takes as long as torch.
 _MORE = ("edt_sdk.fabric.fabric", "torch._dynamo")
-# What shows in `ps`: the same length, so that it can be written in place.
+# The name that `ps` shows. Driver and worker have names of the same length, which are written in its place.
 _NAME = b"edt_sdk.training.zygote"
 _MOST_DESCRIPTORS = 64
 _PR_SET_PDEATHSIG = 1
+# The files that `import_all` has imported, as they were then.
+_imported: dict[str, wire.Stamp] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """A request, in the process that was forked for it."""
+    """A request to run a program, in the process that was forked for it."""
 
     fork: wire.Fork
     stdout: int
@@ -49,26 +51,26 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class Heir:
-    """A zygote, in the process that was forked to be one: the socket that it serves."""
+    """The socket of a zygote, in the process that was forked to be one."""
 
     connection: socket.socket
 
 
 def main() -> int:
-    """Be a zygote, or what was forked from it; the exit code."""
+    """Run as a zygote, or as what was forked from it. Return the exit code."""
     connection = _take_socket()
     path = sys.path[:]
     import_all()
     try:
-        connection.send(wire.encode(wire.Ready(files=_files())))
+        connection.send(wire.encode(wire.Ready(files=_imported)))
         while isinstance(birth := serve(connection), Heir):
-            # Only the zygote before it may hold that one: its end has to be seen.
+            # The supervisor sees the end of the former zygote by this socket, so no other process may hold it.
             connection.close()
             connection = birth.connection
     except ConnectionError:
         birth = None  # the supervisor is gone
     if birth is None:
-        # Nothing that was registered to run at exit has anything to do here.
+        # Exit handlers of the imported modules have nothing to do here.
         os._exit(0)
     connection.close()
     become(birth, path)
@@ -77,23 +79,24 @@ def main() -> int:
 
 
 def import_all() -> None:
-    """Import what driver and worker import, and what they need with the first optimizer."""
-    # Next to nothing of it is garbage: looking for some takes a fifth of the time.
+    """Import what driver and worker import, and what the first optimizer imports."""
+    # Imports leave almost no garbage, and collections take a fifth of the time.
     gc.disable()
     for name in (*PROGRAMS, *_MORE):
         importlib.import_module(name)
     for name in PROGRAMS:
-        # Each runs as `__main__`, as with `python -m`, and must not exist twice.
+        # Each program runs as `__main__`, as with `python -m`, and must not exist a second time under its own name.
         package, _, child = name.rpartition(".")
         del sys.modules[name]
         delattr(sys.modules[package], child)
+    _imported.update(_files())
     # A collection in a forked process must not write to, and so copy, everything that was imported here.
     gc.freeze()
     gc.enable()
 
 
 def serve(connection: socket.socket) -> Birth | Heir | None:
-    """Fork on request. Returns in each forked process what it is to be, and None in the zygote, when all is over."""
+    """Fork on request. Return in each forked process what it is to run, and None in the zygote at its end."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(connection, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if not message:
@@ -110,7 +113,7 @@ def serve(connection: socket.socket) -> Birth | Heir | None:
 
 
 def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answer:
-    """Fork twice; in the new process, what it is to be, once it was let through the gate."""
+    """Fork twice. Return in the new process what it is to run, once the supervisor has opened the gate."""
     gate, *given = descriptors
     read, write = os.pipe()
     between = os.fork()
@@ -128,7 +131,7 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
             os._exit(1)  # it must not go on as a second zygote
     os.close(write)
     with open(read, "rb") as pipe:
-        # When the one between has ended, the supervisor is the parent.
+        # After the end of the process in between, the supervisor is the parent of the new one.
         os.waitpid(between, 0)
         pid = pipe.read()
     return wire.Forked(pid=int(pid)) if pid else wire.NotForked(why="the second fork failed")
@@ -136,7 +139,7 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
 
 def _pass(gate: int) -> None:
     if os.read(gate, 1) != wire.PASS:
-        os._exit(0)  # nobody waits for it any more
+        os._exit(0)  # the supervisor has cancelled the request
     os.close(gate)
 
 
@@ -151,8 +154,8 @@ def become(birth: Birth, path: Sequence[str]) -> None:
     """Make this process what a started one would be before its first line.
 
     Args:
-        birth: what was asked for.
-        path: the zygote's `sys.path` as it was at its own start.
+        birth: the request.
+        path: the zygote's `sys.path` at its own start.
     """
     for descriptor, number in ((birth.stdout, 1), (birth.stderr, 2)):
         os.dup2(descriptor, number)
@@ -184,7 +187,7 @@ def _die_with(parent: int) -> None:
 
 
 def run(module: str) -> None:
-    """Run `module` as `python -m` does: as the new `__main__`, whose exit ends the process."""
+    """Run `module` as `python -m` does: as the new `__main__`, at whose end the process ends."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.loader is None or spec.origin is None:
         raise ModuleNotFoundError(f"No module named {module!r}.", name=module)
@@ -201,11 +204,14 @@ def run(module: str) -> None:
     sys.modules["__main__"] = main
     sys.argv[:] = [spec.origin]
     sys.orig_argv[-1:] = [module]
+    if any(wire.stamp(path) != stamp for path, stamp in _imported.items()):
+        # An upgrade has replaced files: the new program must not run among the modules of the old one.
+        os.execv(sys.executable, sys.orig_argv)
     exec(code, main.__dict__)
 
 
 def _take_socket() -> socket.socket:
-    """The socket that stdin is; stdin is /dev/null from then on."""
+    """Return the socket that is stdin, and make stdin /dev/null."""
     connection = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -213,31 +219,31 @@ def _take_socket() -> socket.socket:
     return connection
 
 
-def _files() -> dict[str, tuple[int, int]]:
-    """The files of torch and edt_sdk by which an installation that has changed is noticed."""
+def _files() -> dict[str, wire.Stamp]:
+    """Return the files of torch and edt_sdk by whose stamps a changed installation is noticed."""
     torch = Path(sys.modules["torch"].__file__ or "").parent
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
     found = [torch / "__init__.py", torch / "version.py", *folder.rglob("*.py")]
-    return {str(path): ((stat := path.stat()).st_mtime_ns, stat.st_size) for path in found}
+    return {str(path): stamp for path in found if (stamp := wire.stamp(str(path))) is not None}
 
 
 def _path(zygote: Sequence[str], before: str, now: str) -> list[str]:
-    """`sys.path` as this interpreter makes it in the working directory, with PYTHONPATH `now` instead of `before`."""
+    """Return `sys.path` as this interpreter would make it here, with PYTHONPATH `now` instead of `before`."""
     rest = list(zygote)
     if not sys.flags.safe_path:
         del rest[0]
     if not sys.flags.ignore_environment:
         removed = {os.path.abspath(entry) for entry in before.split(os.pathsep)} if before else set()
         added = [os.path.abspath(entry) for entry in now.split(os.pathsep)] if now else []
-        # What stands in both is found again at its place among the new ones.
+        # An entry of both is found at its place among the new ones.
         rest = list(dict.fromkeys([*added, *(entry for entry in rest if entry not in removed)]))
     return rest if sys.flags.safe_path else [os.getcwd(), *rest]
 
 
 def _forget_the_zygote() -> None:
-    """Give up what all forked processes would otherwise share: secrets, random states, cached folders.
+    """Renew what all forked processes would otherwise share: secrets, random states, cached folders.
 
-    `random` sees to itself.
+    The module `random` does this by itself.
     """
     import multiprocessing
     import tempfile
@@ -252,7 +258,7 @@ def _forget_the_zygote() -> None:
 
 
 def _set_threads(environ: Mapping[str, str]) -> None:
-    """Threads of torch by this process's own variables; the zygote's were read when its libraries were loaded."""
+    """Set the threads of torch by this process's variables. The libraries were loaded with those of the zygote."""
     import torch
 
     named = (environ.get("OMP_NUM_THREADS") or environ.get("MKL_NUM_THREADS") or "").split(",")[0].strip()
@@ -262,7 +268,7 @@ def _set_threads(environ: Mapping[str, str]) -> None:
 
 
 def _cores(physical: bool) -> int:
-    """Cores this process may use; with `physical` hardware threads of one core count once, as MKL counts them."""
+    """Return the cores this process may use. With `physical`, threads of a core count once, as MKL counts them."""
     usable = os.sched_getaffinity(0)
     if not physical:
         return len(usable)
@@ -276,7 +282,7 @@ def _cores(physical: bool) -> int:
 
 
 def _show(module: str) -> None:
-    """Let `ps` and /proc tell what this process is and which job it belongs to."""
+    """Show in `ps` and /proc what this process is and which job it belongs to."""
     ours = sorted(os.environb.items(), key=lambda item: not item[0].startswith((b"EDT_", b"RESULT_DIR")))
     text = b"\0".join(name + b"=" + value for name, value in ours)
     mark = wire.ROOM_VARIABLE.encode() + b"="

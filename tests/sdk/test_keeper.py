@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from edt_sdk.keeper import Kept
+from edt_sdk.keeper import LeashedProcess
 
 # A program whose child is a session of its own and outlives it, as a job outlives a server.
 DETACHES = """
@@ -26,9 +26,9 @@ time.sleep(float(sys.argv[2]))
 STARTS = """
 import os, sys, time
 from pathlib import Path
-from edt_sdk.keeper import Kept
+from edt_sdk.keeper import LeashedProcess
 with open(sys.argv[1] + ".log", "ab") as log:
-    Kept([sys.executable, "-c", sys.argv[2], *sys.argv[1::2]], cwd=Path.cwd(), env=os.environ, log=log)
+    LeashedProcess([sys.executable, "-c", sys.argv[2], *sys.argv[1::2]], cwd=Path.cwd(), env=os.environ, log=log)
 time.sleep(600)
 """
 SERVES = """
@@ -62,10 +62,10 @@ def gone(processes: list[psutil.Process]) -> bool:
 def begin(tmp_path):
     """Starts the program, which ends after some seconds."""
 
-    def start(seconds: float, **options: bool) -> Kept:
+    def start(seconds: float, **options: bool) -> LeashedProcess:
         with (tmp_path / "log").open("ab") as log:
             command = [sys.executable, "-c", DETACHES, str(tmp_path / "pids"), str(seconds)]
-            return Kept(command, cwd=tmp_path, env=os.environ, log=log, **options)
+            return LeashedProcess(command, cwd=tmp_path, env=os.environ, log=log, **options)
 
     return start
 
@@ -152,7 +152,7 @@ def test_one_that_nobody_holds_any_more_goes_on(tmp_path, begin):
 
 def test_a_program_that_is_none_says_so_in_its_log(tmp_path):
     with (tmp_path / "log").open("ab") as log:
-        assert Kept([str(tmp_path / "none")], cwd=tmp_path, env=os.environ, log=log).ended(60)
+        assert LeashedProcess([str(tmp_path / "none")], cwd=tmp_path, env=os.environ, log=log).ended(60)
     assert "No such file or directory" in (tmp_path / "log").read_text()
 
 

@@ -12,7 +12,7 @@ import torch
 
 from edt_sdk.training.exchange.peer_errors import PeerLost, is_lost_peer
 from edt_sdk.training.state import foreign_memory
-from edt_sdk.training.state.foreign_memory import Place, Reader, Shown
+from edt_sdk.training.state.foreign_memory import MemoryLocation, MemoryReader, SharedTensors
 
 
 class Owner:
@@ -22,13 +22,13 @@ class Owner:
         reading, writing = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            shown = Shown([torch.arange(size) % 251 for size in sizes])
-            os.write(writing, pickle.dumps(shown.place))
+            shown = SharedTensors([torch.arange(size) % 251 for size in sizes])
+            os.write(writing, pickle.dumps(shown.location))
             signal.pause()
             os._exit(0)
         os.close(writing)
         with open(reading, "rb") as pipe:
-            self.place: Place = pickle.loads(pipe.read1(10_000))
+            self.location: MemoryLocation = pickle.loads(pipe.read1(10_000))
 
     def end(self) -> None:
         if self.pid:
@@ -52,31 +52,31 @@ def owner():
 
 @pytest.mark.parametrize("sizes", [(1,), (10, 3_000_000, 1), (foreign_memory._PIECE // 8,)])
 def test_what_is_shown_is_read_bit_for_bit(owner, sizes):
-    place = owner(*sizes).place
+    location = owner(*sizes).location
     found = [torch.full((size,), -1) for size in sizes]
-    Reader(place).read(found)
+    MemoryReader(location).read(found)
     for tensor, size in zip(found, sizes, strict=True):
         assert torch.equal(tensor, torch.arange(size) % 251)
 
 
 def test_another_process_than_the_one_that_was_meant_is_found_out(owner):
-    place = owner(10).place
+    location = owner(10).location
     with pytest.raises(OSError, match="another one"):
-        Reader(dataclasses.replace(place, token=place.token + 1))
+        MemoryReader(dataclasses.replace(location, token=location.token + 1))
     with pytest.raises(OSError, match="Bad address"):
-        Reader(dataclasses.replace(place, mark=8))
+        MemoryReader(dataclasses.replace(location, mark=8))
 
 
 def test_one_that_is_gone_before_cannot_be_read(owner):
     one = owner(10)
     one.end()
     with pytest.raises(OSError, match="No such process"):
-        Reader(one.place)
+        MemoryReader(one.location)
 
 
 def test_one_that_dies_meanwhile_is_a_lost_member(owner):
     one = owner(10)
-    reader = Reader(one.place)
+    reader = MemoryReader(one.location)
     one.end()
     with pytest.raises(PeerLost) as caught:
         reader.read([torch.empty(10, dtype=torch.int64)])
@@ -85,8 +85,8 @@ def test_one_that_dies_meanwhile_is_a_lost_member(owner):
 
 def test_one_whose_number_is_another_processs_by_the_end_is_a_lost_member(owner):
     one = owner(10)
-    reader = Reader(one.place)
-    reader._place = dataclasses.replace(one.place, token=one.place.token + 1)
+    reader = MemoryReader(one.location)
+    reader._location = dataclasses.replace(one.location, token=one.location.token + 1)
     with pytest.raises(PeerLost, match="another one"):
         reader.read([torch.empty(10, dtype=torch.int64)])
 
@@ -97,4 +97,4 @@ def test_a_system_without_the_call_says_so(owner, monkeypatch):
 
     monkeypatch.setattr(foreign_memory, "_call", missing)
     with pytest.raises(OSError, match="cannot read"):
-        Reader(owner(10).place)
+        MemoryReader(owner(10).location)

@@ -14,8 +14,8 @@ positions = st.lists(st.integers(NO_STATE, 4), min_size=1, max_size=9)
 def test_afterwards_everybody_is_where_the_foremost_is(before: list[int]) -> None:
     who = handover(before)
     best = max(before)
-    assert who.nobody == (best == NO_STATE)
-    if who.nobody:
+    assert who.none_has_state == (best == NO_STATE)
+    if who.none_has_state:
         before = [0, *before[1:]]  # rank 0 got a state from elsewhere
         best = 0
     after = [before[who.takes[rank]] if rank in who.takes else before[rank] for rank in range(len(before))]
@@ -27,7 +27,7 @@ def test_nobody_gives_and_takes_nobody_takes_in_vain_and_the_work_is_shared(befo
     who = handover(before)
     assert not who.gives.keys() & who.takes.keys()
     assert {taker: giver for giver, takers in who.gives.items() for taker in takers} == who.takes
-    if not who.nobody:
+    if not who.none_has_state:
         assert all(before[taker] < max(before) for taker in who.takes)
         givers = [rank for rank, position in enumerate(before) if position == max(before)]
         loads = [len(who.gives.get(giver, ())) for giver in givers]

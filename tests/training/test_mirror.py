@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.training.checkpoints.mirror import Mirror, Pace, size_of
+from edt_sdk.training.checkpoints.mirror import CopyInterval, Mirror, size_of
 from edt_sdk.training.state.state import State
 
 ELEMENTS = 200_000
@@ -148,8 +148,8 @@ def test_no_room_switches_it_off_with_one_line(
     state = made_of(1)
     blocks = 4 * size_of(state) // real.f_frsize - 1
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((*real[:4], blocks, *real[5:])))
-    mirror = Mirror(folder, 0, Pace(clock=iter(range(10_000)).__next__))
-    assert [mirror.offer(lambda: state, n, n) for n in range(200)] == [False] * 200
+    mirror = Mirror(folder, 0, CopyInterval(clock=iter(range(10_000)).__next__))
+    assert [mirror.copy_if_due(lambda: state, n, n) for n in range(200)] == [False] * 200
     (line,) = caplog.messages
     assert "a quarter" in line
     assert list(folder.iterdir()) == []
@@ -160,15 +160,15 @@ def test_without_a_folder_nothing_is_captured(tmp_path: Path) -> None:
         raise AssertionError
 
     for folder in (None, tmp_path / "missing"):
-        mirror = Mirror(folder, 0, Pace(clock=iter(range(10_000)).__next__))
-        assert not any(mirror.offer(never, n, n) for n in range(300))
+        mirror = Mirror(folder, 0, CopyInterval(clock=iter(range(10_000)).__next__))
+        assert not any(mirror.copy_if_due(never, n, n) for n in range(300))
         assert mirror.slots() == []
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 0.5)), max_size=60), st.floats(0.001, 0.5))
 def test_the_cost_stays_below_its_share_of_the_time(steps: list[tuple[float, float]], share: float) -> None:
     now = 0.0
-    pace = Pace(share, lambda: now)
+    pace = CopyInterval(share, lambda: now)
     spent = last = 0.0
     for idle, cost in steps:
         now += idle
@@ -185,27 +185,27 @@ def test_the_cost_stays_below_its_share_of_the_time(steps: list[tuple[float, flo
 def test_a_folder_that_goes_away_switches_it_off_with_one_line(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     gone = folder / "gone"
     gone.mkdir()
-    mirror = Mirror(gone, 0, Pace(clock=iter(range(10_000)).__next__))
+    mirror = Mirror(gone, 0, CopyInterval(clock=iter(range(10_000)).__next__))
     gone.rmdir()
     state = made_of(1, 10)
-    assert not any(mirror.offer(lambda: state, n, n) for n in range(50))
+    assert not any(mirror.copy_if_due(lambda: state, n, n) for n in range(50))
     assert len(caplog.messages) == 1
 
 
 def test_what_is_owed_stays_until_it_is_settled(folder: Path) -> None:
     mirror = Mirror(folder, 0)
     mirror.put(made_of(1), 1, 1)
-    assert mirror.owe(made_of(2), 2, 2, epoch=1)
+    assert mirror.pin(made_of(2), 2, 2, epoch=1)
     for number in (3, 4, 5):
         assert mirror.put(made_of(number), number, number)
-    assert [(slot.position, slot.epoch) for slot in mirror.owed()] == [(2, 1)]
-    check(Mirror(folder, 0).load(mirror.owed()[0]), 2)
-    assert mirror.owe(made_of(6), 6, 6, epoch=2)
+    assert [(slot.position, slot.epoch) for slot in mirror.pinned()] == [(2, 1)]
+    check(Mirror(folder, 0).load(mirror.pinned()[0]), 2)
+    assert mirror.pin(made_of(6), 6, 6, epoch=2)
     assert not mirror.put(made_of(7), 7, 7)
-    assert not mirror.owe(made_of(7), 7, 7, epoch=3)
-    Mirror(folder, 0).settle(1)
-    assert [slot.position for slot in mirror.owed()] == [6]
+    assert not mirror.pin(made_of(7), 7, 7, epoch=3)
+    Mirror(folder, 0).unpin(1)
+    assert [slot.position for slot in mirror.pinned()] == [6]
     assert mirror.put(made_of(8), 8, 8)
     assert sorted(slot.position for slot in mirror.slots()) == [6, 8]
     mirror.remove()
-    mirror.settle(2)
+    mirror.unpin(2)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.training.records.recorder import CommitLine, MetricsReader, Recorder, ShardLine, TestLine, TrainLine
+from edt_sdk.training.records.recorder import CommitLine, MetricsFollower, Recorder, ShardLine, TestLine, TrainLine
 
 
 def train(update: int, loss: float | None = 0.5) -> TrainLine:
@@ -41,7 +41,7 @@ def test_the_format_is_the_documented_one(tmp_path: Path) -> None:
 
 def test_another_rank_0_appends_and_a_reader_sees_each_whole_line_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics"
-    reader = MetricsReader(path)
+    reader = MetricsFollower(path)
     assert list(reader.read()) == []
     first, second = Recorder(tmp_path / "c", path), Recorder(tmp_path / "c", path)
     first.metric(train(0))
@@ -108,7 +108,7 @@ losses = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 100), st.booleans(
 @given(happened=losses)
 def test_rewound_logs_are_those_of_a_training_that_nothing_happened_to(tmp_path_factory, happened) -> None:
     disk = Disk(tmp_path_factory.mktemp("disk"))
-    reader = MetricsReader(disk.metrics, delivered=disk.metrics.with_name("delivered"))
+    reader = MetricsFollower(disk.metrics, delivered=disk.metrics.with_name("delivered"))
     delivered: list[object] = []
     updates, expected = 0, []
     for generation, (more, kept, torn) in enumerate(happened):
@@ -121,7 +121,7 @@ def test_rewound_logs_are_those_of_a_training_that_nothing_happened_to(tmp_path_
             for path in (disk.commits, disk.metrics):
                 with path.open("ab") as file:
                     file.write(b'{"update"')
-            reader = MetricsReader(disk.metrics, delivered=disk.metrics.with_name("delivered"))
+            reader = MetricsFollower(disk.metrics, delivered=disk.metrics.with_name("delivered"))
         known = (updates + more) * kept // 100
         recorder = disk.recorder()
         assert recorder.next_update() == updates + more
@@ -147,7 +147,7 @@ def test_rewound_logs_are_those_of_a_training_that_nothing_happened_to(tmp_path_
         record(recorder, update, 99)
     recorder.close()
     assert disk.metrics.read_bytes() == plain.metrics.read_bytes()
-    assert delivered == list(MetricsReader(plain.metrics).read())
+    assert delivered == list(MetricsFollower(plain.metrics).read())
     assert [(line["update"], line["generation"]) for line in lines(disk.discarded)] == expected
     assert len(set(expected)) == len(expected)
 
@@ -201,16 +201,16 @@ def test_a_reader_goes_on_where_another_was_when_its_process_died(tmp_path: Path
     for update in range(7):
         record(recorder, update, 0)
     memory = tmp_path / "delivered"
-    first = MetricsReader(disk.metrics, delivered=memory)
+    first = MetricsFollower(disk.metrics, delivered=memory)
     assert list(first.delivered_before()) == []
     reading = first.read()
     given = [next(reading) for _ in range(4)]
     reading.close()  # in the middle of the fourth, which therefore does not count
-    second = MetricsReader(disk.metrics, delivered=memory)
+    second = MetricsFollower(disk.metrics, delivered=memory)
     assert list(second.delivered_before()) == given[:3]
     assert list(second.read()) == [test(0), train(3), train(4), train(5), test(1), train(6)]
     recorder.rewind(3)
-    third = MetricsReader(disk.metrics, delivered=memory)
+    third = MetricsFollower(disk.metrics, delivered=memory)
     assert list(third.read()) == []
     # What was cut off does not come back until it is computed again, whoever asks.
     assert list(third.delivered_before()) == [train(0), train(1), train(2), test(0)]
@@ -218,14 +218,14 @@ def test_a_reader_goes_on_where_another_was_when_its_process_died(tmp_path: Path
         record(recorder, update, 1)
     recorder.close()
     assert list(third.read()) == [train(7)]
-    assert list(MetricsReader(disk.metrics, delivered=memory).read()) == []
+    assert list(MetricsFollower(disk.metrics, delivered=memory).read()) == []
     memory.write_bytes(b"garbage")
-    assert len(list(MetricsReader(disk.metrics, delivered=memory).read())) == 10
+    assert len(list(MetricsFollower(disk.metrics, delivered=memory).read())) == 10
 
 
 def test_a_file_that_was_cut_and_is_as_long_again_is_noticed(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
-    recorder, reader = disk.recorder(), MetricsReader(disk.metrics)
+    recorder, reader = disk.recorder(), MetricsFollower(disk.metrics)
     for update in range(6):
         recorder.metric(train(update))
     assert len(list(reader.read())) == 6

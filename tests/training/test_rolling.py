@@ -20,7 +20,7 @@ from edt_sdk.schemas.errors import NotFound, Unprocessable
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.saved import SIZE, read_header
 from edt_sdk.training.checkpoints import model_files as checkpoint
-from edt_sdk.training.checkpoints.rolling import Keeper, Saved
+from edt_sdk.training.checkpoints.rolling import Keeper, LoadedState
 from edt_sdk.training.state import state
 from tests.training.states import OPTIMIZERS, bits, capture, trained
 
@@ -45,7 +45,7 @@ def keeper(paths: JobPaths, memory: Path | None = None, interval: float = NEVER,
     return Keeper(paths, training, memory=memory, interval=interval)
 
 
-def restored(saved: Saved | None, optimizer: str) -> list[object]:
+def restored(saved: LoadedState | None, optimizer: str) -> list[object]:
     assert saved is not None
     model, own = trained(optimizer, steps=1)
     state.restore(saved.state, model, own)
@@ -157,8 +157,8 @@ def test_files_of_an_epoch_that_a_writer_owed_are_written_by_the_next(
 ) -> None:
     after = keeper(paths, memory)
     assert not after.has_epoch(3)
-    assert (after.newest() or Saved).name == "memory"
-    after.pay(33, lambda: trained("adam", steps=1))
+    assert (after.newest() or LoadedState).name == "memory"
+    after.write_missing_epochs(33, lambda: trained("adam", steps=1))
     assert after.has_epoch(3)
     expected, own = trained("adam", steps=3)
     checkpoint.save(memory.parent / "plain", 3, expected, own)
@@ -166,14 +166,14 @@ def test_files_of_an_epoch_that_a_writer_owed_are_written_by_the_next(
         assert (paths.train_dir / name).read_bytes() == (memory.parent / "plain" / name).read_bytes()
     header = read_header(paths.checkpoints(0) / "epoch-3.ckpt")
     assert (header.position, header.updates, header.epoch) == (30, 24, 3)
-    assert after._mirror.owed() == []
+    assert after._mirror.pinned() == []
 
 
 def test_what_is_done_again_is_not_paid_for(held: None, paths: JobPaths, memory: Path) -> None:
     after = keeper(paths, memory)
-    after.pay(29, lambda: pytest.fail("no model is wanted"))
+    after.write_missing_epochs(29, lambda: pytest.fail("no model is wanted"))
     assert not after.has_epoch(3)
-    assert after._mirror.owed() == []
+    assert after._mirror.pinned() == []
 
 
 def test_the_newest_two_rolling_ones_and_every_epoch_are_kept(paths: JobPaths) -> None:
@@ -347,7 +347,7 @@ def five(paths: JobPaths, memory: Path) -> Keeper:
         keep.epoch(steps, capture(model, own), 10 * steps, 8 * steps, model, own)
     keep.save(capture(model, own), 35, 26)
     keep._mirror.put(capture(model, own)(), 36, 27)
-    assert (keep.newest() or Saved).name == "memory"
+    assert (keep.newest() or LoadedState).name == "memory"
     return keep
 
 
@@ -385,4 +385,4 @@ def test_one_that_is_damaged_is_refused_and_nothing_changes(five: Keeper, paths:
         five.newest()
     assert names(paths) == before
     paths.resume_from.unlink()
-    assert (five.newest() or Saved).name == "memory"
+    assert (five.newest() or LoadedState).name == "memory"

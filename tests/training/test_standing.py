@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from edt_sdk.training.member.training_state import Standing, beginning
+from edt_sdk.training.member.training_state import TrainingState, beginning
 from edt_sdk.training.sampling.schedule import Schedule
 from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.user.payload import Training
@@ -15,12 +15,12 @@ from tests.training import test_recovery as recovery
 SCHEDULE = Schedule(epochs=3, updates_per_epoch=4)
 
 
-def standing(folder: Path) -> tuple[Training, Standing]:
+def standing(folder: Path) -> tuple[Training, TrainingState]:
     training = recovery.training(folder)
-    return training, Standing(training, SCHEDULE, 3)
+    return training, TrainingState(training, SCHEDULE, 3)
 
 
-def step(training: Training, where: Standing) -> None:
+def step(training: Training, where: TrainingState) -> None:
     training.model(torch.randn(4, 300, generator=torch.Generator().manual_seed(1))).sum().backward()
     training.optimizer.step()
     where.cursor = where.cursor.next

@@ -9,7 +9,7 @@ import pytest
 
 from edt_sdk.schemas.wire.link import Generation, Member
 from edt_sdk.training.exchange.peer_errors import Superseded
-from edt_sdk.training.member.next_group import Upcoming
+from edt_sdk.training.member.next_group import NextGroup
 
 DEADLINE = 30
 
@@ -60,7 +60,7 @@ class Maker:
         self.expecting.set()
 
     def upcoming(self):
-        return Upcoming(7, self.make, self.met.append, self.expect)
+        return NextGroup(7, self.make, self.met.append, self.expect)
 
 
 def nothing():
@@ -97,7 +97,7 @@ def test_a_newer_one_ends_an_unfinished_attempt():
 def test_a_newer_one_closes_what_nobody_has_taken_yet():
     met = threading.Event()
     maker = Maker()
-    upcoming = Upcoming(7, maker.make, lambda group: met.set(), maker.expect)
+    upcoming = NextGroup(7, maker.make, lambda group: met.set(), maker.expect)
     upcoming.announce(generation(2, 3, 7))
     assert met.wait(DEADLINE)
     upcoming.announce(generation(3, 3))  # without this worker
@@ -124,7 +124,7 @@ def test_an_error_is_that_of_whoever_waits(where):
         raise RuntimeError("a member is gone")
 
     make, meet = (fails, maker.met.append) if where == "make" else (maker.make, fails)
-    upcoming = Upcoming(7, make, meet, maker.expect)
+    upcoming = NextGroup(7, make, meet, maker.expect)
     with pytest.raises(RuntimeError, match="gone"):
         upcoming.take(generation(2, 7), nothing)
     if where == "meet":

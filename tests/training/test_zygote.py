@@ -279,3 +279,20 @@ def test_it_ends_with_its_supervisor():
     assert zygote.words() == ""
     assert zygote.end() == 0
     zygote.forget()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_program_never_runs_among_the_modules_of_a_version_that_was_replaced(tmp_path, replaced):
+    module = tmp_path / "imported.py"
+    module.touch()
+    (tmp_path / "program.py").write_text("import os, sys; print(os.getpid(), 'edt_sdk' in sys.modules)")
+    (tmp_path / "forked.py").write_text(
+        "import os, pathlib, sys; from edt_sdk.training import zygote; print(os.getpid(), flush=True)\n"
+        f"module = pathlib.Path({str(module)!r}); zygote._imported[str(module)] = zygote.wire.stamp(module)\n"
+        f"{'module.unlink()' if replaced else ''}\n"
+        "zygote.run('program')"
+    )
+    done = subprocess.run([sys.executable, "-m", "forked"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    before, after, shares_modules = done.stdout.split()
+    assert before == after
+    assert shares_modules == str(not replaced)

@@ -39,10 +39,22 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     bound: int = 0
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Everything is imported. `files`: (mtime in ns, size in bytes) of the files that decide what was imported."""
+Stamp = tuple[int, int]
 
-    files: dict[str, tuple[int, int]]
+
+def stamp(path: str) -> Stamp | None:
+    """Return a file's modification time in ns and its size in bytes, None when it cannot be read."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Everything is imported. `files` has the stamps of the files that decide what was imported."""
+
+    files: dict[str, Stamp]
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -1,6 +1,6 @@
 """Own what outlives the processes of a training: rolling checkpoints, the memory mirror, WMLA's model files.
 
-Never: the decision when one is due, which `member/` makes.
+Never: the decision whether a training writes or resumes, which `member/` makes.
 
 Read first: `rolling.py`, then `mirror.py`.
 """

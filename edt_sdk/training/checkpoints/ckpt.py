@@ -1,8 +1,8 @@
-"""The `.ckpt` file: one training's state at one position, whole or refused.
+"""Write and read `.ckpt` files: one training's state at one position, complete or refused.
 
-A header (`schemas/saved.py`), then what `torch.save` makes of the tensors. All tensors lie on the CPU in storage of
-their own; `state.restore` brings them to where the model is. Writing and hashing release the interpreter's lock for all
-but the smallest pieces, so that a thread can do it while another trains.
+A file is a header (`schemas/wire/saved.py`) and the output of `torch.save`. All tensors lie on the CPU in storage of
+their own, and `state.restore` copies them to the model's device. Writing and hashing release the interpreter's lock for
+all but the smallest pieces, so a thread can write while another one trains.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from edt_sdk.training.state.state import State
 
 
 def write(path: Path, state: State, *, training: int, position: int, updates: int, epoch: int | None) -> None:
-    """Write a state whose tensors are on the CPU; fields as in `Saved`.
+    """Write a state whose tensors are on the CPU. The header's fields are those of `Saved`.
 
-    OSError when that is impossible; the old file is then still there.
+    Raises:
+        OSError: the file cannot be written. An older file of this name is still there.
     """
     body = {
         "own": state.own,
@@ -50,11 +51,11 @@ def write(path: Path, state: State, *, training: int, position: int, updates: in
 
 
 def read(path: Path, training: int) -> tuple[Saved, State]:
-    """A file's header and state, on the CPU.
+    """Return a file's header and its state on the CPU.
 
     Raises:
-        Damaged: the file is not whole, or belongs to another training.
-        OSError: it cannot be read.
+        Damaged: the file is incomplete or belongs to another training.
+        OSError: the file cannot be read.
     """
     header = read_header(path)
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What `torch.save` makes of something, in an open file: counted, hashed, and failing in the disk's own words."""
+"""Run `torch.save` into an open file, count and hash the bytes, and raise the disk's own error."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 
 
 class Dump:
-    """Writes `content` to `file` where that stands.
+    """Write `content` to `file` at its current offset.
 
     Args:
         content: tensors in plain containers, in storage of their own.
-        file: open for writing; OSError is what it raises, where torch would tell of a consequence.
+        file: open for writing. Its OSError is raised, and not the error that torch makes of it.
 
     Attributes:
-        length: bytes written.
-        sha256: their digest, 32 bytes.
+        length: number of bytes written.
+        sha256: digest of these bytes, 32 bytes.
     """
 
     def __init__(self, content: Any, file: BinaryIO) -> None:
@@ -33,7 +33,7 @@ class Dump:
 
 
 class _Target:
-    """The part of a file object that torch writes to."""
+    """Count and hash what torch writes. Torch needs only `write` and `flush` of a file object."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

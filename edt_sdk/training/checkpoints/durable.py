@@ -1,4 +1,4 @@
-"""Files that exist whole or not at all: written beside, forced to disk, then renamed, then the folder forced too."""
+"""Write files atomically: to a temporary name, fsync, rename, fsync of the folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp\Z")
 
 
 def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Make `path` what `fill` writes; its folder is created when missing. An error leaves the old file alone."""
+    """Replace `path` with what `fill` writes, and make its folder when missing. An error leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -22,7 +22,7 @@ def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp's 0600 is right while it is written; afterwards people share results as their umask says.
+        # mkstemp creates the file with mode 0600. Results are shared, so the finished file gets the mode of the umask.
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
@@ -33,7 +33,7 @@ def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
 
 
 def link(path: Path, source: Path) -> None:
-    """Make `path` another name of `source`, or a copy where the file systems differ or know no links."""
+    """Hard-link `path` to `source`, or copy the file where the file system has no links or is another one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid():08d}.tmp")
     temporary.unlink(missing_ok=True)
@@ -44,13 +44,13 @@ def link(path: Path, source: Path) -> None:
             write(path, lambda target: _copy(file, target))
         return
     os.replace(temporary, path)
-    # Of two names of one file, rename removes none.
+    # rename() does nothing where both names are the same file already, so the temporary name may still be there.
     temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Force a folder's list of names to disk."""
+    """Fsync a folder, so that renames and new names in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -59,7 +59,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what writers that died left behind. Only when nobody can be writing there."""
+    """Remove temporary files of writers that died. Call it only when no process can be writing there."""
     if folder.is_dir():
         for path in folder.iterdir():
             if _TEMPORARY.match(path.name):
@@ -72,7 +72,7 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
 
 
 def _umask() -> int:
-    # os.umask can only be read by setting it, which a thread must not do beside others that create files.
+    # os.umask() can only be read by setting it. Another thread could create a file with the wrong mode in between.
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         for line in status:
             if line.startswith("Umask:"):

@@ -1,12 +1,13 @@
-"""The newest state in memory that outlives its processes: two files on a tmpfs, written in turn.
+"""Keep the newest state in memory that outlives the worker: two slots, which are files on a tmpfs, written in turn.
 
-A slot is marked invalid before its first byte changes and valid after its last, and the other one is left alone
-meanwhile: whenever the writer is killed, one whole state is there once there was one. What a killed process has stored
-is stored, so no checksum is needed; the machine itself going down takes the files with it. The bytes are those of
-`transfer.send`, written straight into the mapping. `Pace` says how often that may be done.
+A slot is marked invalid before its first byte changes and valid after its last one, and the other slot stays as it is
+in the meantime. So one complete state is there at any moment at which the writer may be killed, once there was one. A
+slot needs no checksum: stores of a killed process reach the shared pages, and a machine that goes down takes the whole
+tmpfs with it. The bytes are those of `transfer.send`, written straight into the mapping. `CopyInterval` limits how
+often a state is copied.
 
-A slot may *owe* an epoch's files: it holds the state right behind that epoch, and is not written over before somebody
-has settled it, the writer of those files or, should that one be killed, the next.
+A slot can be *pinned* for an epoch: it holds the state at the end of that epoch and is not overwritten until the files
+of the epoch are written, by this writer or, after its death, by the next one.
 """
 
 from __future__ import annotations
@@ -30,22 +31,24 @@ from edt_sdk.training.state.state import State
 log = logging.getLogger(__name__)
 
 SHARE = 0.02
-_MAGIC = b"edtmem-3"
+_MAGIC = b"edtmem-4"
+# A slot of version 0.1 has the same header before a pickled head, which `transfer.receive` still reads.
+_READABLE = (_MAGIC, b"edtmem-3")
 _INVALID, _VALID = 0, 1
-# magic, valid, training, position, updates, bytes behind the header, epoch owed (from 1; 0 for none)
+# magic, valid, training, position, updates, bytes after the header, epoch it is pinned for (from 1; 0 for none)
 _HEADER = struct.Struct("<8sQQQQQQ")
 _VALID_AT, _EPOCH_AT = 8, 48
 _DATA = 4096
 _BYTES_PER_SECOND = 2e9
 
 
-class Pace:
-    """How often something may be done so that its cost stays a small share of the time.
+class CopyInterval:
+    """Limit how often a state is copied, so that copying takes a small share of the time.
 
-    After something that took c seconds nothing is due for c ÷ share − c seconds.
+    After a copy that took c seconds the next one is due c ÷ share − c seconds later.
 
     Args:
-        share: of the elapsed time, in (0, 1).
+        share: greatest share of the elapsed time, in (0, 1).
         clock: monotonic, seconds.
     """
 
@@ -56,23 +59,23 @@ class Pace:
         self._estimate = 0.0
 
     def expect(self, cost: float) -> None:
-        """What the next one will cost at least, in seconds."""
+        """Raise the estimate of the next copy's cost to at least `cost` seconds."""
         self._estimate = max(self._estimate, cost)
 
     @property
     def due(self) -> bool:
-        """Whether it may be done now."""
+        """True when a copy may be made now."""
         return self._share * (self._clock() - self._since) >= self._estimate * (1 - self._share)
 
     def took(self, cost: float) -> None:
-        """It was done and took `cost` seconds; it ended now."""
+        """Record a copy that has just ended and took `cost` seconds."""
         self._estimate = cost
         self._since = self._clock()
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """One whole state in memory: where, and what of; `epoch` (from 1) whose files are owed, 0 for none."""
+class MirrorSlot:
+    """A complete state in memory. `epoch` (from 1) is the one it is pinned for, 0 for none."""
 
     path: Path
     position: int
@@ -84,69 +87,71 @@ class Mirror:
     """The two slots of one training.
 
     Args:
-        folder: on a tmpfs; None, or one that is missing, switches this off.
+        folder: on a tmpfs. None or a missing folder switches the mirror off.
         training: number of the training within its job.
-        pace: how often `offer` copies.
+        pace: how often `copy_if_due` copies.
     """
 
-    def __init__(self, folder: Path | None, training: int, pace: Pace | None = None) -> None:
+    def __init__(self, folder: Path | None, training: int, pace: CopyInterval | None = None) -> None:
         self._folder = folder if folder is not None and folder.is_dir() else None
         self._training = training
-        self._pace = pace or Pace()
+        self._pace = pace or CopyInterval()
         self._maps: dict[Path, _Mapping] = {}
 
-    def offer(self, capture: Callable[[], State], position: int, updates: int) -> bool:
-        """Copy the state if it is time to; whether that was done. Never raises for lack of memory: it switches off."""
+    def copy_if_due(self, capture: Callable[[], State], position: int, updates: int) -> bool:
+        """Copy the state if a copy is due, and return whether it was copied.
+
+        Lack of memory never raises: it switches the mirror off.
+        """
         if self._folder is None or not self._pace.due:
             return False
         begin = time.monotonic()
         state = capture()
-        size = size_of(state)
-        self._pace.expect(size / _BYTES_PER_SECOND)
+        self._pace.expect(size_of(state) / _BYTES_PER_SECOND)
         if not self._pace.due:
             return False
-        try:
-            if not (self._has_room(size) and self.put(state, position, updates)):
-                return False
-        except OSError as error:
-            self._off(f"{error.strerror or error}")
-            return False
-        self._pace.took(time.monotonic() - begin)
-        return True
+        return self._copied(begin, state, position, updates)
 
-    def owe(self, state: State, position: int, updates: int, epoch: int) -> bool:
-        """Copy the state right behind `epoch` (from 1), whose files are not written yet; whether that could be done.
+    def pin(self, state: State, position: int, updates: int, epoch: int) -> bool:
+        """Copy the state at the end of `epoch` (from 1) and pin it until `unpin`; return whether that was possible.
 
-        It stays until `settle`. Never raises for lack of memory, as `offer`.
+        Lack of memory never raises, as in `copy_if_due`.
         """
         if self._folder is None:
             return False
-        begin = time.monotonic()
+        return self._copied(time.monotonic(), state, position, updates, epoch)
+
+    def _copied(self, begin: float, state: State, position: int, updates: int, epoch: int = 0) -> bool:
         try:
             if not (self._has_room(size_of(state)) and self.put(state, position, updates, epoch)):
                 return False
         except OSError as error:
             self._off(f"{error.strerror or error}")
             return False
-        # It is as good as a copy that was due.
+        # The copy of an epoch's end counts like one that was due.
         self._pace.took(time.monotonic() - begin)
         return True
 
-    def owed(self) -> list[Slot]:
-        """The slots that owe an epoch's files, the oldest epoch first."""
+    def pinned(self) -> list[MirrorSlot]:
+        """Return the slots that are pinned for an epoch, the oldest epoch first."""
         return sorted((slot for slot in self.slots() if slot.epoch), key=lambda slot: slot.epoch)
 
-    def settle(self, epoch: int) -> None:
-        """The files of `epoch` are written, or nobody will write them. May be called beside `put` in another thread."""
-        for slot in self.owed():
+    def unpin(self, epoch: int) -> None:
+        """Release the slot of `epoch`: its files are written, or given up. Safe from another thread during `put`.
+
+        The thread that writes the files calls this while the training may be copying into the other slot, so it opens
+        the file by itself and changes one aligned word.
+        """
+        for slot in self.pinned():
             if slot.epoch == epoch:
                 with contextlib.suppress(FileNotFoundError), slot.path.open("r+b", buffering=0) as file:
                     os.pwrite(file.fileno(), bytes(8), _EPOCH_AT)
 
     def put(self, state: State, position: int, updates: int, epoch: int = 0) -> bool:
-        """Copy the state now, over the older slot of those that owe nothing; False when both do.
+        """Copy the state now, over the older slot that is not pinned; False when both are pinned.
 
-        OSError when there is no memory.
+        Raises:
+            OSError: there is not enough memory.
         """
         slots = self.slots()
         owing = {slot.path for slot in slots if slot.epoch}
@@ -162,17 +167,21 @@ class Mirror:
         mapping.seal(self._training, position, updates, peer.length, epoch)
         return True
 
-    def slots(self) -> list[Slot]:
-        """The whole states that are there."""
+    def slots(self) -> list[MirrorSlot]:
+        """Return the complete states that are there."""
         found = []
         for path in self._paths():
             header = _header(path)
             if header is not None and header[2] == self._training:
-                found.append(Slot(path, header[3], header[4], header[6]))
+                found.append(MirrorSlot(path, header[3], header[4], header[6]))
         return found
 
-    def load(self, slot: Slot) -> State:
-        """The state of a slot, on the CPU in memory of its own; OSError when it cannot be read."""
+    def load(self, slot: MirrorSlot) -> State:
+        """Return the state of a slot, on the CPU in memory of its own.
+
+        Raises:
+            OSError: the slot cannot be read.
+        """
         with slot.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
             reader = _Reader(memory)
             state = transfer.receive(reader, 0, nn.Module(), torch.device("cpu"), staged=True)
@@ -180,13 +189,13 @@ class Mirror:
             return state
 
     def remove(self) -> None:
-        """Give the memory back."""
+        """Remove both slots and free their memory."""
         self.close()
         for path in self._paths():
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Drop the mappings; the files stay."""
+        """Close the mappings. The files stay."""
         for mapping in self._maps.values():
             mapping.close()
         self._maps.clear()
@@ -221,10 +230,10 @@ class Mirror:
 
 
 def size_of(state: State) -> int:
-    """An upper bound of the bytes that `transfer.send` writes."""
+    """Return an upper bound of the number of bytes that `transfer.send` writes."""
     tensors = (*state.own.values(), *state.tensors)
     names = sum(len(name) * 4 for name in state.own)
-    # Of each tensor, its memory and its part of the pickled list.
+    # Each tensor takes its memory, its entry in the head and its share of `rest`.
     return sum(t.numel() * t.element_size() + 512 + 32 * t.dim() for t in tensors) + names + len(state.rest) + 65536
 
 
@@ -238,18 +247,18 @@ def _header(path: Path) -> tuple[bytes, int, int, int, int, int, int] | None:
     if len(data) != _HEADER.size:
         return None
     magic, valid, training, position, updates, size, epoch = _HEADER.unpack(data)
-    whole = magic == _MAGIC and valid == _VALID and _DATA + size <= length
+    whole = magic in _READABLE and valid == _VALID and _DATA + size <= length
     return (magic, valid, training, position, updates, size, epoch) if whole else None
 
 
 class _Mapping:
-    """A slot's file in this process's memory."""
+    """A slot's file, mapped into this process."""
 
     def __init__(self, path: Path, size: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = max(size, os.fstat(descriptor).st_size)
-            # A page that cannot be had would be a SIGBUS later; so it is an error now.
+            # Without this a page that the tmpfs cannot provide would be a SIGBUS in the middle of a copy.
             os.posix_fallocate(descriptor, 0, size)
             self._memory = mmap.mmap(descriptor, size)
             self._inode = os.fstat(descriptor).st_ino
@@ -259,7 +268,7 @@ class _Mapping:
         self.bytes: Tensor | None = torch.frombuffer(self._memory, dtype=torch.uint8)
 
     def fits(self, path: Path, size: int) -> bool:
-        """Whether this still is the file of that name, and large enough."""
+        """True while the name still stands for this file and the file is large enough."""
         try:
             return size <= self.size and path.stat().st_ino == self._inode
         except FileNotFoundError:
@@ -270,7 +279,7 @@ class _Mapping:
 
     def seal(self, training: int, position: int, updates: int, length: int, epoch: int) -> None:
         _HEADER.pack_into(self._memory, 0, _MAGIC, _INVALID, training, position, updates, length, epoch)
-        # One aligned word, after everything else.
+        # The valid mark is one aligned word and the last store: a reader sees a complete slot or an invalid one.
         struct.pack_into("<Q", self._memory, _VALID_AT, _VALID)
 
     def close(self) -> None:
@@ -284,7 +293,7 @@ class _Done:
 
 
 class _Writer:
-    """A peer that puts what it is sent one behind the other into a mapping."""
+    """A peer for `transfer.send` that stores all tensors one after the other in a mapping."""
 
     def __init__(self, mapping: _Mapping) -> None:
         self._mapping = mapping
@@ -304,7 +313,7 @@ class _Writer:
 
 
 class _Reader:
-    """A peer that sends what a `_Writer` was sent."""
+    """A peer for `transfer.receive` that reads what a `_Writer` has stored."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memoryview(memory)

@@ -1,8 +1,8 @@
-"""The `.pth` files of a training: state dicts under `model/train/`, with WMLA's names.
+"""Write and load the `.pth` files of a training: state dicts under `model/train/`, with WMLA's names.
 
-`model_epoch_<N>.pth` and `model_epoch_<N>_optimizer_state.pth` after epoch N (from 1), `model_epoch_final…` at the end.
-A file appears under its name only when all of it is on disk. Tensors are stored on the CPU and without the memory
-around them, so that a file's content does not depend on device, worker or engine.
+The names are `model_epoch_<N>.pth` and `model_epoch_<N>_optimizer_state.pth` after epoch N (from 1), and
+`model_epoch_final…` at the end. Each file is written atomically. Tensors are stored on the CPU without the memory
+around them, so a file's content does not depend on device, worker or engine.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ Pair = tuple[Any, Any]
 
 
 def save(folder: Path, tag: int | str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write both files of `tag` (an epoch from 1, or `FINAL`); the folder is created when missing."""
+    """Write both files of `tag` (an epoch from 1, or `FINAL`), and create the folder when missing."""
     write(folder, tag, pair(model, optimizer))
 
 
 def pair(model: nn.Module, optimizer: torch.optim.Optimizer, copies: Memo | None = None) -> Pair:
-    """Both state dicts as they are now, in memory of their own.
+    """Return both state dicts as they are now, in memory of their own.
 
     Args:
         model: the module that is trained.
         optimizer: its optimizer.
-        copies: tensors that have been copied already, by `key`; more are added.
+        copies: tensors that are copied already, by `key`. Further copies are added.
     """
     memo: Memo = {} if copies is None else copies
     return _plain(model.state_dict(), memo), _plain(optimizer.state_dict(), memo)
 
 
 def write(folder: Path, tag: int | str, states: Pair) -> None:
-    """Write both files of `tag` from what `pair` gave."""
+    """Write both files of `tag` from what `pair` returned."""
     for name, content in zip((f"model_epoch_{tag}", f"model_epoch_{tag}_optimizer_state"), states, strict=True):
         durable.write(folder / f"{name}.pth", partial(Dump, content))
 
 
 def key(tensor: torch.Tensor) -> Key:
-    """Equal for two tensors exactly when they are the same piece of memory, seen alike."""
+    """Return a key that two tensors share exactly when they are the same view of the same memory."""
     return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
 def load_final(folder: Path, model: nn.Module) -> None:
-    """Load the final weights into `model` in place, on whatever device it is."""
+    """Load the final weights into `model` in place, on its own device."""
     state = torch.load(folder / f"model_epoch_{FINAL}.pth", map_location="cpu", weights_only=True)
     model.load_state_dict(state)
 
 
 def _plain(value: Any, memo: Memo) -> Any:
-    """The same structure with tensors detached, on the CPU, in storage of their own; tied ones stay tied."""
+    """Return the same structure with tensors detached, on the CPU, in storage of their own. Tied ones stay tied."""
     if isinstance(value, torch.Tensor):
         place = key(value)
         if place not in memo or value.numel() == 0:
@@ -67,7 +67,7 @@ def _plain(value: Any, memo: Memo) -> Any:
         return memo[place]
     if isinstance(value, OrderedDict):
         plain = OrderedDict((name, _plain(part, memo)) for name, part in value.items())
-        # Versions of the modules; load_state_dict reads them.
+        # The versions of the modules, which load_state_dict reads.
         plain.__dict__.update(value.__dict__)
         return plain
     if isinstance(value, dict):

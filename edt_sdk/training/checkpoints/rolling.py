@@ -1,12 +1,13 @@
-"""What a training is resumed from when nobody is left who trained: files on disk and a copy in memory.
+"""Keep the states that a training resumes from when no worker is left: files on disk and a copy in memory.
 
-`epoch-<N>.ckpt` after an epoch with a checkpoint, all kept; `update-<N>.ckpt` behind N updates, the newest two kept;
-one copy in memory (`mirror.py`), as new as two per cent of the time allow. The training waits for a copy of the state,
-never for a disk: one thread writes. A file that cannot be written is a line in the log, a file that cannot be read is
-passed over for the next older one. Only the member that writes (rank 0) uses this; it never decides when to resume.
+`epoch-<N>.ckpt` follows an epoch with a checkpoint, and all of them are kept. `update-<N>.ckpt` follows N updates, and
+the newest two are kept. The copy in memory (`mirror.py`) is as new as two per cent of the time allow. The training
+waits for a copy of the state and never for a disk, as one thread writes. A file that cannot be written becomes a line
+in the log. A file that cannot be read is skipped for the next older one. Only rank 0 uses this module, and it never
+decides when to resume.
 
-An epoch's files are owed from its end until they are on disk. Meanwhile the copy in memory is that of its end, so that
-whoever writes next can pay for a writer that was killed (`pay`), however far the training has gone on.
+From the end of an epoch until its files are on disk, the copy in memory of that end is pinned. So the next writer can
+write the files of one that was killed (`write_missing_epochs`), however far the training has gone on.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.saved import NAME, SUFFIX, Damaged, read_header
 from edt_sdk.training.checkpoints import ckpt, durable
 from edt_sdk.training.checkpoints import model_files as checkpoint
-from edt_sdk.training.checkpoints.mirror import Mirror, Slot
-from edt_sdk.training.checkpoints.snapshot import Snapshot
+from edt_sdk.training.checkpoints.mirror import Mirror, MirrorSlot
+from edt_sdk.training.checkpoints.snapshot import StateCopy
 from edt_sdk.training.state.state import State, restore
 
 log = logging.getLogger(__name__)
@@ -43,14 +44,14 @@ _WMLA_NAME = re.compile(r"model_epoch_(\d+)(?:\.pth)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """A state and where it belongs.
+class LoadedState:
+    """A state to resume from.
 
     Attributes:
         state: on the CPU in memory of its own, for `state.restore`.
-        position: in the schedule.
-        updates: committed there.
-        name: for people, such as "epoch-3" or "memory".
+        position: its position in the schedule.
+        updates: number of updates committed before it.
+        name: its name in the log, such as "epoch-3" or "memory".
     """
 
     state: State
@@ -60,15 +61,15 @@ class Saved:
 
 
 class Keeper:
-    """Keeps and finds the states of one training.
+    """Keep and find the states of one training.
 
-    `capture` below is a function that gives `state.capture(…)` of this very moment; it is called at most once, before
-    the method returns, and only if a copy is due.
+    `capture` below is a function that returns `state.capture(…)` of this moment. A method calls it at most once, before
+    it returns, and only if a copy is due.
 
     Args:
         paths: the job's files.
         training: number of the training within the job.
-        memory: folder on a tmpfs for the copy in memory, None for none.
+        memory: folder on a tmpfs for the copy in memory, None for no such copy.
         interval: seconds between rolling checkpoints on disk.
     """
 
@@ -88,15 +89,15 @@ class Keeper:
         self._last = time.monotonic()
         self._thread: ThreadPoolExecutor | None = None
         self._pending: list[Future[None]] = []
-        # Two, so that an epoch's checkpoint need not wait while a rolling one is written.
-        self._free: SimpleQueue[Snapshot] = SimpleQueue()
+        # Two copies, so that an epoch's checkpoint does not wait while a rolling checkpoint is written.
+        self._free: SimpleQueue[StateCopy] = SimpleQueue()
         for _ in range(2):
-            self._free.put(Snapshot())
+            self._free.put(StateCopy())
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def committed(self, capture: Callable[[], State], position: int, updates: int) -> None:
-        """An update is committed: copy the state, to memory, to disk, to both or to none, as the clock says."""
+        """Copy the state after a committed update to memory and to disk, each where a copy is due."""
         now = time.monotonic()
         if now - self._last >= self._interval and not self._writing:
             self._last = now
@@ -104,7 +105,7 @@ class Keeper:
             snapshot = self._taken(state)
             capture = partial(_given, state)
             self._start(f"update-{updates}", snapshot, partial(self._write_update, snapshot, position, updates))
-        self._mirror.offer(capture, position, updates)
+        self._mirror.copy_if_due(capture, position, updates)
 
     def epoch(
         self,
@@ -115,10 +116,11 @@ class Keeper:
         model: nn.Module,
         optimizer: Optimizer,
     ) -> None:
-        """Epoch `number` (from 1) ended with a checkpoint: its `.pth` pair and `epoch-<number>.ckpt`, from one copy.
+        """Write the `.pth` pair and `epoch-<number>.ckpt` of an epoch (from 1) that has just ended, from one copy.
 
-        When this returns the state is in memory that outlives this process, where there is room. So this comes before
-        anything of this member's without which the others could go on with the model.
+        When this returns the state is in memory that outlives this process, where there is room. Call it before this
+        member takes part in any further exchange: the others could otherwise change the model while the only process
+        that holds the state of this moment dies.
         """
         snapshot = self._taken(capture())
         try:
@@ -126,26 +128,26 @@ class Keeper:
         except BaseException:
             self._free.put(snapshot)
             raise
-        self._mirror.owe(snapshot.state, position, updates, number)
+        self._mirror.pin(snapshot.state, position, updates, number)
         self._last = time.monotonic()
 
         def write() -> None:
             try:
                 self._write_epoch(number, pair, snapshot.state, position, updates)
             finally:
-                # Also when it cannot be written: the next writer would fare no better, and memory must not be held.
-                self._mirror.settle(number)
+                # Also after an error: the next writer would fail too, and a pinned slot blocks the mirror.
+                self._mirror.unpin(number)
 
         self._start(f"epoch-{number}", snapshot, write)
 
-    def pay(self, position: int, fresh: Callable[[], tuple[nn.Module, Optimizer]]) -> None:
-        """Write the files of epochs that an earlier writer owed when it was killed. A failure is a line in the log.
+    def write_missing_epochs(self, position: int, fresh: Callable[[], tuple[nn.Module, Optimizer]]) -> None:
+        """Write the files of epochs whose writer was killed before they were on disk. A failure is a line in the log.
 
         Args:
-            position: of this member. What lies behind it is done again, and the files then written.
-            fresh: gives a model and an optimizer of this training, on the CPU and not in use, to be filled.
+            position: of this member. An epoch that ends after it is computed again, and its files are written then.
+            fresh: returns a model and an optimizer of this training, on the CPU and not in use, to be filled.
         """
-        for slot in self._mirror.owed():
+        for slot in self._mirror.pinned():
             name = f"epoch-{slot.epoch}"
             try:
                 if slot.position <= position:
@@ -157,10 +159,10 @@ class Keeper:
                     self._write_epoch(slot.epoch, pair, kept, slot.position, slot.updates)
             except Exception as error:
                 _not_written(name, error)
-            self._mirror.settle(slot.epoch)
+            self._mirror.unpin(slot.epoch)
 
     def has_epoch(self, number: int) -> bool:
-        """Whether all files of epoch `number` (from 1) are there: the `.ckpt` is the last of them."""
+        """True when all files of epoch `number` (from 1) are there. The `.ckpt` is written last."""
         try:
             read_header(self._folder / f"epoch-{number}{SUFFIX}")
         except (Damaged, OSError):
@@ -168,7 +170,11 @@ class Keeper:
         return True
 
     def save(self, capture: Callable[[], State], position: int, updates: int) -> None:
-        """Write `update-<updates>.ckpt` now; it is on disk afterwards. OSError when that is impossible."""
+        """Write `update-<updates>.ckpt` now and return when it is on disk.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         self._wait()
         snapshot = self._taken(capture())
         try:
@@ -178,7 +184,11 @@ class Keeper:
         self._last = time.monotonic()
 
     def final(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Write the final `.pth` pair and remove what only a resume would need. OSError when that is impossible."""
+        """Write the final `.pth` pair and remove what only a resume needs.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         self._wait()
         checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
         durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
@@ -187,7 +197,7 @@ class Keeper:
         self._mirror.remove()
 
     def close(self) -> None:
-        """Wait for what is being written; the files stay. A closed keeper may be used again."""
+        """Wait for the files that are being written. All files stay, and a closed keeper may be used again."""
         self._wait()
         if self._thread is not None:
             self._thread.shutdown()
@@ -196,27 +206,27 @@ class Keeper:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def newest(self) -> Saved | None:
-        """The most advanced whole state, or the one that a person asked for; None when there is none.
+    def newest(self) -> LoadedState | None:
+        """Return the most advanced complete state, or the one that a user asked for; None when there is no state.
 
-        Only when nobody trains. A file that is damaged gets the suffix `.damaged` and a line in the log.
+        Call it only while no member trains. A damaged file gets the suffix `.damaged` and a line in the log.
 
         Raises:
             NotFound: there is no checkpoint of the name in `paths.resume_from`.
-            Unprocessable: there is, but it is damaged.
+            Unprocessable: that checkpoint is damaged.
         """
         self._wait()
         durable.sweep(self._folder)
         durable.sweep(self._paths.train_dir)
         try:
-            # What follows the name tells the server which request it belongs to.
+            # The second line names the request it belongs to, for the server.
             wanted = self._paths.resume_from.read_text(encoding="utf-8").partition("\n")[0]
         except FileNotFoundError:
             return self._most_advanced()
         return self._asked_for(wanted)
 
-    def _most_advanced(self) -> Saved | None:
-        candidates: list[tuple[int, int, Path | Slot]] = [
+    def _most_advanced(self) -> LoadedState | None:
+        candidates: list[tuple[int, int, Path | MirrorSlot]] = [
             (slot.position, 1, slot) for slot in self._mirror.slots()
         ]  # memory before disk, at the same position
         candidates += [(position, 0, path) for path, position in self._positions()]
@@ -224,10 +234,10 @@ class Keeper:
             try:
                 return self._load(place)
             except (Damaged, OSError) as error:
-                self._set_aside(place.path if isinstance(place, Slot) else place, error)
+                self._set_aside(place.path if isinstance(place, MirrorSlot) else place, error)
         return None
 
-    def _asked_for(self, wanted: str) -> Saved:
+    def _asked_for(self, wanted: str) -> LoadedState:
         match = _WMLA_NAME.match(wanted)
         name = f"epoch-{match[1]}" if match else wanted.removesuffix(SUFFIX)
         path = self._folder / f"{name}{SUFFIX}"
@@ -246,7 +256,7 @@ class Keeper:
                 hint=f"Resume from another one ({there}), or from none for the newest.",
                 job=self._paths.job_id,
             ) from None
-        # In this order a death in between only repeats it: the request goes last.
+        # The request is removed last, so that a worker that dies in between repeats all of this.
         self._discard_behind(saved.position)
         self._paths.resume_from.unlink(missing_ok=True)
         return saved
@@ -262,14 +272,14 @@ class Keeper:
                 path.unlink(missing_ok=True)
         durable.sync_folder(self._folder)
 
-    def _load(self, place: Path | Slot) -> Saved:
-        if isinstance(place, Slot):
-            return Saved(self._mirror.load(place), place.position, place.updates, "memory")
+    def _load(self, place: Path | MirrorSlot) -> LoadedState:
+        if isinstance(place, MirrorSlot):
+            return LoadedState(self._mirror.load(place), place.position, place.updates, "memory")
         header, state = ckpt.read(place, self._training)
-        return Saved(state, header.position, header.updates, place.stem)
+        return LoadedState(state, header.position, header.updates, place.stem)
 
     def _positions(self) -> list[tuple[Path, int]]:
-        """All files with a whole header and the positions they say; others are set aside."""
+        """Return all files with a complete header and their positions, and set the others aside."""
         found = []
         for path in self._files():
             try:
@@ -284,7 +294,7 @@ class Keeper:
             os.replace(path, path.with_name(f"{path.name}.damaged"))
 
     def _files(self, kind: str = "") -> list[Path]:
-        """The checkpoints on disk, in order of their numbers."""
+        """Return the checkpoints on disk in the order of their numbers."""
         found = []
         if self._folder.is_dir():
             for path in self._folder.glob(f"*{SUFFIX}"):
@@ -295,8 +305,8 @@ class Keeper:
 
     # --- one thread ---------------------------------------------------------------------------------------------------
 
-    def _taken(self, state: State) -> Snapshot:
-        """A copy of `state`; waits for memory where two copies are still being written."""
+    def _taken(self, state: State) -> StateCopy:
+        """Return a copy of `state`. Waits while both copies are still being written."""
         snapshot = self._free.get()
         try:
             snapshot.take(state)
@@ -310,16 +320,16 @@ class Keeper:
         self._pending = [future for future in self._pending if not future.done()]
         return bool(self._pending)
 
-    def _start(self, name: str, snapshot: Snapshot, write: Callable[[], None]) -> None:
+    def _start(self, name: str, snapshot: StateCopy, write: Callable[[], None]) -> None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "edt-checkpoint", initializer=_yield_to_others)
         self._pending.append(self._thread.submit(self._attempt, name, snapshot, write))
 
-    def _attempt(self, name: str, snapshot: Snapshot, write: Callable[[], None]) -> None:
+    def _attempt(self, name: str, snapshot: StateCopy, write: Callable[[], None]) -> None:
         try:
             write()
         except Exception as error:
-            # Whatever a disk, or what torch makes of it, comes up with: the training does not end for it.
+            # A disk, and torch on top of it, raise anything. No error of a checkpoint may end the training.
             _not_written(name, error)
         finally:
             self._free.put(snapshot)
@@ -333,14 +343,14 @@ class Keeper:
         checkpoint.write(self._paths.train_dir, number, pair)
         self._write(f"epoch-{number}", state, position, updates, epoch=number)
 
-    def _write_update(self, snapshot: Snapshot, position: int, updates: int) -> None:
+    def _write_update(self, snapshot: StateCopy, position: int, updates: int) -> None:
         self._write(f"update-{updates}", snapshot.state, position, updates, epoch=None)
         for path in self._files("update")[:-KEPT]:
             path.unlink(missing_ok=True)
 
     def _write(self, name: str, state: State, position: int, updates: int, *, epoch: int | None) -> None:
-        # What happened before a state must not be younger than it: a power cut could else lose lines of the commit log
-        # that belong to updates which are not done again.
+        # The logs reach the disk before the state does. Otherwise a power cut could lose lines of the commit log for
+        # updates that the state contains, and a resume from it would never compute them again.
         for path in (self._paths.commits(self._training), self._paths.metrics(self._training)):
             _sync(path)
         ckpt.write(
@@ -373,6 +383,6 @@ def _sync(path: Path) -> None:
 
 
 def _yield_to_others() -> None:
-    """Less processor time for this thread than for those that compute; a thread of Linux has a priority of its own."""
+    """Lower this thread's priority below the computing threads'. On Linux each thread has a priority of its own."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

@@ -1,8 +1,8 @@
-"""A copy of a captured state in memory that is used again for the next copy.
+"""Copy a captured state into memory that is reused for the next copy.
 
-What `state.capture` gives shares the model's memory and is true until the next step; a snapshot stays true while a file
-is written from it. Taking one is the only part of a checkpoint that the training waits for: no allocation after the
-first, one copy per tensor, page-locked memory for tensors of a GPU. Strides, types and bits are kept.
+What `state.capture` returns shares the model's memory and is valid until the next step. A copy stays valid while a file
+is written from it. The copy is the only part of a checkpoint that the training waits for, so it allocates only once,
+copies each tensor once, and uses page-locked memory for tensors of a GPU. Strides, types and bits are kept.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.state.state import State
 
 
-class Snapshot:
-    """Memory for one state.
+class StateCopy:
+    """Hold the memory of one state.
 
     Attributes:
         state: the copy, on the CPU; empty before the first `take`.
@@ -27,7 +27,7 @@ class Snapshot:
 
     @torch.no_grad()
     def take(self, state: State) -> None:
-        """Copy `state`, over whatever was here."""
+        """Copy `state` over the copy before."""
         before = self.state
         own = {name: _copy(tensor, before.own.get(name)) for name, tensor in state.own.items()}
         old = before.tensors
@@ -40,14 +40,14 @@ class Snapshot:
 
     @property
     def copies(self) -> checkpoint.Memo:
-        """The copies by the memory they were taken from."""
+        """Return the copies by the memory they were taken from."""
         return dict(self._places)
 
 
 def _copy(tensor: Tensor, memory: Tensor | None) -> Tensor:
-    """`tensor` in `memory` where that fits, else in new memory."""
+    """Copy `tensor` into `memory` where that fits, else into new memory."""
     value = tensor.detach().resolve_conj().resolve_neg()
-    # As `to(copy=True)` would lay it out: dense, in the order of the original's dimensions.
+    # The layout of `to(copy=True)`: dense, in the order of the original's dimensions.
     wanted = torch.empty_like(value, device="meta")
     if memory is None or _form(memory) != _form(wanted):
         memory = torch.empty_like(value, device="cpu", pin_memory=value.device.type == "cuda")

@@ -1,8 +1,8 @@
-"""Own one member of a training: its loop, its place in the generations, its link to the supervisor.
+"""Own one member of a training: its loop, its membership in each generation, its link to the supervisor.
 
 Never: arithmetic of an update, which is `update/`.
 
 Read first: `loop.py`, then `membership.py`.
 """
 
-__all__ = ["environment", "heartbeat", "link", "loop", "membership", "model_zip", "onnx_export"]
+__all__ = ["environment", "former_zygote", "heartbeat", "link", "loop", "membership", "model_zip", "onnx_export"]

@@ -1,4 +1,4 @@
-"""Which micro-batches a member takes, from a place in the schedule to the end, if nothing changes. Pure."""
+"""List the micro-batches a member takes from a position in the schedule to the end, if nothing changes. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from edt_sdk.training.sampling.schedule import Cursor
 
 
 class Agenda:
-    """The keys of one training.
+    """Give the keys of one training's micro-batches.
 
     Args:
         order: of the training samples.
         test_order: of the validation samples.
-        alone: the validation is the user's own: one step that rank 0 does with the whole test set.
+        alone: the validation is the user's own function, one step that rank 0 does with the whole test set.
     """
 
     def __init__(self, order: Order, test_order: TestOrder, *, alone: bool) -> None:
@@ -23,7 +23,7 @@ class Agenda:
         self._alone = alone
 
     def keys(self, cursor: Cursor, block: range, rank: int) -> Iterator[BatchKey]:
-        """What a member with this block of shards takes from `cursor` on."""
+        """Yield the keys that a member with this block of shards takes from `cursor` on."""
         for position in range(cursor.position, len(cursor.schedule)):
             step = cursor.schedule[position]
             if isinstance(step, TrainStep):
@@ -35,6 +35,6 @@ class Agenda:
                     yield from self.whole_test(step)
 
     def whole_test(self, step: TestStep) -> Iterator[BatchKey]:
-        """The whole test set, in order."""
+        """Yield the keys of the whole test set, in order."""
         for index in range(self._test_order.steps):
             yield from self._test_order.keys(TestStep(step.epoch, index), range(self._order.number_of_shards))

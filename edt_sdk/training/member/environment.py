@@ -1,4 +1,4 @@
-"""What a training is given: its parts, its data, and the files and connections that lie outside it. Decides nothing."""
+"""The parts of a training: its data, and the files and connections around it. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.link import Link
-from edt_sdk.training.member.membership import Place
+from edt_sdk.training.member.membership import Endpoint
 from edt_sdk.training.records.recorder import Recorder
 from edt_sdk.training.sampling.order import Order, TestOrder
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
 from edt_sdk.training.user.logging_hooks import WorkerLoggers
 from edt_sdk.training.user.payload import Training
-from edt_sdk.training.validation.step import Examination
+from edt_sdk.training.validation.step import ValidationPass
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Samples and their order; the test order has no steps when there is nothing to validate with."""
+    """Samples and their order. The test order has no steps when there are no test data."""
 
     order: Order
     test_order: TestOrder
@@ -28,13 +28,13 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Environment:
     """What a training reads from and writes to.
 
     Attributes:
         number: of the training within the job.
-        payload: the file of the training, should its initial state be needed once more.
-        warm_start: `.pth` file with the weights to begin with, None for the payload's.
+        payload: the file of the training, in case its initial state is needed again.
+        warm_start: `.pth` file with the weights to start from, None for the payload's.
         export: folder for an ONNX file of the trained model, None for none.
     """
 
@@ -49,25 +49,25 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """All that one worker's part in one training is made of.
+class TrainingParts:
+    """What one worker's part in one training consists of.
 
     Attributes:
         training: from the payload; its model and optimizer are those of the engine.
         seed: the job's.
-        data: what is trained on.
+        data: samples and their order.
         engine: computes and commits.
-        place: of this worker.
-        outside: what it reads from and writes to.
+        endpoint: this worker's.
+        environment: what it reads from and writes to.
         heartbeat: around the loader of `data`.
-        examination: what is looked at in a validation, None for a training.
+        validation_pass: the counting of a validation job, None for a training.
     """
 
     training: Training
     seed: int
     data: Data
     engine: UpdateEngine
-    place: Place
-    outside: Outside
+    endpoint: Endpoint
+    environment: Environment
     heartbeat: Heartbeat
-    examination: Examination | None = None
+    validation_pass: ValidationPass | None = None

@@ -1,7 +1,7 @@
-"""A member's signs of life: what it begins to do, said by whoever begins it.
+"""Send a member's heartbeat: whether it computes or waits.
 
-Wraps the loader, because every micro-batch begins with taking it: two stores into shared memory each, never one a
-sample. See `edt_sdk.schemas.wire.pulse`.
+It wraps the loader, because every micro-batch begins with a call of it. That is two stores into shared memory for each
+micro-batch, and none for each sample. See `edt_sdk.schemas.wire.pulse`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from edt_sdk.training.update.update import Loader
 
 
 class Heartbeat:
-    """A loader that says so when a micro-batch is begun.
+    """A loader that sends a heartbeat at the start of a micro-batch.
 
     Args:
-        pulse: where it is said.
+        pulse: takes the heartbeats.
         loader: of the batches.
 
     Attributes:
-        updates: committed so far; told with every beat.
+        updates: number committed so far, part of every heartbeat.
     """
 
     def __init__(self, pulse: Pulse, loader: Loader) -> None:
@@ -29,14 +29,14 @@ class Heartbeat:
         self.updates = 0
 
     def take(self, key: BatchKey) -> Batch:
-        """The batch of a key; its computation begins."""
+        """Return the batch of a key, whose computation begins now."""
         self.computing()
         return self._loader.take(key)
 
     def computing(self) -> None:
-        """From now on nobody else is to blame when it does not go on."""
+        """This member computes: if there is no progress from now on, it hangs itself."""
         self._pulse.beat(Phase.COMPUTING, self.updates)
 
     def waiting(self) -> None:
-        """From now on it is for others to go on."""
+        """This member waits for others: if there is no progress from now on, another one hangs."""
         self._pulse.beat(Phase.WAITING, self.updates)

@@ -1,9 +1,9 @@
-"""One process's end of the link to its supervisor (`edt_sdk.schemas.wire.link`).
+"""Talk to the supervisor from one process of a job (`edt_sdk.schemas.wire.link`).
 
-A thread reads; everybody else sends and waits on a condition, nobody polls. The supervisor is the parent of all: once
-its end of the socket is closed this process has no purpose and ends at once, wherever its other threads are. Only a
-worker that is a member of a generation goes on: the others wait for it, and what they computed is worth a checkpoint.
-To it a supervisor that is gone is the announcement of a generation above all others.
+One thread reads. The other threads send, or wait on a condition without polling. The supervisor is the parent of all
+processes of a job: once its end of the socket is closed, this process ends at once, wherever its other threads are.
+Only a worker that is a member of a generation goes on, because its peers wait for it and their state is worth a
+checkpoint. Such a worker takes the loss of the supervisor for the announcement of a generation above all others.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from edt_sdk.schemas.wire import link as wire
 T = TypeVar("T", bound=wire.Downward)
 
 SUPERVISOR_GONE = 1 << 62
-"""What `Link.pending` is for a member whose supervisor is gone: above every generation there will ever be."""
+"""The value of `Link.pending` for a member without a supervisor: above every generation number."""
 
 
 class Link:
-    """The socket, a reader thread, and what it has heard so far.
+    """The socket, a reader thread, and the messages received so far.
 
     Args:
-        connection: a connected stream socket; this object owns it.
+        connection: a connected stream socket, which this object owns.
 
     Attributes:
-        announced: called with each generation heard, in the reader's thread, so it must not wait; None for nobody.
+        announced: called with each generation received, None for no call. It runs in the reader's thread and must not
+            wait.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -47,24 +48,24 @@ class Link:
         self._pending = 0
         self._finished = False
         self._member = False
-        # A forked child (a loader process) must not keep the socket open when this process is gone.
+        # A forked loader process must not keep the socket open after this process is gone.
         os.register_at_fork(after_in_child=connection.close)
         threading.Thread(target=self._read, name="edt-link", daemon=True).start()
 
     @classmethod
     def connect(cls, path: str) -> Link:
-        """The link over the supervisor's Unix socket at `path`."""
+        """Connect to the supervisor's Unix socket at `path`."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(path)
         return cls(connection)
 
     @property
     def pending(self) -> int:
-        """The highest generation number heard, 0 before the first; `SUPERVISOR_GONE` to a member without one."""
+        """The highest generation number received, 0 before the first; `SUPERVISOR_GONE` without a supervisor."""
         return self._pending
 
     def send(self, message: wire.Upward) -> None:
-        """Hand a message to the kernel; from any thread. A member's is dropped when there is nobody to hear it."""
+        """Send a message from any thread. A member's message is dropped when the supervisor is gone."""
         try:
             with self._send_lock:
                 self._connection.sendall(wire.encode(message))
@@ -72,17 +73,17 @@ class Link:
             self._lost(f"{type(error).__name__}: {error}")
 
     def become_member(self) -> None:
-        """From now on a lost supervisor shows as `pending`, and does not end this process."""
+        """From now on the loss of the supervisor sets `pending` and does not end this process."""
         with self._heard:
             self._member = True
 
     def generation(self, number: int) -> wire.Generation | None:
-        """Generation `number` ≤ `pending`; None when it was lost with the supervisor that announced it to others."""
+        """Return generation `number` ≤ `pending`; None when the supervisor died before it announced it here."""
         with self._heard:
             return self._generations.get(number)
 
     def wait_generation(self, worker: int) -> wire.Generation:
-        """The newest generation that this worker is a member of, as soon as there is one."""
+        """Wait for a generation that this worker is a member of, and return the newest such generation."""
         with self._heard:
             while True:
                 for number in sorted(self._generations, reverse=True):
@@ -92,17 +93,17 @@ class Link:
                 self._heard.wait()
 
     def wait_newer(self, number: int) -> wire.Generation | None:
-        """The newest generation above `number`, whoever is in it, as soon as there is one; None without supervisor."""
+        """Wait for a generation above `number`, and return the newest one; None without a supervisor."""
         with self._heard:
             self._heard.wait_for(lambda: self._pending > number)
             return self._generations.get(self._pending)
 
     def take(self, *kinds: type[T], timeout: float | None = None) -> T | None:
-        """The first message of these kinds, removed from the inbox.
+        """Remove the first message of these kinds from the inbox and return it; None after the timeout.
 
         Args:
             *kinds: message classes.
-            timeout: seconds to wait; None for as long as it takes. After it, None is returned.
+            timeout: seconds to wait, None for no limit.
         """
         with self._heard:
             self._heard.wait_for(lambda: any(isinstance(m, kinds) for m in self._inbox), timeout)
@@ -113,9 +114,9 @@ class Link:
         return None
 
     def finish(self) -> None:
-        """Say that there is nothing to wait for any more: the supervisor may close its end without ending this process.
+        """Let the supervisor close its end of the link without ending this process.
 
-        Our end stays open until the process is gone, so that the supervisor does not see a lost link before the exit.
+        This end stays open until the process is gone, so that the supervisor does not see a lost link before the exit.
         """
         self._finished = True
 
@@ -155,13 +156,13 @@ class Link:
 
 
 def end_process(code: int) -> NoReturn:
-    """End this process now, with its loader processes and whatever its other threads are blocked in."""
+    """End this process now, with its loader processes, whatever its other threads are blocked in."""
     children = multiprocessing.active_children()
     for child in children:
         child.kill()
     for child in children:
         child.join(1)
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        with contextlib.suppress(OSError, ValueError):  # the reader of this stream is gone
             stream.flush()
     os._exit(code)

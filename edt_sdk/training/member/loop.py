@@ -1,11 +1,11 @@
-"""The steps of a training one after another, in one member, from generation to generation until the end.
+"""Run the steps of a training in one member, from generation to generation until the end.
 
-Every exchange tells the smallest generation number that all members have heard of. Once it exceeds the current one,
-everybody switches right behind that step. A member that loses the others drops the group and waits for a newer
-generation. Either way the members of the next one meet, tell each other how far they are, and whoever is behind
-receives the state of one who is not (`membership.handover`). No member ever asks another whether to switch.
+Every exchange carries the smallest generation number that all members have heard of. Once it exceeds the current one,
+all members switch after that step, without a further exchange to agree on it. A member that loses its peers drops the
+group and waits for a newer generation. Either way the members of the next generation exchange their positions, and a
+member with a lower position receives the state of one with the highest (`membership.handover`).
 
-What a step does is `steps.py`'s, and all that it changes `standing.py`'s. See docs/decisions/010.
+`steps.py` does a step, and `training_state.py` holds what it changes. See docs/decisions/010.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from edt_sdk.schemas.wire.link import Broken, Generation, Joined, Left, Trained
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded, is_lost_peer
 from edt_sdk.training.member import onnx_export
-from edt_sdk.training.member.environment import Given
+from edt_sdk.training.member.environment import TrainingParts
 from edt_sdk.training.member.link import SUPERVISOR_GONE
-from edt_sdk.training.member.membership import NO_STATE, Membership, handover, is_member
-from edt_sdk.training.member.next_group import Upcoming
+from edt_sdk.training.member.membership import NO_STATE, GroupMembership, handover, is_member
+from edt_sdk.training.member.next_group import NextGroup
 from edt_sdk.training.member.steps import Steps
 from edt_sdk.training.member.training_state import beginning
 from edt_sdk.training.records import lines
@@ -37,33 +37,33 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """One worker's part in one training.
+    """Run one worker's part in one training.
 
     Args:
-        given: what it is made of.
+        parts: what the training consists of.
     """
 
-    def __init__(self, given: Given) -> None:
-        self._training = given.training
-        self._data = given.data
-        self._engine = given.engine
-        self._place = given.place
-        self._outside = given.outside
-        self._heartbeat = given.heartbeat
-        self._shards = len(given.training.options.shards)
-        self._upcoming = Upcoming(given.place.worker, self._membership, given.engine.meet, given.engine.expect)
-        self._steps = Steps(given)
-        self._standing = self._steps.standing
-        self._member: Membership | None = None
-        self._former: Membership | None = None  # kept until the next group is built
+    def __init__(self, parts: TrainingParts) -> None:
+        self._training = parts.training
+        self._data = parts.data
+        self._engine = parts.engine
+        self._endpoint = parts.endpoint
+        self._environment = parts.environment
+        self._heartbeat = parts.heartbeat
+        self._shards = len(parts.training.options.shards)
+        self._next_group = NextGroup(parts.endpoint.worker, self._membership, parts.engine.meet, parts.engine.expect)
+        self._steps = Steps(parts)
+        self._current = self._steps.current
+        self._member: GroupMembership | None = None
+        self._former: GroupMembership | None = None  # open until the next group is built: see `_enter`
         self._has_state = False
-        self._dirty = False  # a part of somebody's state is in the model
-        self._writing = False  # as rank 0, without a gap: the logs are as they should be
+        self._dirty = False  # a part of another member's state is in the model
+        self._writing = False  # as rank 0 since the last step: the logs are complete
         self._begun = False
         self._code = 0
 
     def run(self, first: Generation) -> int:
-        """Train from the generation this worker first belongs to, until the end or until it is no member any more.
+        """Train from the first generation of this worker until the end, or until it is no longer a member.
 
         Returns:
             The exit code: 0, or 1 when the supervisor is gone.
@@ -71,63 +71,64 @@ class Loop:
         Raises:
             Exception: what the user's code raised.
         """
-        link = self._outside.link
+        link = self._environment.link
         link.become_member()
-        link.announced = self._upcoming.announce
+        link.announced = self._next_group.announce
         generation: Generation | None = first
         while generation is not None:
-            generation = self._live(generation)
+            generation = self._train_in(generation)
         link.announced = None
-        self._upcoming.drop()
+        self._next_group.drop()
         self._drop_groups()
-        self._outside.recorder.close()
-        self._outside.keeper.close()
+        self._environment.recorder.close()
+        self._environment.keeper.close()
         if self._begun:
-            self._outside.loggers.end()
+            self._environment.loggers.end()
         return self._code
 
     # --- from generation to generation --------------------------------------------------------------------------------
 
-    def _live(self, generation: Generation) -> Generation | None:
-        """Be a member of a generation; the next one, None when there is none for this worker."""
+    def _train_in(self, generation: Generation) -> Generation | None:
+        """Be a member of a generation. Return the next one, None when this worker is not part of it."""
         lost = ""
         try:
-            return self._through(generation)
+            return self._run_steps(generation)
         except Superseded:
             pass
         except (RuntimeError, PeerLost) as error:
             if not is_lost_peer(error):
                 raise
             lost = str(error) or "a member is gone"
-        # Not before the end of the except block: until then the traceback keeps the broken group alive.
+        # After the except block, because the traceback keeps the broken group, and with it the sockets, alive. While
+        # they are open, a peer that waits inside the library does not notice that this member has given up.
         self._drop_groups()
         self._writing = False
         if lost:
             log.info("generation %d is broken (%s)", generation.number, lost)
-            self._outside.link.send(
-                Broken(worker=self._place.worker, generation=generation.number, update=self._standing.updates)
+            self._environment.link.send(
+                Broken(worker=self._endpoint.worker, generation=generation.number, update=self._current.updates)
             )
         self._heartbeat.waiting()
-        newer = self._outside.link.wait_newer(generation.number)
-        if newer is not None and is_member(newer, self._place.worker):
+        newer = self._environment.link.wait_newer(generation.number)
+        if newer is not None and is_member(newer, self._endpoint.worker):
             return newer
         if newer is None or not newer.members:
             self._save()
-        self._part(newer)
+        self._leave(newer)
         return None
 
-    def _through(self, generation: Generation) -> Generation | None:
+    def _run_steps(self, generation: Generation) -> Generation | None:
         self._enter(generation)
-        while not isinstance(self._standing.cursor.step, Final):
-            pending = self._steps.do(self._standing.cursor.step, self._now)
+        while not isinstance(self._current.cursor.step, Final):
+            pending = self._steps.do(self._current.cursor.step, self._now)
             if pending > self._now.number:
                 return self._switch(pending)
         self._finish()
         return None
 
     def _enter(self, generation: Generation) -> None:
-        """Become a member: build the group, move the state, plan what to load, say so."""
-        link = self._outside.link
+        """Become a member: build the group, move the state, plan what to load, and report it."""
+        link = self._environment.link
 
         def waiting() -> None:
             if link.pending > generation.number:
@@ -135,104 +136,108 @@ class Loop:
 
         self._heartbeat.waiting()
         waiting()
-        self._member = self._upcoming.take(generation, waiting)
+        self._member = self._next_group.take(generation, waiting)
         self._member.group.watch = self._heartbeat
         former, self._former = self._former, None
         self._move_state()
-        self._heartbeat.updates = self._standing.updates
-        self._data.loader.plan(self._steps.agenda.keys(self._standing.cursor, self._now.block, self._now.rank))
-        link.send(Joined(worker=self._place.worker, generation=generation.number, update=self._standing.updates))
-        self._take_the_pen()
+        self._heartbeat.updates = self._current.updates
+        self._data.loader.plan(self._steps.agenda.keys(self._current.cursor, self._now.block, self._now.rank))
+        link.send(Joined(worker=self._endpoint.worker, generation=generation.number, update=self._current.updates))
+        self._become_writer()
         if not self._begun:
             self._begun = True
-            self._outside.loggers.begin()
+            self._environment.loggers.begin()
         if former is not None:
+            # Last of all: a peer may still be on its way out of its last transfer in the former group.
             former.close()
 
-    def _membership(self, generation: Generation, waiting: Callable[[], None]) -> Membership:
-        return Membership(generation, self._place, self._shards, waiting)
+    def _membership(self, generation: Generation, waiting: Callable[[], None]) -> GroupMembership:
+        return GroupMembership(generation, self._endpoint, self._shards, waiting)
 
     def _switch(self, number: int) -> Generation | None:
-        """Behind the step just done all know of generation `number`; None when this worker is not part of it."""
-        after = None if number == SUPERVISOR_GONE else self._outside.link.generation(number)
+        """Return generation `number`, which all members know after this step; None when it is without this worker."""
+        after = None if number == SUPERVISOR_GONE else self._environment.link.generation(number)
         if number != SUPERVISOR_GONE and after is None:
-            # Announced to others only, before the supervisor died: they will not come to any meeting of this group.
+            # The supervisor died after it had announced the generation to others only. They have left this group, so no
+            # common checkpoint is possible.
             self._drop_groups()
             self._save()
         elif after is None or not after.members:
             self._save_together()
         else:
-            self._see_rank_0_off(after)
-            if is_member(after, self._place.worker):
+            self._wait_for_leaving_rank_0(after)
+            if is_member(after, self._endpoint.worker):
                 self._former, self._member = self._member, None
-                if after.members[0].worker != self._place.worker:
+                if after.members[0].worker != self._endpoint.worker:
                     self._writing = False
                 return after
-        self._part(after)
+        self._leave(after)
         return None
 
-    def _see_rank_0_off(self, after: Generation) -> None:
-        """Where rank 0 leaves, nobody goes on before it has written down the step that all have just done.
+    def _wait_for_leaving_rank_0(self, after: Generation) -> None:
+        """Wait until a rank 0 that leaves has written the step that all members have just done.
 
-        Whoever takes its place writes what is missing in the logs: a line that is only late would be there twice.
+        The next rank 0 writes the lines that are missing in the logs. A line that is only late would be there twice.
         """
         leaver = self._now.generation.members[0].worker
         if self._now.world > 1 and not is_member(after, leaver):
             self._heartbeat.waiting()
-            _met(self._now.group)
+            _last_barrier(self._now.group)
 
-    def _part(self, after: Generation | None) -> None:
-        """Be no member any more, since `after` is without this worker; None: the supervisor is gone."""
+    def _leave(self, after: Generation | None) -> None:
+        """Stop being a member, as `after` is without this worker. None means that the supervisor is gone."""
         self._drop_groups()
-        self._outside.recorder.close()
-        self._outside.keeper.close()
+        self._environment.recorder.close()
+        self._environment.keeper.close()
         if after is None:
             self._code = 1
             return
-        self._outside.link.finish()
-        self._outside.link.send(Left(worker=self._place.worker, generation=after.number, update=self._standing.updates))
+        self._environment.link.finish()
+        self._environment.link.send(
+            Left(worker=self._endpoint.worker, generation=after.number, update=self._current.updates)
+        )
 
     def _save_together(self) -> None:
-        """Rank 0 writes a checkpoint, the others wait for it; without rank 0 each of them writes it."""
+        """Write a checkpoint as rank 0, or wait for rank 0 to write it. If rank 0 dies, each other member writes it."""
         group, rank = self._now.group, self._now.rank
         if rank == 0:
             self._save()
         self._heartbeat.waiting()
-        if not _met(group) and rank != 0:
+        if not _last_barrier(group) and rank != 0:
             self._drop_groups()
             self._save()
 
     def _save(self) -> None:
         if self._has_state:
-            self._outside.keeper.save(self._standing.capture, self._standing.position, self._standing.updates)
+            self._environment.keeper.save(self._current.capture, self._current.position, self._current.updates)
 
-    def _take_the_pen(self) -> None:
-        """Rank 0 goes on in the logs where the last one stopped."""
+    def _become_writer(self) -> None:
+        """As rank 0, continue the logs where the last rank 0 stopped."""
         if self._now.rank != 0:
             self._writing = False
-            self._outside.recorder.close()
+            self._environment.recorder.close()
             return
         if not self._writing:
-            outside = self._outside
-            lines.mend(outside.recorder, self._standing.updates, self._standing.last, self._standing.last_test)
-            self._pay()
+            environment = self._environment
+            lines.repair(environment.recorder, self._current.updates, self._current.last, self._current.last_test)
+            self._write_missing_epochs()
             self._writing = True
-        self._steps.progress.report(self._standing.cursor, self._standing.train, self._standing.test)
+        self._steps.progress.report(self._current.cursor, self._current.train, self._current.test)
 
-    def _pay(self) -> None:
-        """Write the files of epochs that the last rank 0 died over.
+    def _write_missing_epochs(self) -> None:
+        """Write the files of epochs that the last rank 0 did not finish.
 
-        It has put the state in memory, unless it died before; then it has given no update either, and the state is
-        what the survivors hold.
+        Rank 0 pins the state of an epoch's end in memory before it takes part in another exchange. If it died before
+        that, the survivors have not gone on, and their own state is still that of the epoch's end.
         """
-        keeper = self._outside.keeper
-        keeper.pay(self._standing.position, self._fresh)
-        ended = lines.epoch_ended(self._standing.cursor, hooks=bool(self._training.callbacks))
+        keeper = self._environment.keeper
+        keeper.write_missing_epochs(self._current.position, self._fresh)
+        ended = lines.epoch_ended(self._current.cursor, hooks=bool(self._training.callbacks))
         if ended is not None and ended.checkpoint and not keeper.has_epoch(ended.epoch + 1):
             self._steps.write_epoch(ended)
 
     def _fresh(self) -> tuple[nn.Module, Optimizer]:
-        training = payload.read(self._outside.payload)
+        training = payload.read(self._environment.payload)
         return training.model, training.optimizer
 
     def _drop_groups(self) -> None:
@@ -243,7 +248,7 @@ class Loop:
                 membership.close()
 
     @property
-    def _now(self) -> Membership:
+    def _now(self) -> GroupMembership:
         if self._member is None:
             raise AssertionError("no step is done between two generations")
         return self._member
@@ -252,76 +257,78 @@ class Loop:
 
     def _move_state(self) -> None:
         now = self._now
-        who = handover(now.positions(self._standing.position if self._has_state else NO_STATE))
-        source = who.takes.get(now.rank)
+        transfers = handover(now.positions(self._current.position if self._has_state else NO_STATE))
+        source = transfers.takes.get(now.rank)
         if source is not None:
-            # From the first byte on: a part of a state is none.
+            # From the first byte on: half a state in the model must not be taken for the initial one.
             self._dirty = not self._has_state
-            model, device = self._standing.model, self._place.device
+            model, device = self._current.model, self._endpoint.device
             self._restore(
                 transfer.take(now.group, source, model, device, staged=self._has_state, space=self._engine.space())
             )
             return
-        if who.nobody:
+        if transfers.none_has_state:
             self._begin()
-        takers = who.gives.get(now.rank, ())
+        takers = transfers.gives.get(now.rank, ())
         if takers:
-            transfer.give(now.group, takers, self._standing.capture())
+            transfer.give(now.group, takers, self._current.capture())
 
     def _begin(self) -> None:
-        """Nobody has a state: the newest checkpoint's, else the payload's."""
-        saved = self._outside.keeper.newest()
+        """Start without a state in any member: from the newest checkpoint, else from the payload."""
+        saved = self._environment.keeper.newest()
         if saved is not None:
-            log.info("going on behind update %d, from %s", saved.updates, saved.name)
+            log.info("going on after update %d, from %s", saved.updates, saved.name)
             self._restore(saved.state)
             return
         if self._dirty:
-            self._restore(beginning(payload.read(self._outside.payload)))
-        if self._outside.warm_start is not None:
-            load_weights(self._outside.warm_start, self._standing.model)
+            self._restore(beginning(payload.read(self._environment.payload)))
+        if self._environment.warm_start is not None:
+            load_weights(self._environment.warm_start, self._current.model)
         self._has_state = True
 
     def _restore(self, received: state.State) -> None:
-        self._standing.restore(received)
+        self._current.restore(received)
         self._has_state, self._dirty, self._writing = True, False, False
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Rank 0 writes the final files; until it has said so, the others still have the state."""
-        now, outside = self._now, self._outside
+        """Write the final files as rank 0. The other members keep the state until rank 0 has reported it."""
+        now, environment = self._now, self._environment
         if now.rank == 0:
             self._heartbeat.waiting()
-            outside.keeper.final(self._standing.model, self._standing.optimizer)
-            if outside.export is not None:
-                self._export(outside.export)
+            environment.keeper.final(self._current.model, self._current.optimizer)
+            if environment.export is not None:
+                self._export(environment.export)
             self._steps.conclude()
-            self._steps.progress.report(self._standing.cursor, self._standing.train, self._standing.test)
-            if outside.link.pending == SUPERVISOR_GONE:
+            self._steps.progress.report(self._current.cursor, self._current.train, self._current.test)
+            if environment.link.pending == SUPERVISOR_GONE:
                 self._save()
-            outside.recorder.close()
-            outside.link.send(
-                Trained(worker=self._place.worker, training=outside.number, updates=self._standing.updates)
+            environment.recorder.close()
+            environment.link.send(
+                Trained(worker=self._endpoint.worker, training=environment.number, updates=self._current.updates)
             )
         self._heartbeat.waiting()
-        if not _met(now.group) and now.rank != 0:
-            # Perhaps before it said so. If it has, the supervisor needs no state any more, and ends this process.
+        if not _last_barrier(now.group) and now.rank != 0:
+            # Rank 0 may have died before its report, so this member stays ready for another generation. If the report
+            # did arrive, the supervisor needs no state any more and ends this process.
             raise PeerLost(f"generation {now.number} broke before its end was known")
-        outside.link.finish()
+        environment.link.finish()
 
     def _export(self, folder: Path) -> None:
         self._heartbeat.computing()
-        onnx_export.attempt(folder, self._standing.model, self._data.loader, self._data.order, self._place.device)
+        onnx_export.attempt(folder, self._current.model, self._data.loader, self._data.order, self._endpoint.device)
         self._heartbeat.waiting()
 
 
-def _met(group: Group) -> bool:
-    """Wait for all members, who meet for the last time; False when one of them is gone before."""
+def _last_barrier(group: Group) -> bool:
+    """Wait for all members at the end of a group. Return False when one of them is gone before."""
     meetings = 0
     try:
         while meetings < 2:
             group.barrier()
-            # The second one is for those who are still on their way out of the first: sockets stay open until then.
+            # A member that leaves the first barrier early would close its sockets while others are still inside. The
+            # second barrier keeps the sockets open until all have left the first.
             meetings += 1
     except RuntimeError as error:
         if not is_lost_peer(error):

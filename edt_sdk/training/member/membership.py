@@ -1,7 +1,8 @@
-"""Which generation this worker is a member of, and the group that goes with it.
+"""Hold this worker's membership in a generation, with the process group of that generation.
 
-The supervisor decides who the members are, and nothing else. Who gives the state to whom follows from the positions
-that the members tell each other when they meet, the same way for growth, for a death and for a start from a checkpoint.
+The supervisor decides which workers are members, and nothing else. The members exchange their positions in the
+schedule, and from these follows which member gives its state to which. This works the same way for growth, after a
+death and at a start from a checkpoint.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from edt_sdk.training.exchange.group import Group, connect_store
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """How this worker reaches the others.
+class Endpoint:
+    """How this worker and the others reach each other.
 
     Attributes:
-        worker: its number within the job.
-        store: its own store; used by all when it is rank 0, as long as this object lives.
-        device: where its tensors live.
+        worker: number within the job.
+        store: this worker's own store. All members use it while this worker is rank 0 and this object lives.
+        device: of its tensors.
         interface: address that process groups bind to.
     """
 
@@ -35,67 +36,67 @@ class Place:
 
 
 NO_STATE = -1
-"""The position of a worker that has nothing, or only a part of something."""
+"""The position of a worker that has no state, or only a part of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Who gives the state to whom, by rank.
+    """Which rank gives its state to which.
 
     Attributes:
-        gives: giver → takers; no key where a rank gives nothing.
+        gives: giver → takers, without a key for a rank that gives nothing.
         takes: taker → giver.
-        nobody: no member has a state: rank 0 gets one from elsewhere before it gives.
+        none_has_state: no member has a state, so rank 0 loads one before it gives.
     """
 
     gives: dict[int, tuple[int, ...]]
     takes: dict[int, int]
-    nobody: bool
+    none_has_state: bool
 
 
-class Membership:
+class GroupMembership:
     """One worker's membership in one generation.
 
     Args:
-        generation: its members; this worker is one.
-        place: how to reach them.
+        generation: its members, of which this worker is one.
+        endpoint: how to reach them.
         shards: V.
-        waiting: called again and again until all are there; raise in it to give up.
+        waiting: called again and again until all members are there. Raise in it to give up.
 
     Raises:
         RuntimeError: another member is gone.
     """
 
-    def __init__(self, generation: Generation, place: Place, shards: int, waiting: Callable[[], None]) -> None:
+    def __init__(self, generation: Generation, endpoint: Endpoint, shards: int, waiting: Callable[[], None]) -> None:
         self.generation = generation
-        self.rank = rank_of(generation, place.worker)
+        self.rank = rank_of(generation, endpoint.worker)
         self.block = blocks(shards, len(generation.members))[self.rank]
         self._shards = shards
         leader = generation.members[0]
         self.group = Group(
-            # Always a new connection: an attempt that was given up may still hold the one before.
+            # Always a new connection: the thread of an attempt that was given up may still use the last one.
             lambda: connect_store(leader.host, leader.store_port),
             self.rank,
             len(generation.members),
-            device=place.device,
-            interface=place.interface,
+            device=endpoint.device,
+            interface=endpoint.interface,
             generation=generation.number,
             waiting=waiting,
         )
 
     def positions(self, own: int) -> list[int]:
-        """Everybody's position, in rank order; `own` is this member's."""
-        return self._told(own)
+        """Return all members' positions in rank order. `own` is this member's."""
+        return self._gathered(own)
 
     def lowest(self, own: int) -> int:
-        """The smallest of everybody's numbers; `own` is this member's.
+        """Return the smallest of all members' numbers. `own` is this member's.
 
         Raises:
             RuntimeError: a member is gone.
         """
-        return own if self.world == 1 else min(self._told(own))
+        return own if self.world == 1 else min(self._gathered(own))
 
-    def _told(self, own: int) -> list[int]:
+    def _gathered(self, own: int) -> list[int]:
         found = torch.empty(self.world, dtype=torch.int64)
         self.group.all_gather(found, torch.tensor([own])).wait()
         return [int(position) for position in found]
@@ -107,43 +108,43 @@ class Membership:
 
     @property
     def world(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return len(self.generation.members)
 
     def owner(self, shard: int) -> Member:
-        """The member that computes a shard."""
+        """Return the member that computes a shard."""
         for rank, block in enumerate(blocks(self._shards, self.world)):
             if shard in block:
                 return self.generation.members[rank]
         raise IndexError(f"shard {shard} of {self._shards}")
 
     def close(self) -> None:
-        """Drop the group."""
+        """Close the group."""
         self.group.close()
 
 
 def rank_of(generation: Generation, worker: int) -> int:
-    """A worker's rank in a generation; ValueError when it is not a member."""
+    """Return a worker's rank in a generation; ValueError when it is not a member."""
     return [member.worker for member in generation.members].index(worker)
 
 
 def is_member(generation: Generation, worker: int) -> bool:
-    """Whether a worker belongs to a generation."""
+    """True when a worker belongs to a generation."""
     return any(member.worker == worker for member in generation.members)
 
 
 def handover(positions: Sequence[int]) -> Handover:
-    """Who gives the state to whom: everybody below the highest position takes it, taker j from giver j mod G.
+    """Assign givers and takers: a rank below the highest position takes the state, taker j from giver j mod G.
 
     Args:
         positions: of the members in rank order, `NO_STATE` for one that has none.
     """
     best = max(positions)
-    nobody = best == NO_STATE
-    givers = [0] if nobody else [rank for rank, position in enumerate(positions) if position == best]
+    none_has_state = best == NO_STATE
+    givers = [0] if none_has_state else [rank for rank, position in enumerate(positions) if position == best]
     takers = [rank for rank in range(len(positions)) if rank not in givers]
     takes = {taker: givers[j % len(givers)] for j, taker in enumerate(takers)}
     gives: dict[int, tuple[int, ...]] = {}
     for taker, giver in takes.items():
         gives[giver] = (*gives.get(giver, ()), taker)
-    return Handover(gives, takes, nobody)
+    return Handover(gives, takes, none_has_state)

@@ -1,6 +1,6 @@
-"""The trained model as a zip, written inside the job: what `download()` gives a notebook that runs as one.
+"""Write the trained model as a zip inside a job, for the `download()` of a notebook that runs as a job.
 
-It has the content and the names of the zip that the server makes of the same folder, without its size beforehand.
+The zip has the content and the names of the one that the server makes of the same folder.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from edt_sdk.schemas.wire.paths import JobPaths
 
 
 def write(paths: JobPaths, folder: Path) -> Path:
-    """Write `<folder>/<job id>.zip` with everything below `model/`; its path. The folder is made when missing."""
+    """Write `<folder>/<job id>.zip` with everything below `model/` and return its path. Make the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{paths.job_id}.zip"
     temporary = folder / f".{target.name}.{os.getpid()}.tmp"
     try:
-        # Weights do not shrink.
+        # Weights do not compress.
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             for path in sorted(paths.model_dir.rglob("*")):
                 if path.is_file() and not path.is_symlink() and path.suffix != ".tmp":

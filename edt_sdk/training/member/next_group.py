@@ -1,12 +1,12 @@
-"""The next generation's group, made while this one still trains.
+"""Build the next generation's group while the current one still trains.
 
-A worker hears of a generation some time before the boundary at which all switch to it. Meanwhile another thread builds
-its group and lets its members look at each other's memory, and a second one has the system provide the memory that the
-worker will need then; what is left at the boundary is to tell each other how far everybody is. A newer announcement
-makes an unfinished attempt worthless: it is dropped, with its connections, so that nobody waits for them.
+A worker hears of a generation some time before the boundary at which all members switch to it. In the meantime one
+thread builds the group and maps the members' memory, and a second thread has the system provide the memory that the
+worker will need then. At the boundary the members only exchange their positions. A newer announcement makes an
+unfinished attempt worthless. It is dropped with its connections, so that no member waits for them.
 
-Nobody computes in the new group before all its members have come to that first meeting in their own time, so nothing
-that belongs to the old one is touched too early.
+No member computes in the new group before all of its members have made that first exchange in their main threads, so
+nothing of the old group is touched too early.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from collections.abc import Callable
 from edt_sdk.schemas.wire.link import Generation
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.peer_errors import Superseded
-from edt_sdk.training.member.membership import Membership, is_member, rank_of
+from edt_sdk.training.member.membership import GroupMembership, is_member, rank_of
 
-# How often somebody who waits for a group looks whether to go on waiting.
+# Seconds between two checks whether to go on waiting for a group.
 _LOOK = 0.01
-Make = Callable[[Generation, Callable[[], None]], Membership]
+Make = Callable[[Generation, Callable[[], None]], GroupMembership]
 
 
-class Upcoming:
-    """The newest generation that was announced, on its way.
+class NextGroup:
+    """Prepare the newest generation that was announced.
 
     Args:
-        worker: number of this one.
-        make: a membership in a generation, given something to call until all are there.
-        meet: what its members do with the new group before the boundary.
-        expect: have memory ready for (rank, world).
+        worker: this worker's number.
+        make: makes a membership in a generation. It calls its second argument until all members are there.
+        meet: what the members do with the new group before the boundary.
+        expect: gets memory ready for (rank, world).
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Upcoming:
         self._attempt: _Attempt | None = None
 
     def announce(self, generation: Generation) -> None:
-        """A generation is announced: begin with it, unless a newer one is known. From any thread; never waits."""
+        """Start to prepare a generation unless a newer one is known. Callable from any thread, and never waits."""
         with self._lock:
             if generation.number <= self._newest:
                 return
@@ -61,15 +61,15 @@ class Upcoming:
         if former is not None:
             former.drop()
 
-    def take(self, generation: Generation, waiting: Callable[[], None]) -> Membership:
-        """The membership in a generation, as soon as all its members are there.
+    def take(self, generation: Generation, waiting: Callable[[], None]) -> GroupMembership:
+        """Return the membership in a generation, as soon as all its members are there.
 
         Args:
             generation: this worker is a member of it.
-            waiting: called again and again until then; raise in it to give up.
+            waiting: called again and again until then. Raise in it to give up.
 
         Raises:
-            Superseded: a newer one is announced.
+            Superseded: a newer generation is announced.
             RuntimeError: a member is gone.
         """
         self.announce(generation)
@@ -84,7 +84,7 @@ class Upcoming:
         return membership
 
     def drop(self) -> None:
-        """Nothing that was announced will be taken."""
+        """Drop what was announced. It will not be taken."""
         with self._lock:
             attempt, self._attempt = self._attempt, None
         if attempt is not None:
@@ -92,7 +92,7 @@ class Upcoming:
 
 
 class _Attempt:
-    """One membership while it is made, in a thread that can be left behind."""
+    """A membership that is being made in a thread, which can be abandoned."""
 
     def __init__(self, generation: Generation, make: Make, meet: Callable[[Group], None]) -> None:
         self.number = generation.number
@@ -101,13 +101,13 @@ class _Attempt:
         self._meet = meet
         self._lock = threading.Lock()
         self._dropped = False
-        self._made: Membership | None = None
+        self._made: GroupMembership | None = None
         self._error: Exception | None = None
         self._done = threading.Event()
         threading.Thread(target=self._run, name=f"edt-upcoming-{self.number}", daemon=True).start()
 
-    def wait(self, waiting: Callable[[], None]) -> Membership:
-        """What was made; RuntimeError when a member is gone, Superseded, and what `waiting` raises."""
+    def wait(self, waiting: Callable[[], None]) -> GroupMembership:
+        """Return what was made. Raises RuntimeError when a member is gone, Superseded, and what `waiting` raises."""
         try:
             while not self._done.wait(_LOOK):
                 waiting()
@@ -124,13 +124,13 @@ class _Attempt:
         return made
 
     def drop(self) -> None:
-        """Close what was made, and what will be."""
+        """Close what was made, and what is still being made."""
         with self._lock:
             self._dropped = True
             made, self._made = self._made, None
             self._error = None
         if made is not None:
-            made.close()  # wakes the thread, should it be in a transfer, and the members at its other end
+            made.close()  # wakes this thread in a transfer, and the members at its other end
 
     def _look(self) -> None:
         if self._dropped:
@@ -146,7 +146,7 @@ class _Attempt:
                 membership.close()
             else:
                 self._meet(membership.group)
-        except Exception as error:  # it is the waiting thread's, whatever it is
+        except Exception as error:  # any error belongs to the waiting thread
             with self._lock:
                 made, self._made = self._made, None
                 if not self._dropped:

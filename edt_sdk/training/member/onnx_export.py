@@ -1,9 +1,9 @@
-"""The trained model as an ONNX file, WMLA's `enable_onnx` and `save_to_onnx`.
+"""Export the trained model to an ONNX file, as WMLA's `enable_onnx` and `save_to_onnx` do.
 
-The file is written by torch's exporter, which needs the packages `onnx` and `onnxscript` (the extra `onnx`). Its input
-has the shape of the training's own samples with the batch as a dimension of any size; the model is in evaluation mode.
-An export never decides how a training ends: what cannot be exported is a sentence in the log, and the weights are there
-as a state dict in any case. The exporter itself is loaded when the training is over.
+Torch's exporter writes the file and needs the packages `onnx` and `onnxscript` (the extra `onnx`). The input has the
+shape of the training's own samples, with a batch dimension of any size, and the model is in evaluation mode. An export
+never decides how a training ends: a model that cannot be exported is a line in the log, and its weights are there as a
+state dict. The exporter is imported when the training is over.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 NAME = "model_epoch_final.onnx"
 _INSTALL = "pip install 'jupyter-edt[onnx]'"
 _NEEDED = ("onnx", "onnxscript")
-# An ONNX file is one protobuf message of at most 2 GiB; larger weights go into a file beside it.
+# An ONNX file is one protobuf message of at most 2 GiB. Larger weights go into a second file next to it.
 _LARGEST_MESSAGE = 1 << 30
 
 
 def impediment() -> str:
-    """What is not installed here that an export needs, and how to get it; "" when all is there."""
+    """Return which packages an export lacks here and how to install them; "" when all are installed."""
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if not absent:
         return ""
@@ -45,12 +45,12 @@ def impediment() -> str:
 
 
 def attempt(folder: Path, model: nn.Module, loader: Loader, order: Order, device: torch.device) -> None:
-    """Write `model_epoch_final.onnx` into `folder`, or say in the log why there is none.
+    """Write `model_epoch_final.onnx` into `folder`, or log why there is none.
 
     Args:
-        folder: where the final weights are.
-        model: as it was trained, on `device`; its modes are as before afterwards.
-        loader: of the training data; batches are `(features, labels)` like in a training step.
+        folder: folder of the final weights.
+        model: as it was trained, on `device`. Its modes are restored afterwards.
+        loader: of the training data. Batches are `(features, labels)` as in a training step.
         order: of the training.
         device: of the model.
     """
@@ -61,10 +61,10 @@ def attempt(folder: Path, model: nn.Module, loader: Loader, order: Order, device
     flags = state.flags(model)
     model.eval()
     try:
-        # Exporters replace random functions and draw numbers; what is trained next must not notice.
+        # Exporters replace random functions and draw numbers. The job's next training must not depend on that.
         with preserved(), torch.no_grad(), _quiet():
             _write(folder, model, nested.to_device(_features(loader, order), device))
-    except Exception as error:  # whatever an exporter makes of a model it does not understand
+    except Exception as error:  # exporters raise anything for a model they cannot export
         log.warning(
             "No ONNX file was written: this model cannot be exported (%s). Its weights are in model_epoch_final.pth.",
             _reason(error),
@@ -76,8 +76,8 @@ def attempt(folder: Path, model: nn.Module, loader: Loader, order: Order, device
 
 
 def _features(loader: Loader, order: Order) -> Any:
-    """Features of the data set's first two samples: an exporter takes a dimension of one for a constant."""
-    # The epoch after the last one: no batch of the training has this name.
+    """Return the features of the first two samples, as an exporter takes a dimension of one for a constant."""
+    # No batch of the training has this key, as its epoch comes after the last one.
     data = loader.take(BatchKey(TRAIN, order.epochs, 0, 0, (0, min(1, order.samples - 1)))).data
     return data[0] if isinstance(data, tuple | list) else data
 
@@ -102,7 +102,7 @@ def _write(folder: Path, model: nn.Module, features: Any) -> None:
             verbose=False,
             **names,
         )
-        # Weights first: a reader that finds the model finds what it refers to.
+        # Weights first: a reader that finds the model must find the weights it refers to.
         for path in sorted(Path(temporary).iterdir(), key=lambda path: path.name == NAME):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -112,7 +112,7 @@ def _write(folder: Path, model: nn.Module, features: Any) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter has to say about packages that are not installed and its own deprecated parts."""
+    """Hide the exporter's warnings about packages that are not installed and about its own deprecated parts."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -133,7 +133,7 @@ def _bytes(model: nn.Module) -> int:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what began it: exporters wrap each other's errors in long advice."""
+    """Return the first line of the first error, as exporters wrap errors in long advice."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()

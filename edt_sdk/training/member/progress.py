@@ -1,4 +1,4 @@
-"""Rank 0's reports of progress to the supervisor, at most about twice a second."""
+"""Report progress to the supervisor as rank 0, at most about twice a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERVAL = 0.5
 
 
 class ProgressReporter:
-    """What the last report said and when.
+    """Send progress, and keep the time of the last report.
 
     Args:
         link: where reports go.
@@ -31,12 +31,12 @@ class ProgressReporter:
         self._rate: float | None = None
 
     def committed(self, cursor: Cursor, train: Totals, test: Totals) -> None:
-        """An update is committed; reports when the last report is old enough.
+        """Report after a committed update if the last report is old enough.
 
         Args:
-            cursor: the place behind the update.
-            train: of the update.
-            test: of the last validation; no samples when there was none.
+            cursor: the position after the update.
+            train: totals of the update.
+            test: totals of the last validation, without samples when there was none.
         """
         self._samples += train.samples
         passed = time.monotonic() - self._last
@@ -45,7 +45,7 @@ class ProgressReporter:
             self.report(cursor, train, test)
 
     def tested(self, cursor: Cursor, step: Totals, test: Totals) -> None:
-        """A step of a validation without a training is done; reports when the last report is old enough."""
+        """Report after a step of a validation job if the last report is old enough."""
         self._samples += step.samples
         passed = time.monotonic() - self._last
         if passed >= INTERVAL:
@@ -53,7 +53,7 @@ class ProgressReporter:
             self.report(cursor, Totals(), test)
 
     def report(self, cursor: Cursor, train: Totals, test: Totals) -> None:
-        """Report now; `train` may hold no samples before the first update."""
+        """Report now. Before the first update `train` holds no samples."""
         schedule, (done, total) = cursor.schedule, cursor.done
         self._last = time.monotonic()
         self._samples = 0

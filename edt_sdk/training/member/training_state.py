@@ -1,14 +1,17 @@
-"""Where a training stands in one member: all that changes from step to step, captured and restored as one.
+"""Hold all that changes from step to step in one member, and capture and restore it as one.
 
-Beside model and optimizer that is the place in the schedule, the totals, what was done last, the callback objects and
-the learning rate's schedule. A joiner is given it, a checkpoint is made of it; see `state.py` for the bits.
+Next to model and optimizer that is the position in the schedule, the totals, the last update, the callback objects and
+the learning-rate schedule. A joiner receives it, and a checkpoint consists of it. `state.py` handles the tensors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 from torch import nn
 from torch.optim import Optimizer
 
@@ -27,20 +30,20 @@ _UNSEEN = Tally()
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Where a member is: all that a joiner needs, and a checkpoint, beside model and optimizer.
+class StateRecord:
+    """All that a joiner and a checkpoint need next to model and optimizer.
 
     Attributes:
         position: in the schedule.
-        train: of the last update.
-        epoch: of the epoch under way.
-        validation: of the validation under way.
-        test: of the last complete one.
-        last, last_test: what rank 0 wrote last, or should have.
-        callbacks: the objects as bytes, None as they came with the payload.
+        train: totals of the last update.
+        epoch: totals of the running epoch.
+        validation: totals of the running validation.
+        test: totals of the last complete validation.
+        last, last_test: the update and the validation that rank 0 wrote last, or would have written.
+        callbacks: the objects as bytes, None while they are as in the payload.
         learning_rate: state of the scheduler.
-        tally: what a job that only tests has counted so far. The last field: checkpoints that were written before there
-            was one hold the others in their order.
+        tally: what a job that only tests has counted so far. It is the last field, as pickles of version 0.1 hold the
+            fields by their order, and the oldest of them have no tally.
     """
 
     position: int = 0
@@ -54,20 +57,47 @@ class Where:
     learning_rate: dict[str, Any] | None = None
     tally: Tally = _UNSEEN
 
+    def encoded(self) -> tuple[bytes, dict[str, Any] | None]:
+        """Return it as plain data, so that no path of a module becomes part of a file."""
+        return _encoder.encode(replace(self, learning_rate=None)), self.learning_rate
 
-class Standing:
-    """One member's; at the beginning until it is restored.
+
+def decoded(data: Any) -> StateRecord:
+    """Return what `StateRecord.encoded` gave; version 0.1 pickled a `StateRecord` itself."""
+    if isinstance(data, StateRecord):
+        return data
+    encoded, learning_rate = data
+    return replace(_decoder.decode(encoded), learning_rate=learning_rate)
+
+
+def _array(value: Any) -> tuple[tuple[int, ...], bytes]:
+    if isinstance(value, np.ndarray) and value.dtype == np.int64:
+        return value.shape, value.tobytes()
+    raise NotImplementedError
+
+
+def _restored_array(_kind: type, value: Any) -> npt.NDArray[np.int64]:
+    shape, data = value
+    return np.frombuffer(data, np.int64).reshape(shape)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_array)
+_decoder = msgspec.msgpack.Decoder(StateRecord, dec_hook=_restored_array)
+
+
+class TrainingState:
+    """The state of one member: the initial one until another is restored.
 
     Args:
-        training: its model and optimizer are what is captured and restored.
-        schedule: of the training.
+        training: its model and optimizer are captured and restored.
+        schedule: the training's steps.
         seed: the job's.
 
     Attributes:
         cursor: the next step.
-        train, epoch, validation, test, tally, last, last_test: as in `Where`.
+        train, epoch, validation, test, tally, last, last_test: as in `StateRecord`.
         hooks: the callbacks.
-        learning_rate: the user's schedule of it.
+        learning_rate: the user's learning-rate schedule.
     """
 
     def __init__(self, training: Training, schedule: Schedule, seed: int) -> None:
@@ -83,17 +113,17 @@ class Standing:
 
     @property
     def position(self) -> int:
-        """In the schedule."""
+        """The position in the schedule."""
         return self.cursor.position
 
     @property
     def updates(self) -> int:
-        """How many are committed."""
+        """The number of committed updates."""
         return self.cursor.updates
 
     def capture(self) -> state.State:
-        """This very moment; memory is shared, so use it before the next step."""
-        where = Where(
+        """Return the state of this moment. Memory is shared, so use it before the next step."""
+        record = StateRecord(
             position=self.cursor.position,
             train=self.train,
             epoch=self.epoch,
@@ -105,21 +135,21 @@ class Standing:
             learning_rate=self.learning_rate.state(),
             tally=self.tally,
         )
-        return state.capture(self.model, self.optimizer, where)
+        return state.capture(self.model, self.optimizer, record.encoded())
 
     def restore(self, captured: state.State) -> None:
-        """Be where another member was, or this training once; `captured` must not be used any more."""
-        where: Where = state.restore(captured, self.model, self.optimizer)
-        self.cursor = Cursor(self.cursor.schedule, where.position)
-        self.train, self.epoch = where.train, where.epoch
-        self.validation, self.test = where.validation, where.test
-        self.tally = getattr(where, "tally", _UNSEEN)
-        self.last, self.last_test = where.last, where.last_test
-        self.hooks.adopt(where.callbacks)
-        self.learning_rate.restore(where.learning_rate)
+        """Take over a state of another member or of a checkpoint. `captured` must not be used afterwards."""
+        record = decoded(state.restore(captured, self.model, self.optimizer))
+        self.cursor = Cursor(self.cursor.schedule, record.position)
+        self.train, self.epoch = record.train, record.epoch
+        self.validation, self.test = record.validation, record.test
+        self.tally = getattr(record, "tally", _UNSEEN)
+        self.last, self.last_test = record.last, record.last_test
+        self.hooks.adopt(record.callbacks)
+        self.learning_rate.restore(record.learning_rate)
 
 
 def beginning(training: Training) -> state.State:
-    """The state of a training that has just come out of its payload."""
+    """Return the state of a training that was just read from its payload."""
     schedule = LearningRate(training.lr_scheduler, training.options.lr_step).state()
-    return state.capture(training.model, training.optimizer, Where(learning_rate=schedule))
+    return state.capture(training.model, training.optimizer, StateRecord(learning_rate=schedule).encoded())

@@ -1,4 +1,4 @@
-"""Own the two logs that rank 0 writes of a training: who computed what, and how good it was.
+"""Own the two logs that rank 0 writes of a training: the commit log and the metrics.
 
 Never: anything about the state that a training resumes from.
 

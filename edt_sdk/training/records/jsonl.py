@@ -1,7 +1,7 @@
-"""A file of JSON lines that processes append to one after another, each of which may be killed at any byte.
+"""Append JSON lines to a file from one process after another, each of which may be killed at any byte.
 
-One line is one `write` to a file opened for appending. Whoever opens it first cuts a last line that has no end; who
-wants to know how far it goes reads from its tail. Lines can be taken off the end again.
+One line is one `write` to a file opened for appending. A process that opens the file first cuts off a torn last line.
+Readers that need the last lines read from the end, and lines can be removed from the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PIECE = 1 << 16
 
 
 class JsonLines:
-    """Appends to one file, which is created (0600) with the first line.
+    """Append to one file, which is created (0600) with the first line.
 
     Args:
         path: the file.
@@ -25,7 +25,7 @@ class JsonLines:
         self._descriptor: int | None = None
 
     def append(self, data: bytes) -> None:
-        """Write one or more whole lines; OSError, and nothing of them, when the disk has no room for all."""
+        """Write one or more complete lines. OSError, and no part of them, when the disk has no room for all."""
         if self._descriptor is None:
             cut_torn_line(self._path)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -36,19 +36,19 @@ class JsonLines:
             raise OSError(f"{self._path} took only a part of a line; is the disk full?")
 
     def sync(self) -> None:
-        """Force what was appended to disk."""
+        """Fsync the file."""
         if self._descriptor is not None:
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file; the next `append` opens it again."""
+        """Close the file. The next `append` opens it again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def backwards(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The whole lines of a file from its last to its first: (offset, text). A torn last one is passed over."""
+    """Yield the complete lines of a file from last to first as (offset, text). A torn last line is skipped."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def backwards(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Remove a last line without an end, which a writer that died or a full disk left."""
+    """Remove a last line without a newline, which a killed writer or a full disk leaves."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def cut_torn_line(path: Path) -> None:
 
 
 def truncate(path: Path, size: int) -> None:
-    """Cut a file to `size` bytes, on disk too; one that is missing or shorter is left alone."""
+    """Cut a file to `size` bytes and fsync it. A file that is missing or shorter is left alone."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""What rank 0 writes of an update and of a validation, and what it finds missing when it takes over.
+"""Make the log lines of an update and of a validation, and repair both logs when another member becomes rank 0.
 
-Every member keeps its last update and validation, since rank 0 may die between committing one and writing it down:
-the next rank 0 then writes the missing lines, or sets aside those of updates that are known to nobody any more. Where
-it died over an epoch's files before it had put their state anywhere, that state is still the survivors' own.
+Every member keeps its last update and validation, because rank 0 may die between committing and logging one. The next
+rank 0 then writes the missing lines, or sets aside the lines of updates that no survivor has. Where rank 0 died at an
+epoch's end before its state was stored anywhere, the survivors' own state is still that of the epoch's end.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from edt_sdk.training.update.update import Committed
 
 @dataclass(frozen=True, slots=True)
 class LastUpdate:
-    """An update that is committed, as all members know it.
+    """A committed update, as all members know it.
 
     Attributes:
-        time: of the commit, seconds since the epoch.
-        generation: that computed it.
+        time: of the commit, seconds since the epoch (UTC).
+        generation: the generation that computed it.
         updates_per_epoch: of the schedule.
     """
 
@@ -38,7 +38,7 @@ class LastUpdate:
     time: float
 
     def commit_line(self) -> CommitLine:
-        """Who computed which samples."""
+        """Return the line of the commit log: which worker computed which samples."""
         filled = {shard.shard: shard for shard in self.committed.stats}
         return CommitLine(
             update=self.step.update,
@@ -49,7 +49,7 @@ class LastUpdate:
             shards=tuple(
                 ShardLine(
                     shard=n,
-                    # What the worker itself said; an empty shard was nobody's, and is its owner's.
+                    # The worker's own report. An empty shard has none, and is listed with its owner.
                     pid=filled[n].pid if n in filled else owner.pid,
                     worker=filled[n].worker if n in filled else owner.worker,
                     indices=tuple(filled[n].indices.tolist()) if n in filled else (),
@@ -59,7 +59,7 @@ class LastUpdate:
         )
 
     def train_line(self) -> TrainLine:
-        """How good it was."""
+        """Return the line of the metrics."""
         filled = {shard.shard: shard for shard in self.committed.stats}
         totals = Totals().add(self.committed.stats)
         return TrainLine(
@@ -88,7 +88,7 @@ class LastUpdate:
 
 
 def test_line(epoch: int, updates: int, totals: Totals, world: int) -> TestLine:
-    """A validation behind so many updates."""
+    """Return the line of a validation after so many updates."""
     return TestLine(
         epoch=epoch,
         update=updates - 1,
@@ -103,14 +103,14 @@ def test_line(epoch: int, updates: int, totals: Totals, world: int) -> TestLine:
 test_line.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest's
 
 
-def mend(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
-    """Make both logs say what is so; metrics that are there already are not recorded twice.
+def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
+    """Bring both logs up to the committed updates. Metrics that are there already are not recorded twice.
 
     Args:
         recorder: of the training.
-        updates: committed updates.
+        updates: number of committed updates.
         last: the newest of them, None when it is not known.
-        test: the newest validation.
+        test: the newest validation, None when there was none.
     """
     written = recorder.next_update()
     if written > updates:
@@ -125,11 +125,11 @@ def mend(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLi
 
 
 def epoch_ended(cursor: Cursor, *, hooks: bool) -> EpochEnd | None:
-    """The end of an epoch that a member's state belongs to, bit for bit; None when more has been done since.
+    """Return the end of the epoch whose state a member has, bit for bit; None when it has done more since.
 
     Args:
         cursor: of the member.
-        hooks: whether there are callbacks, whose hooks change the state; without them these steps do nothing.
+        hooks: whether there are callbacks. Their hooks change the state, and without them these steps do nothing.
     """
     before = cursor.position - 1
     if not hooks and before >= 0 and isinstance(cursor.schedule[before], EpochBegin | TrainEnd):

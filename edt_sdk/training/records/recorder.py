@@ -1,9 +1,9 @@
-"""Rank 0's two logs of a training: who computed what, and how good it was.
+"""Write and read the two logs of a training: the commit log and the metrics.
 
-`training-<k>.commits.jsonl` proves that every update used every sample once; `training-<k>.metrics.jsonl` feeds the
-loggers, the card and the monitor. The next rank 0 goes on where the last one stopped (`jsonl.py`), or takes back what
-is lost with everybody who knew it (`Recorder.rewind`). Numbers that JSON has no word for (NaN, infinities) become
-null. The formats are in docs/architecture.md; fields beyond those are additions.
+`training-<k>.commits.jsonl` proves that every update used every sample once. `training-<k>.metrics.jsonl` feeds the
+loggers, the card and the monitor. The next rank 0 continues where the last one stopped (`jsonl.py`), or removes updates
+that no survivor has (`Recorder.rewind`). Numbers without a JSON form (NaN, infinities) become null. The formats are in
+docs/architecture.md, and further fields are additions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edt_sdk.training.records.jsonl import JsonLines, backwards, cut_torn_line, 
 
 
 class ShardLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard of a committed update. `indices` of the samples in the order their `__getitem__` was called."""
+    """One shard of a committed update. `indices` are its samples in the order of the calls of `__getitem__`."""
 
     shard: int
     pid: int
@@ -43,12 +43,12 @@ class CommitLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="train"):
-    """Metrics of one update: means over its samples.
+    """The metrics of one update: means over its samples.
 
     Attributes:
-        shards: (mean loss, accuracy, samples) of each of the V shards; (None, None, 0) for an empty one.
-        workers: who computed each shard.
-        updates_per_epoch: lets a reader see the end of an epoch.
+        shards: (mean loss, accuracy, samples) of each of the V shards; (None, None, 0) for an empty shard.
+        workers: the worker that computed each shard.
+        updates_per_epoch: lets a reader recognize the end of an epoch.
         metrics: means of the user's own metrics by name.
     """
 
@@ -66,7 +66,7 @@ class TrainLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
 
 
 class TestLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="test"):
-    """Metrics of one validation: means over the test set. `update` is the last one committed before it."""
+    """The metrics of one validation: means over the test set. `update` is the last update committed before it."""
 
     __test__: ClassVar[bool] = False  # not a test of pytest's
 
@@ -85,16 +85,16 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[MetricLine] = msgspec.json.Decoder(MetricLine)
 _commits: msgspec.json.Decoder[CommitLine] = msgspec.json.Decoder(CommitLine)
 _TEST = b'{"kind":"test"'
-# Offset behind the last line, its length and checksum, last update, last validation's epoch.
+# Offset after the last line, its length and checksum, last update, last validation's epoch.
 _CURSOR = struct.Struct("<QQQqq")
 
 
 class Recorder:
-    """Appends to both files; they are created (0600) with the first line. One member at a time has one in use.
+    """Append to both files, which are created (0600) with the first line. One member at a time uses a recorder.
 
     Args:
         commits, metrics: the files.
-        discarded: where lines of lost updates go; None loses them.
+        discarded: file for the lines of lost updates. None drops them.
     """
 
     def __init__(self, commits: Path, metrics: Path, *, discarded: Path | None = None) -> None:
@@ -109,9 +109,9 @@ class Recorder:
         self._commits.append(_encoder.encode(line) + b"\n")
 
     def metric(self, line: MetricLine) -> None:
-        """Record metrics of an update or of a validation; one that is in the file already is not written again.
+        """Record the metrics of an update or of a validation, unless the file has them already.
 
-        (A rank 0 may die between a line and the moment the others learn of it.)
+        Rank 0 may die after it wrote a line and before the others know, so the next rank 0 may record it again.
         """
         if self._measured is None:
             self._measured = _last_measured(self._paths[1])
@@ -121,9 +121,9 @@ class Recorder:
         self._measured = self._measured.after(line)
 
     def next_update(self) -> int:
-        """The number of the update that the commit log's next line is for: one above its last line's, 0 without any.
+        """Return the number of the update after the commit log's last line, 0 for an empty log.
 
-        A last line that was torn by the death of its writer is cut off.
+        A torn last line is cut off.
         """
         cut_torn_line(self._paths[0])
         for _, line in backwards(self._paths[0]):
@@ -131,12 +131,12 @@ class Recorder:
         return 0
 
     def rewind(self, updates: int) -> None:
-        """Back to where `updates` updates are committed: what the files say about later ones is taken out of them.
+        """Remove from both files what they hold about updates after the first `updates`.
 
-        Lines of the commit log move to the file of discarded ones, on disk there before they are gone here, and each
-        (update, generation) once, however often this is interrupted. Metrics of those updates, and of validations
-        behind them, are removed. One that follows directly on update `updates` − 1 stays: its repetition is not
-        recorded again.
+        Lines of the commit log move to the file of discarded lines. They are on disk there before they are removed
+        here, and each (update, generation) is there once, however often this is interrupted. The metrics of those
+        updates and of the validations after them are removed. A validation directly after update `updates` − 1 stays,
+        and its repetition is not recorded again.
         """
         self.close()
         commits, metrics = self._paths
@@ -156,7 +156,7 @@ class Recorder:
         truncate(metrics, _end_of_metrics(metrics, updates))
 
     def close(self) -> None:
-        """Close both files; the next line opens them again."""
+        """Close both files. The next line opens them again."""
         self._commits.close()
         self._metrics.close()
         self._measured = None
@@ -164,7 +164,7 @@ class Recorder:
     def _discard(self, lines: list[CommitLine]) -> None:
         if self._discarded is None:
             return
-        # Only now: a torn line must not count as there.
+        # Cut first: a torn line must not count as written.
         cut_torn_line(self._discarded)
         there = {(line.update, line.generation) for line in _all_commits(self._discarded)}
         new = [line for line in lines if (line.update, line.generation) not in there]
@@ -178,7 +178,7 @@ class Recorder:
 
 
 def epoch_behind(line: MetricLine) -> int:
-    """The epoch of the update that follows a line, from 0."""
+    """Return the epoch (from 0) of the update that follows a line."""
     closes = isinstance(line, TestLine) or (line.update + 1) % max(line.updates_per_epoch, 1) == 0
     return line.epoch + 1 if closes else line.epoch
 
@@ -187,18 +187,18 @@ def epoch_behind(line: MetricLine) -> int:
 class Delivered:
     """How far a metrics file goes, or was read: the number of the last update and the epoch of the last validation.
 
-    Both only grow, whatever is computed twice; −1 for none.
+    Both only grow, also where an update is computed twice. −1 stands for none.
     """
 
     update: int = -1
     epoch: int = -1
 
     def has(self, line: MetricLine) -> bool:
-        """Whether a line is not new."""
+        """True when a line is not new."""
         return line.update <= self.update if isinstance(line, TrainLine) else line.epoch <= self.epoch
 
     def after(self, line: MetricLine) -> Delivered:
-        """With one line more."""
+        """Return the position after one more line."""
         if isinstance(line, TrainLine):
             return Delivered(line.update, self.epoch)
         return Delivered(self.update, line.epoch)
@@ -213,7 +213,7 @@ def _last_measured(path: Path) -> Delivered:
     found = Delivered()
     for _, data in backwards(path):
         is_test = data.startswith(_TEST)
-        # Decoding each line would take long where nothing is ever validated.
+        # Not every line is decoded, as a long file without any validation is read to its beginning.
         if found.epoch < 0 if is_test else found.update < 0:
             found = found.after(_decoder.decode(data))
         if found.update >= 0 and found.epoch >= 0:
@@ -222,22 +222,22 @@ def _last_measured(path: Path) -> Delivered:
 
 
 def _end_of_metrics(path: Path, updates: int) -> int:
-    """Where the lines end that are true when `updates` updates are committed."""
+    """Return the offset after the lines that hold when `updates` updates are committed."""
     for offset, data in backwards(path):
         if _decoder.decode(data).update < updates:
             return offset + len(data) + 1
     return 0
 
 
-class MetricsReader:
-    """Reads a metrics file while it grows: each update and each validation once and in order.
+class MetricsFollower:
+    """Read a metrics file while it grows: each update and each validation once and in order.
 
-    The file may be cut and grow again (`Recorder.rewind`): what is computed a second time is passed over.
+    The file may be cut and grow again (`Recorder.rewind`). What is computed a second time is skipped.
 
     Args:
         path: the file.
-        delivered: a file that remembers how far lines were handed out, so that another reader goes on there; None
-            begins at the first line. A line counts when the next one is asked for.
+        delivered: a file with the position up to which lines were delivered, so that another reader continues there.
+            None starts at the first line. A line counts as delivered when the next one is requested.
     """
 
     def __init__(self, path: Path, *, delivered: Path | None = None) -> None:
@@ -250,7 +250,7 @@ class MetricsReader:
         self._before = self._done
 
     def read(self) -> Iterator[MetricLine]:
-        """The lines that are new since the last call."""
+        """Yield the lines that are new since the last call."""
         try:
             with self._path.open("rb") as file:
                 self._place = self._place.checked(file)
@@ -269,7 +269,7 @@ class MetricsReader:
                 _remember(self._memory, self._place, self._done)
 
     def delivered_before(self) -> Iterator[MetricLine]:
-        """The lines that earlier readers with the same `delivered` handed out, for sums that died with them."""
+        """Yield the lines that earlier readers with the same `delivered` file delivered, to restore lost sums."""
         seen = Delivered()
         if self._before == seen:
             return
@@ -283,14 +283,14 @@ class MetricsReader:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An offset behind a line of `length` bytes with checksum `crc`; by these one sees that the line is another now."""
+    """An offset after a line of `length` bytes with checksum `crc`, which show whether the file was rewritten."""
 
     offset: int = 0
     length: int = 0
     crc: int = 0
 
     def checked(self, file: BinaryIO) -> _Place:
-        """This place, or the beginning when the line before it is not the one that was read there."""
+        """Return this position, or the beginning when the line before it is not the one that was read there."""
         if self.offset:
             file.seek(self.offset - self.length)
             if zlib.crc32(file.read(self.length)) != self.crc:
@@ -298,14 +298,14 @@ class _Place:
         return self
 
     def behind(self, text: bytes) -> _Place:
-        """The place behind one line more, newline included."""
+        """Return the position after one more line, including its newline."""
         return _Place(self.offset + len(text), len(text), zlib.crc32(text))
 
 
 def _line(text: bytes) -> MetricLine | None:
     try:
         return _decoder.decode(text)
-    except msgspec.DecodeError:  # torn by the death of its writer
+    except msgspec.DecodeError:  # torn by the death of its writer: skip it
         return None
 
 
@@ -324,7 +324,7 @@ def _remember(path: Path, place: _Place, done: Delivered) -> None:
     data = _CURSOR.pack(place.offset, place.length, place.crc, done.update, done.epoch)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        # One write, so that a killed reader leaves the old words or the new ones.
+        # One write, so that a killed reader leaves the old record or the new one.
         os.pwrite(descriptor, zlib.crc32(data).to_bytes(4, "little") + data, 0)
     finally:
         os.close(descriptor)

@@ -1,8 +1,8 @@
-"""Own the state of a training: captured from a member, sent to a joiner, restored bit for bit.
+"""Own the state of a training: capture it from a member, send it to a joiner, restore it bit for bit.
 
 Never: files.
 
 Read first: `state.py`, then `transfer.py`.
 """
 
-__all__ = ["nested", "space", "state", "tied_objects", "transfer", "warm_start"]
+__all__ = ["former", "nested", "space", "state", "tied_objects", "transfer", "warm_start"]

@@ -1,10 +1,10 @@
-"""Memory of another process of this host, read where it lies: one copy, by the reader, while the owner does nothing.
+"""Read tensors straight from the memory of another process on this host: one copy, made by the reader.
 
-The owner tells a `Place`: its process number, addresses, and a random number with the address of that. Whoever has read
-the number, before and behind everything else, has read from the process that was meant, and it was there all the time:
-a process number that is given to another process would show. Linux grants it to processes of one user that see each
-other's numbers; where it does not (containers with a profile of their own, other hosts), `Reader` says so before
-anything is read. Only the reader writes, and only into its own memory.
+The owner sends a `MemoryLocation`: its pid, the addresses, and a random token with the address of that. The reader
+reads the token before and after everything else. If it is right both times, the memory belonged to the owner all the
+time, as a process that got the same pid later would hold another value there. Linux allows such reads between processes
+of one user that see each other's pids. Where it does not (containers with a profile of their own, other hosts),
+`MemoryReader` raises before anything is read. Only the reader writes, and only into its own memory.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from torch import Tensor
 from edt_sdk.training.exchange.peer_errors import PeerLost
 
 _PR_SET_PTRACER = 0x59616D61
-# Read by one call; two threads take turns at such pieces.
+# Bytes that one system call reads. Two threads take alternate pieces.
 _PIECE = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where tensors of this process lie; it pickles.
+class MemoryLocation:
+    """Where the tensors of a process lie.
 
     Attributes:
-        pid: of the owner.
-        mark: address of 8 bytes that prove who it is.
-        token: what is in them.
+        pid: the owner's.
+        mark: address of the 8 bytes that hold the token.
+        token: random number that identifies the owner.
         addresses: of the tensors, in an order that owner and reader know.
     """
 
@@ -44,14 +44,14 @@ class Place:
     addresses: tuple[int, ...]
 
 
-class Shown:
-    """Tensors that others may read as long as this object lives; they must not change meanwhile.
+class SharedTensors:
+    """Tensors that other processes may read while this object lives. They must not change in that time.
 
     Args:
         tensors: dense, on the CPU.
 
     Attributes:
-        place: tell it to the readers.
+        location: what the readers need.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
@@ -59,32 +59,32 @@ class Shown:
         self._mark = torch.tensor([secrets.randbits(62)])
         _let_siblings_read()
         addresses = tuple(tensor.data_ptr() for tensor in tensors)
-        self.place = Place(os.getpid(), self._mark.data_ptr(), int(self._mark), addresses)
+        self.location = MemoryLocation(os.getpid(), self._mark.data_ptr(), int(self._mark), addresses)
 
 
-class Reader:
-    """Reads what another process shows.
+class MemoryReader:
+    """Read the tensors of another process.
 
     Args:
-        place: as the owner told it.
+        location: as the owner sent it.
 
     Raises:
-        OSError: it cannot be read from here.
+        OSError: this process cannot read that memory.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, location: MemoryLocation) -> None:
+        self._location = location
         self._prove()
 
     def read(self, into: Sequence[Tensor]) -> None:
-        """Fill these tensors, dense and on the CPU, with those of the place.
+        """Fill these tensors, dense and on the CPU, with those of the owner.
 
         Raises:
-            PeerLost: the owner is gone. The tensors are undefined then.
+            PeerLost: the owner is gone. The content of the tensors is undefined then.
         """
         pieces = [
             (address + start, tensor.data_ptr() + start, min(_PIECE, tensor.nbytes - start))
-            for address, tensor in zip(self._place.addresses, into, strict=True)
+            for address, tensor in zip(self._location.addresses, into, strict=True)
             for start in range(0, tensor.nbytes, _PIECE)
         ]
         errors: list[OSError] = []
@@ -92,11 +92,11 @@ class Reader:
         def every_second(first: int) -> None:
             try:
                 for theirs, ours, length in pieces[first::2]:
-                    _read(self._place.pid, theirs, ours, length)
+                    _read(self._location.pid, theirs, ours, length)
             except OSError as error:
                 errors.append(error)
 
-        # The owner waits meanwhile: there is a core for the second one.
+        # The owner waits in the meantime, so its core is free for a second thread.
         second = threading.Thread(target=every_second, args=(1,), name="edt-read", daemon=True)
         if len(pieces) > 1:
             second.start()
@@ -104,16 +104,17 @@ class Reader:
         if len(pieces) > 1:
             second.join()
         try:
+            # Once more: the owner may have died, and another process may have its pid and its addresses by now.
             self._prove()
         except OSError as error:
             errors.append(error)
         if errors:
-            raise PeerLost(f"process {self._place.pid}, whose memory was being read, is gone ({errors[0]})")
+            raise PeerLost(f"process {self._location.pid}, whose memory was being read, is gone ({errors[0]})")
 
     def _prove(self) -> None:
         found = ctypes.c_int64()
-        _read(self._place.pid, self._place.mark, ctypes.addressof(found), ctypes.sizeof(found))
-        if found.value != self._place.token:
+        _read(self._location.pid, self._location.mark, ctypes.addressof(found), ctypes.sizeof(found))
+        if found.value != self._location.token:
             raise OSError("that process is another one")
 
 
@@ -146,7 +147,7 @@ def _read(pid: int, theirs: int, ours: int, length: int) -> None:
 
 @cache
 def _let_siblings_read() -> None:
-    """Where the system lets a process be read by its ancestors only (Yama): by what the parent has started, too."""
+    """Let the children of this process's parent read its memory, where Yama allows ancestors only."""
     parent = os.getppid()
     if parent > 1:
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(parent), 0, 0, 0)

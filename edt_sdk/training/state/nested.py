@@ -1,4 +1,4 @@
-"""Structures of tensors as data sets and models use them: tuples, named tuples, lists, dictionaries, nested at will."""
+"""Convert nested structures of tensors: the tuples, named tuples, lists and dictionaries of data sets and models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def convert(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same structure with every tensor changed; anything that holds no tensors stays the object it is."""
+    """Return the same structure with every tensor changed. An object that holds no tensors stays as it is."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -23,13 +23,13 @@ def convert(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """The same structure on a device; objects of other types that have a method `to` are asked to move themselves.
+    """Return the same structure on a device. The method `to` of objects of other types is called where they have one.
 
-    To a GPU by way of pinned memory (unverified: our tests have no GPU).
+    Tensors move to a GPU through pinned memory (unverified: our tests have no GPU).
     """
     if isinstance(value, Tensor):
         if device.type == "cuda" and value.device.type == "cpu":
-            value = value.pin_memory()  # only from pinned memory does a transfer not wait
+            value = value.pin_memory()  # a transfer is asynchronous from pinned memory only
         return value.to(device, non_blocking=True)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(to_device(item, device) for item in value))

@@ -1,7 +1,8 @@
-"""Memory for an optimizer's state before it is there, so that it need not be found and cleared when the others wait.
+"""Allocate memory for an optimizer's state in advance, so that no member waits while the system finds and clears it.
 
-How much state a parameter gets is not known before the first step. A small optimizer of the same kind tells, in one
-step over a parameter of its own. Only torch's own kinds are asked: what another one does when it is made, nobody knows.
+The size of a parameter's state is not known before the first step. A small optimizer of the same class shows it in one
+step over a parameter of its own. This is tried with torch's own classes only, as the constructor of another class may
+have side effects.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from edt_sdk.training.state.state import is_dense, memory_of
 
 
 def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """As many tensors as the state of all parameters will have, in their shapes, with whatever is in them.
+    """Return as many tensors as the state of all parameters will have, in their shapes, with undefined content.
 
-    They are for `transfer.take`. Each page of them has been written to, so that the system has provided it. None for
-    parameters on a GPU, whose allocator has no need of it.
+    They are for `transfer.take`. Each page of them has been written to, so that the system has provided it. Parameters
+    on a GPU get no tensors, as its allocator keeps memory ready.
     """
     space = [
         torch.empty_like(parameter, memory_format=torch.preserve_format)
@@ -35,7 +36,7 @@ def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def tensors_a_parameter(optimizer: torch.optim.Optimizer) -> int:
-    """How many tensors like itself a parameter has in the state after a step; 0 where that is not known."""
+    """Return how many tensors of its own shape a parameter has in the state after a step; 0 where that is unknown."""
     if not type(optimizer).__module__.startswith("torch.optim."):
         return 0
     parameter = torch.nn.Parameter(torch.ones(2, 2))

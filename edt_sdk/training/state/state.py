@@ -1,8 +1,8 @@
-"""Everything a joiner needs to be a member: captured from a survivor, restored bit for bit.
+"""Capture everything a joiner needs from a member, and restore it bit for bit.
 
-The optimizer's state is taken raw, by the index of its parameter: `load_state_dict` would cast it to the parameter's
-type. Random states are not part of it, they follow from seed and step. How it gets from one member to another is
-`transfer.py`'s.
+The optimizer's state is taken raw, by the index of its parameter, as `load_state_dict` would cast it to the parameter's
+type. Random states are not part of it, because they follow from seed and step. `transfer.py` moves a state from one
+member to another.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class State:
 
     Attributes:
         own: parameters and buffers by name, sharing the model's memory.
-        rest: optimizer and whatever the loop adds, frozen by `twins.freeze`.
-        tensors: what was taken out of `rest`.
+        rest: optimizer and what the loop adds, frozen by `tied_objects.freeze`.
+        tensors: the tensors that were taken out of `rest`.
     """
 
     own: dict[str, Tensor]
@@ -39,12 +39,12 @@ class State:
 
 
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -> State:
-    """The state now. Memory is shared, not copied: use it before the next step.
+    """Return the state now. Its memory is shared and not copied, so use it before the next step.
 
     Args:
         model: the module that is trained.
         optimizer: its optimizer.
-        extra: what else the receiver must know, anything that pickles.
+        extra: what else the receiver must know: plain data, and objects of the user's that cloudpickle can pickle.
     """
     index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
     rest = {
@@ -64,9 +64,9 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
 
 
 def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
-    """Put a captured state into this process's model and optimizer; `extra` of `capture` is returned.
+    """Put a captured state into this process's model and optimizer, and return the `extra` of `capture`.
 
-    Tensors of the optimizer's become its own, without a copy; the state must not be used any more.
+    The optimizer takes over its tensors without a copy, so the state must not be used afterwards.
     """
     put_tensors(model, state.own)
     rest = thaw(state.rest, model, optimizer, state.tensors)
@@ -84,19 +84,19 @@ def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) ->
 
 
 def _beside(parameter: Tensor, value: Any) -> Any:
-    """State of a parameter where the parameter is: what was read from a file is on the CPU. Counters stay there."""
+    """Move a parameter's state to the parameter's device. A file's tensors are on the CPU, where counters stay."""
     if parameter.device.type == "cpu":
         return value
     return nested.convert(value, lambda t: t.to(parameter.device) if t.shape == parameter.shape else t)
 
 
 def group_scalars(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """Everything in the parameter groups but the parameters: learning rates and the like."""
+    """Return everything in the parameter groups except the parameters, such as learning rates."""
     return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
 
 
 def put_group_scalars(optimizer: torch.optim.Optimizer, scalars: list[dict[str, Any]]) -> None:
-    """Set what `group_scalars` gave on another member."""
+    """Set what `group_scalars` returned on another member."""
     if len(scalars) != len(optimizer.param_groups):
         raise Unprocessable("The optimizer's parameter groups differ between workers.", field="optimizer")
     for group, values in zip(optimizer.param_groups, scalars, strict=True):
@@ -105,12 +105,12 @@ def put_group_scalars(optimizer: torch.optim.Optimizer, scalars: list[dict[str, 
 
 @torch.no_grad()
 def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Set parameters and buffers by name; one that lies in the model's memory already is left alone."""
+    """Set parameters and buffers by name. A tensor that lies in the model's memory already is left alone."""
     there = dict(own_tensors(model))
     for name, tensor in tensors.items():
         own = there.get(name)
         if own is not None and _alike(own, tensor):
-            # Only what differs is written: a buffer may be an expanded view, which nothing can be copied into.
+            # Write only where bits differ: a buffer may be an expanded view, and copy_ into such a view fails.
             if own.data_ptr() == tensor.data_ptr():
                 continue
             if own.device != tensor.device or not _equal(own, tensor):
@@ -120,17 +120,17 @@ def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
         module = model.get_submodule(path)
         if leaf in module._parameters:
             raise Unprocessable(f"The parameter {name} has another shape in another worker.", field="model")
-        # A buffer that got its shape, or its existence, during the training.
+        # A buffer that was created, or got its shape, during the training.
         module._buffers[leaf] = tensor
 
 
 def flags(model: nn.Module) -> Flags:
-    """Which modules are in training mode and which parameters want a gradient, both in the model's order."""
+    """Return which modules are in training mode and which parameters want a gradient, both in the model's order."""
     return [module.training for module in model.modules()], [p.requires_grad for p in model.parameters()]
 
 
 def put_flags(model: nn.Module, values: Flags) -> None:
-    """Set what `flags` gave on another member."""
+    """Set what `flags` returned on another member."""
     modes, wants = values
     for module, training in zip(model.modules(), modes, strict=True):
         module.training = training
@@ -139,19 +139,19 @@ def put_flags(model: nn.Module, values: Flags) -> None:
 
 
 def own_copies(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of all parameters and buffers by name."""
+    """Return copies of all parameters and buffers by name."""
     return {name: tensor.clone() for name, tensor in own_tensors(model)}
 
 
 def differing(model: nn.Module, before: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters and buffers whose bits are not those of `before`."""
+    """Return the parameters and buffers whose bits differ from those of `before`."""
     return {
         name: tensor for name, tensor in own_tensors(model) if name not in before or not _equal(tensor, before[name])
     }
 
 
 def own_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers by name, sharing the model's memory."""
+    """Yield parameters and buffers by name, sharing the model's memory."""
     for name, parameter in model.named_parameters():
         yield name, parameter.detach()
     for name, buffer in model.named_buffers():
@@ -163,7 +163,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """Whether it fills its memory without gaps and overlaps, in any order of dimensions."""
+    """True when a tensor fills its memory without gaps and overlaps, in any order of dimensions."""
     expected = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
         if stride != expected:
@@ -173,7 +173,7 @@ def is_dense(tensor: Tensor) -> bool:
 
 
 def memory_of(tensor: Tensor) -> Tensor:
-    """A dense tensor's memory as bytes: uint8 [numel × itemsize], no copy."""
+    """Return a dense tensor's memory as bytes: uint8 [numel × itemsize], without a copy."""
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
@@ -182,5 +182,5 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
-    """Equal in shape, type and every bit; NaN equals itself, 0.0 differs from −0.0."""
+    """True when two tensors are equal in shape, type and every bit: NaN equals itself, 0.0 differs from −0.0."""
     return _alike(one, other) and torch.equal(memory_of(one.contiguous()), memory_of(other.contiguous()))

@@ -1,8 +1,8 @@
-"""Pickles objects that hold the model, the optimizer or their parts, for a process that has these already.
+"""Pickle objects that refer to the model, the optimizer or their parts, for a process that has these already.
 
 Every worker has its own copy of model and optimizer. When a callback or an optimizer's state moves from one worker to
-another, references to those objects travel as names and become references to the receiver's own. Tensors beside them
-can be taken out of the pickle, to be sent as memory.
+another, references to those objects travel as names and become references to the receiver's own. Other tensors can be
+taken out of the pickle and sent as memory.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import cloudpickle  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, nn
 
+from edt_sdk.training.state import former
+
 Name = tuple[str, Any]
 
 
 def freeze(value: object, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None) -> bytes:
-    """Pickle `value`; parts of model and optimizer by name.
+    """Pickle `value`, with parts of model and optimizer as names.
 
     Args:
         value: anything cloudpickle can pickle.
-        model: whose modules, parameters and buffers become names.
-        optimizer: which becomes a name, as do its `state` and `param_groups`.
-        tensors: plain tensors are appended here, each once, instead of being pickled; None pickles them.
+        model: its modules, parameters and buffers become names.
+        optimizer: it becomes a name, as do its `state` and `param_groups`.
+        tensors: plain tensors are appended here, each once, instead of being pickled. None pickles them.
     """
     file = io.BytesIO()
     _Pickler(file, _names(model, optimizer), tensors).dump(value)
@@ -33,7 +35,7 @@ def freeze(value: object, model: nn.Module, optimizer: torch.optim.Optimizer, te
 
 
 def thaw(data: bytes, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None) -> Any:
-    """What `freeze` was given, around this process's own model and optimizer and these tensors."""
+    """Return the value given to `freeze`, with this process's model and optimizer and with these tensors."""
     return _Unpickler(io.BytesIO(data), model, optimizer, tensors).load()
 
 
@@ -67,7 +69,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return "tensor", self._taken[id(obj)]
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(former.Unpickler):
     def __init__(
         self, file: io.BytesIO, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None
     ) -> None:
@@ -98,7 +100,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_plain(value: object) -> bool:
-    # Parameters and other subclasses have more to them than memory, so has what takes part in autograd.
+    # Parameters, other subclasses and tensors that take part in autograd are more than their memory.
     if type(value) is not Tensor:
         return False
     return value.layout is torch.strided and not value.is_quantized and not value.requires_grad

@@ -1,27 +1,28 @@
-"""A captured state on its way to other members: a head that describes it, then the memory of its large tensors.
+"""Move a captured state to other members: a head that describes it, then the memory of its large tensors.
 
-`send` and `receive` move it over anything that moves tensors. Members of one host need not: the head tells where the
-tensors lie, and takers read them there (`foreign_memory.py`), all at once, while the giver waits; whoever cannot do so
-is sent them (`give` and `take`). Parameters and buffers go straight into the taker's own memory. Never decides who
-gives to whom, or when; see `loop.py`.
+`send` and `receive` move it over anything that moves tensors. Between members of one host, `give` and `take` avoid
+that: the head names the addresses of the tensors, all takers read them there at once (`foreign_memory.py`), and the
+giver waits. A taker that cannot read them is sent the tensors instead. Parameters and buffers go straight into the
+taker's own memory. This module never decides which member gives, or when. That is `member/loop.py`.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
-from edt_sdk.training.state.foreign_memory import Place, Reader, Shown
+from edt_sdk.training.state import former
+from edt_sdk.training.state.foreign_memory import MemoryLocation, MemoryReader, SharedTensors
 from edt_sdk.training.state.state import State, is_dense, memory_of, own_tensors
 
-# One transfer: small enough that reading from one socket and writing to another overlap.
+# Bytes of one transfer: small enough that reading from one socket and writing to another overlap.
 _CHUNK = 8 << 20
-# Tensors up to this size travel within the head: each transfer costs a round trip.
+# Tensors up to this many bytes travel within the head, as each transfer costs a round trip.
 _SMALL = 1 << 15
 _SENT, _READ = 0, 1
 
@@ -31,18 +32,18 @@ class _Handle(Protocol):
 
 
 class Peers(Protocol):
-    """The part of a `Group` that is needed here."""
+    """The part of a `Group` that is used here."""
 
     def send(self, tensor: Tensor, dst: int) -> _Handle:
-        """Give one member a tensor."""
+        """Send a tensor to a member."""
 
     def recv(self, tensor: Tensor, src: int) -> _Handle:
-        """Take one from a member."""
+        """Receive a tensor from a member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How a tensor lies in memory: `stride` is dense, in any order of dimensions."""
+    """The type and layout of a tensor. `stride` is dense, in any order of dimensions."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -52,40 +53,59 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What is told before the tensors.
+    """What is sent before the tensors.
 
     Attributes:
         names: of parameters and buffers, which come first.
         specs: of all tensors.
-        rest: of the state.
-        small: the memory of small tensors, one behind the other.
-        place: where the large ones lie, None when they will be sent.
+        rest: the state's `rest`.
+        small: the memory of the small tensors, one after the other.
+        location: where the large tensors lie, None when they will be sent.
     """
 
     names: tuple[str, ...]
     specs: tuple[Spec, ...]
     rest: bytes
     small: bytes
-    place: Place | None = None
+    location: MemoryLocation | None = None
+
+
+def _encoded(value: Any) -> str:
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    raise NotImplementedError
+
+
+def _decoded(kind: type, value: Any) -> Any:
+    dtype = getattr(torch, value, None)
+    if not isinstance(dtype, kind):
+        raise ValueError(f"torch has no type {value!r}")
+    return dtype
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encoded)
+_decoder = msgspec.msgpack.Decoder(_Head, dec_hook=_decoded)
+# The first byte of a pickle, which would be an empty map in a head of today.
+_PICKLE = b"\x80"
 
 
 def send(peers: Peers, takers: Sequence[int], state: State) -> None:
-    """Give a captured state to some members at once; they must be receiving."""
+    """Send a captured state to some members at once. They must be receiving."""
     tensors = _tensors(state)
     _send_head(peers, takers, _head(state, tensors))
     _send_large(peers, takers, tensors)
 
 
 def receive(peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool) -> State:
-    """The state that member `src` sends.
+    """Return the state that member `src` sends.
 
     Args:
         peers: the group.
         src: a rank.
         model: the module that the state is for.
-        device: where tensors that are not on the CPU there belong here.
-        staged: everything arrives in new memory, and the model stays as it is until `restore`. Else parameters and
-            buffers arrive in the model's own memory where they fit, and it is of no use if this fails halfway.
+        device: of tensors that are not on the CPU at the sender.
+        staged: everything arrives in new memory, and the model stays as it is until `restore`. Otherwise parameters and
+            buffers arrive in the model's own memory where they fit, and the model is unusable if this fails halfway.
     """
     arriving = _Arriving(_receive_head(peers, src), model, device, staged=staged, space=[])
     _receive_large(peers, src, arriving)
@@ -93,7 +113,9 @@ def receive(peers: Peers, src: int, model: nn.Module, device: torch.device, *, s
 
 
 def give(peers: Peers, takers: Sequence[int], state: State) -> None:
-    """As `send`, to members who call `take`: they may read the tensors instead, which must not change before this ends.
+    """Send a state to members that call `take`, which may read the tensors in this process's memory instead.
+
+    The tensors must not change before this returns.
 
     Raises:
         RuntimeError: a member is gone.
@@ -103,11 +125,11 @@ def give(peers: Peers, takers: Sequence[int], state: State) -> None:
     if not large or any(tensor.device.type != "cpu" for tensor in large):
         send(peers, takers, state)
         return
-    shown = Shown(large)
-    _send_head(peers, takers, _head(state, tensors, shown.place))
+    shown = SharedTensors(large)
+    _send_head(peers, takers, _head(state, tensors, shown.location))
     answers = [(taker, torch.empty(1, dtype=torch.uint8)) for taker in takers]
     handles = [peers.recv(answer, taker) for taker, answer in answers]
-    # First those who wait for it: who reads is done by the time it answers.
+    # All answers first: a taker that reads answers when it is done, and needs the memory unchanged until then.
     for handle in handles:
         handle.wait()
     _send_large(peers, [taker for taker, answer in answers if int(answer) == _SENT], tensors)
@@ -116,28 +138,28 @@ def give(peers: Peers, takers: Sequence[int], state: State) -> None:
 def take(
     peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor] | None = None
 ) -> State:
-    """The state that member `src` gives.
+    """Return the state that member `src` gives.
 
     Args:
         peers: as for `receive`, like the next two and `staged`.
         src: a rank.
         model: that the state is for.
-        device: where tensors belong.
+        device: of tensors that are not on the CPU at the giver.
         staged: leave the model as it is.
-        space: tensors that may become part of the optimizer's state, in place of new ones.
+        space: tensors that may become part of the optimizer's state instead of new ones.
 
     Raises:
         RuntimeError, PeerLost: the giver is gone.
     """
     head = _receive_head(peers, src)
     arriving = _Arriving(head, model, device, staged=staged, space=space or [])
-    if head.place is None:
+    if head.location is None:
         _receive_large(peers, src, arriving)
         return arriving.state
     try:
         if any(tensor.device.type != "cpu" for tensor in arriving.large):
-            raise OSError("it belongs into another kind of memory")
-        reader = Reader(head.place)
+            raise OSError("tensors of a GPU are not read from another process's memory")
+        reader = MemoryReader(head.location)
     except OSError:
         peers.send(torch.tensor([_SENT], dtype=torch.uint8), src).wait()
         _receive_large(peers, src, arriving)
@@ -148,11 +170,11 @@ def take(
 
 
 class _Arriving:
-    """A state that arrives: its tensors, the small ones filled already.
+    """A state that arrives: its tensors, of which the small ones are filled already.
 
     Attributes:
-        large: memory of the others, in the order in which it is sent.
-        state: what arrives.
+        large: memory of the other tensors, in the order in which it is sent.
+        state: the state that arrives.
     """
 
     def __init__(
@@ -181,7 +203,7 @@ class _Arriving:
 
 
 def _tensors(state: State) -> list[Tensor]:
-    """All of a state without gaps in memory, parameters and buffers first."""
+    """Return all tensors of a state without gaps in memory, parameters and buffers first."""
     return [_dense(tensor) for tensor in (*state.own.values(), *state.tensors)]
 
 
@@ -189,13 +211,13 @@ def _large(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [memory_of(tensor) for tensor in tensors if tensor.nbytes > _SMALL]
 
 
-def _head(state: State, tensors: Sequence[Tensor], place: Place | None = None) -> _Head:
+def _head(state: State, tensors: Sequence[Tensor], location: MemoryLocation | None = None) -> _Head:
     small = b"".join(memory_of(tensor).cpu().numpy().tobytes() for tensor in tensors if tensor.nbytes <= _SMALL)
-    return _Head(tuple(state.own), tuple(_spec(tensor) for tensor in tensors), state.rest, small, place)
+    return _Head(tuple(state.own), tuple(_spec(tensor) for tensor in tensors), state.rest, small, location)
 
 
 def _send_head(peers: Peers, takers: Sequence[int], head: _Head) -> None:
-    data = pickle.dumps(head)
+    data = _encoder.encode(head)
     length = torch.tensor([len(data)]).view(torch.uint8)
     content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     for handle in [peers.send(part, taker) for part in (length, content) for taker in takers]:
@@ -207,7 +229,8 @@ def _receive_head(peers: Peers, src: int) -> _Head:
     peers.recv(length, src).wait()
     content = torch.empty(int(length.view(torch.int64)), dtype=torch.uint8)
     peers.recv(content, src).wait()
-    head: _Head = pickle.loads(content.numpy().tobytes())
+    data = content.numpy().tobytes()
+    head: _Head = former.loads(data) if data.startswith(_PICKLE) else _decoder.decode(data)
     return head
 
 
@@ -227,7 +250,7 @@ def _spec(tensor: Tensor) -> Spec:
 
 
 def _somewhere(spare: list[tuple[Spec, Tensor]], spec: Spec, device: torch.device) -> Tensor:
-    """One of the spare tensors if one fits, else a new one."""
+    """Return a spare tensor that fits, else a new one."""
     for number, (form, tensor) in enumerate(spare):
         if form == spec:
             del spare[number]
@@ -237,6 +260,6 @@ def _somewhere(spare: list[tuple[Spec, Tensor]], spec: Spec, device: torch.devic
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """The tensor, or a copy, without gaps and overlaps in memory: channels-last stays channels-last."""
+    """Return the tensor, or a copy, without gaps and overlaps in memory. Channels-last stays channels-last."""
     value = tensor.detach().resolve_conj().resolve_neg()
     return value if is_dense(value) else value.contiguous()

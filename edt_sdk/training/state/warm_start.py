@@ -1,4 +1,4 @@
-"""Weights of another training to begin with: a `.pth` file with a state dict, into a model that fits it."""
+"""Load the weights of another training, a `.pth` file with a state dict, into a model that they fit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edt_sdk.schemas.errors import Unprocessable
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
-    """Load a state dict into `model` in place, wherever it is.
+    """Load a state dict into `model` in place, on the model's own device.
 
     Raises:
-        Unprocessable: there is no such file, it is no state dict, or names or shapes do not fit the model's.
+        Unprocessable: the file is missing or holds no state dict, or its names or shapes do not fit the model's.
     """
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)

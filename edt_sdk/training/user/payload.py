@@ -9,11 +9,10 @@ Written atomically with mode 0600; the driver's logger never enters it.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import EdtError, Unprocessable
+from edt_sdk.training.state import former
 from edt_sdk.training.user.by_value import by_value
 from edt_sdk.training.user.culprit import find_culprit
 
@@ -103,7 +103,8 @@ def pack(training: Training, roots: Sequence[Path]) -> bytes:
     Raises:
         Unprocessable: a part cannot be pickled; the message names it.
     """
-    return dump({field.name: getattr(training, field.name) for field in fields(training)}, roots)
+    parts = {field.name: getattr(training, field.name) for field in fields(training)}
+    return dump({**parts, "options": asdict(training.options)}, roots)
 
 
 def dump(parts: Mapping[str, Any], roots: Sequence[Path]) -> bytes:
@@ -137,7 +138,10 @@ def write(path: Path, data: bytes) -> None:
 
 def read(path: Path) -> Training:
     """The training in a file; raises what `load` raises."""
-    return Training(**load(path))
+    parts = load(path)
+    if isinstance(parts["options"], dict):  # version 0.1 pickled a `TrainOptions` itself
+        parts["options"] = TrainOptions(**parts["options"])
+    return Training(**parts)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -149,7 +153,7 @@ def load(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         check_header(file.readline(_LONGEST_HEADER))
         try:
-            parts: dict[str, Any] = pickle.load(file)
+            parts: dict[str, Any] = former.Unpickler(file).load()
         except Exception as error:  # unpickling imports and runs the user's modules
             raise Unprocessable(
                 f"A worker could not load what train() was given: {type(error).__name__}: {error}.",

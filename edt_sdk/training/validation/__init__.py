@@ -1,4 +1,4 @@
-"""Own validations: a job that only tests a trained model (decision 031).
+"""Own the validation job, which only tests a trained model (decision 031).
 
 Never: a change of weights.
 

@@ -1,8 +1,8 @@
-"""One member's part in a validation: it looks at outputs in the engine's own test steps; rank 0 writes what came out.
+"""Do one member's part in a validation job: count outputs in the engine's own test steps, and write the result.
 
-A validation is a training without epochs of updates: its schedule holds one pass over the test data (`schedule.py`).
-What outputs are counted as is `validation_tally.py`'s. All members know all counts after each step, so members come and
-go as in any training, and a checkpoint holds them.
+A validation job is a training without updates: its schedule holds one pass over the test data (`schedule.py`).
+`tally.py` counts the outputs. All members know all counts after each step, so members may join and leave as in any
+training, and a checkpoint contains the counts.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from edt_sdk.schemas.wire.context import JobContext
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.training.checkpoints import durable
 from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.state import former
 from edt_sdk.training.state.nested import to_device
 from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.user.payload import Training
-from edt_sdk.training.validation.tally import Tally, Wanted, tally
+from edt_sdk.training.validation.tally import Tally, Wanted, portable, received, tally
 
 
-class Examination:
-    """What is looked at while the test data are gone over.
+class ValidationPass:
+    """Count outputs during one pass over the test data.
 
     Args:
-        validates: what is asked for.
-        training: whose loss function says what outputs are.
-        samples: of the test data.
-        paths: of the validation's job.
-        device: where the model is.
+        validates: what the user asked for.
+        training: its loss function tells how to read the outputs.
+        samples: number of test samples.
+        paths: of the validation job.
+        device: of the model.
     """
 
     def __init__(
@@ -50,29 +51,30 @@ class Examination:
         self._seen = Tally()
 
     def begin(self) -> None:
-        """A step begins, or begins anew: forget what was seen in one that was broken off."""
+        """Start a step: forget what was counted in an attempt that failed."""
         self._seen = Tally()
 
     def observe(self, outputs: Any, labels: Any) -> None:
-        """A batch of this member's. Unprocessable when a metric makes no sense for it."""
+        """Count a batch of this member's. Unprocessable when a metric makes no sense for it."""
         if self._wanted.anything:
             self._seen = self._seen + tally(outputs, labels, self._wanted)
 
     def together(self, group: Group) -> Tally:
-        """What all members saw in this step, told to all of them. RuntimeError when one is gone."""
+        """Exchange and return what all members counted in this step. RuntimeError when a member is gone."""
         if group.world == 1 or not self._wanted.anything:
             return self._seen
-        parts: list[Tally] = [
-            pickle.loads(group.broadcast_bytes(pickle.dumps(self._seen) if rank == group.rank else None, rank))
+        own = pickle.dumps(portable(self._seen))
+        parts = [
+            received(former.loads(group.broadcast_bytes(own if rank == group.rank else None, rank)))
             for rank in range(group.world)
         ]
         return sum(parts[1:], start=parts[0])
 
     def over(self, model: Any, batches: Iterable[Any], _arguments: None = None) -> float:
-        """All batches at once, for a script with an `fn_test`, which has gone over them in its own way; 0.
+        """Count all batches at once, for a script with an `fn_test` of its own, and return 0.
 
         Raises:
-            Unprocessable: they are no pairs, or a metric makes no sense for them.
+            Unprocessable: the batches are no pairs, or a metric makes no sense for them.
         """
         for data in batches if self._wanted.anything else ():
             if not isinstance(data, (tuple, list)) or len(data) != 2:
@@ -88,17 +90,17 @@ class Examination:
 
     @property
     def seen(self) -> Tally:
-        """What this member saw in this step."""
+        """What this member counted in this step."""
         return self._seen
 
     def totals(self, totals: Totals, counts: Tally) -> Totals:
-        """The complete totals, with an accuracy where the engine itself knows none, or takes one score for a class."""
+        """Return the totals with the counted accuracy where the engine has none, or where outputs are binary."""
         if counts.accuracy is None or (totals.right is not None and not counts.binary):
             return totals
         return replace(totals, right=counts.accuracy * totals.samples)
 
     def write(self, totals: Totals, counts: Tally) -> None:
-        """RESULT_DIR's `validation.json`. OSError when that is impossible."""
+        """Write `validation.json` into RESULT_DIR. OSError when that is impossible."""
         durable.write(
             self._paths.validation,
             lambda file: file.write(msgspec.json.format(msgspec.json.encode(self._result(totals, counts)), indent=1)),
@@ -109,7 +111,7 @@ class Examination:
         values = dict(counts.values(wanted))
         values["loss"] = totals.loss if totals.samples else None
         if "accuracy" in values and totals.accuracy is not None:
-            values["accuracy"] = totals.accuracy  # to the bit what the training itself says of the same weights
+            values["accuracy"] = totals.accuracy  # equal to the bit to the training's own figure for the same weights
         by_threshold = counts.binary or (counts.classes == 2 and told.threshold is not None)
         each_class = {"precision", "recall", "f1"} & set(told.metrics)
         return Validated(
@@ -126,8 +128,8 @@ class Examination:
         )
 
 
-def examination(job: JobContext, training: Training, samples: int, device: torch.device) -> Examination | None:
-    """This job's, None where it trains.
+def validation_pass(job: JobContext, training: Training, samples: int, device: torch.device) -> ValidationPass | None:
+    """Return the validation of this job, None for a job that trains.
 
     Raises:
         Unprocessable: there are no test data.
@@ -140,4 +142,4 @@ def examination(job: JobContext, training: Training, samples: int, device: torch
             hint="Let it return (train, test).",
             field="datasets_function",
         )
-    return Examination(job.validates, training, samples, job.paths, device)
+    return ValidationPass(job.validates, training, samples, job.paths, device)

@@ -1,15 +1,16 @@
-"""What a model got right, counted class by class: from batches of outputs and labels to named metrics.
+"""Count class by class what a model predicts, and compute named metrics from the counts.
 
-A `Tally` holds counts alone, so it takes as much memory for a million samples as for one, and the sum of two does not
-depend on who saw what. Means of losses are the engine's own (`totals.py`). Needs no knowledge of jobs, files or
+A `Tally` holds counts only, so its size does not depend on the number of samples, and the sum of two does not depend on
+how samples were shared out. Means of losses are the engine's (`totals.py`). This module knows no jobs, files or
 processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ class Wanted:
 
     Attributes:
         metrics: names from `schemas.validation.named_metrics`.
-        threshold: from which score on a binary output means class 1; None for 0.5, and for the higher one of two.
-        loss_function: the script's; says what its outputs are. The sigmoid of a binary output is what counts where its
-            loss is one "with logits", and labels that are a score for each class are classes where it is cross entropy.
+        threshold: smallest score with which a binary output means class 1. None stands for 0.5, and for the higher
+            score where outputs are two scores.
+        loss_function: the script's, which tells how to read its outputs. With a loss "with logits" the sigmoid of a
+            binary output counts. With cross entropy, labels that are a score for each class stand for a class.
     """
 
     metrics: tuple[str, ...]
@@ -41,7 +43,7 @@ class Wanted:
 
     @property
     def anything(self) -> bool:
-        """Whether outputs have to be looked at: a loss needs none."""
+        """True when outputs have to be counted. A loss alone needs no counts."""
         return any(metric != "loss" for metric in self.metrics)
 
     @property
@@ -56,10 +58,10 @@ class Tally:
 
     Attributes:
         classes: how many there are; 0 before the first batch.
-        binary: one score a label, compared with a threshold.
-        true, said, hits: of each class, how many labels name it, how often the model said it, how often both.
-        tops: for each top<K> that is wanted, how many labels are among the K highest scores.
-        confusion: [label, what the model said], None when it is not wanted.
+        binary: outputs are one score for each label, compared with a threshold.
+        true, said, hits: for each class, the number of its labels, of its predictions, and of correct predictions.
+        tops: for each top<K> that is wanted, the number of labels among the K highest scores.
+        confusion: [label, prediction], None when it is not wanted.
     """
 
     classes: int = 0
@@ -71,10 +73,10 @@ class Tally:
     confusion: Counts | None = None
 
     def __add__(self, other: Tally) -> Tally:
-        """Both together.
+        """Return the sum of both.
 
         Raises:
-            Unprocessable: they are of different numbers of classes.
+            Unprocessable: their numbers of classes differ.
         """
         if not self.classes or not other.classes:
             return self if self.classes else other
@@ -96,15 +98,15 @@ class Tally:
 
     @property
     def accuracy(self) -> float | None:
-        """Fraction of labels that the model said, None without any."""
+        """Fraction of labels that were predicted, None without labels."""
         total = int(self.true.sum())
         return int(self.hits.sum()) / total if total else None
 
     def values(self, wanted: Wanted) -> Iterator[tuple[str, float | None]]:
-        """The metrics that come of counts, by name, in the order in which they are wanted.
+        """Yield the metrics that are computed from counts, by name, in the order in which they are wanted.
 
-        Precision, recall, f1 and iou are means over the classes that occur, in labels or outputs; of class 1 alone
-        where outputs are binary.
+        Precision, recall, f1 and iou are means over the classes that occur in labels or predictions. Where outputs are
+        binary they are those of class 1.
         """
         total = int(self.true.sum())
         precision, recall, f1, iou = self._scores()
@@ -123,7 +125,7 @@ class Tally:
                 yield metric, float(means[metric][counted].mean())
 
     def per_class(self) -> tuple[ClassScores, ...]:
-        """Each class for itself; none where there are too many to be read."""
+        """Return the scores of each class; none where there are too many classes to read."""
         if self.classes > MOST_CLASSES:
             return ()
         precision, recall, f1, _ = self._scores()
@@ -147,6 +149,19 @@ class Tally:
         )
 
 
+def portable(counts: Tally) -> SimpleNamespace:
+    """Return counts as the members send them to each other.
+
+    A namespace and not a `Tally`: a member of version 0.1 knows that class by another path, and reads attributes only.
+    """
+    return SimpleNamespace(**{field.name: getattr(counts, field.name) for field in fields(Tally)})
+
+
+def received(counts: SimpleNamespace | Tally) -> Tally:
+    """Return the counts that another member sent; one of version 0.1 sends a `Tally`."""
+    return counts if isinstance(counts, Tally) else Tally(**vars(counts))
+
+
 def _divided(above: Counts, below: Counts) -> npt.NDArray[np.float64]:
     result: npt.NDArray[np.float64] = np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
     return result
@@ -154,16 +169,16 @@ def _divided(above: Counts, below: Counts) -> npt.NDArray[np.float64]:
 
 @torch.no_grad()
 def tally(outputs: Any, labels: Any, wanted: Wanted) -> Tally:
-    """One batch.
+    """Count one batch.
 
     Args:
-        outputs: scores of classes [n, classes, …] or [n, …, classes], or one score a label.
-        labels: whole numbers [n, …], negative ones being padding that does not count; 0 and 1 of any type where outputs
-            are one score a label.
+        outputs: scores of classes [n, classes, …] or [n, …, classes], or one score for each label.
+        labels: whole numbers [n, …], of which negative ones are padding and do not count. Where outputs are one score
+            for each label, 0 and 1 of any type.
         wanted: what is counted.
 
     Raises:
-        Unprocessable: outputs are no scores of classes, or a metric that is wanted makes no sense for them.
+        Unprocessable: outputs are no scores of classes, or a wanted metric makes no sense for them.
     """
     if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
         raise _no_classes(outputs, labels, wanted)
@@ -191,7 +206,7 @@ def tally(outputs: Any, labels: Any, wanted: Wanted) -> Tally:
 
 
 def _is_binary(outputs: Tensor, labels: Tensor) -> bool:
-    """One score a label, and labels that are 0 or 1."""
+    """True when outputs are one score for each label, and all labels are 0 or 1."""
     if not outputs.is_floating_point() or outputs.shape not in (labels.shape, (*labels.shape, 1)):
         return False
     return bool(((labels == 0) | (labels == 1)).all())
@@ -212,7 +227,7 @@ def _binary(outputs: Tensor, labels: Tensor, wanted: Wanted, *, logits: bool) ->
 
 
 def _flat(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Scores [labels, classes] and labels without padding; None where they are no such things."""
+    """Return scores [labels, classes] and labels without padding; None where shapes or types do not fit."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
         return None
     if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
@@ -243,7 +258,7 @@ def _counted(predicted: Tensor, truth: Tensor, classes: int, wanted: Wanted, *, 
     if "confusion" in wanted.metrics:
         if classes > MOST_CLASSES:
             raise Unprocessable(
-                f"A confusion matrix of {classes} classes has {classes**2} cells, which nobody could read.",
+                f"A confusion matrix of {classes} classes has {classes**2} cells, too many to read.",
                 hint=f"It is there for up to {MOST_CLASSES} classes; ask for precision and recall.",
                 field="metrics",
             )
@@ -260,7 +275,7 @@ def _counted(predicted: Tensor, truth: Tensor, classes: int, wanted: Wanted, *, 
 
 
 def _kind(loss_function: Callable[..., Any] | None) -> str:
-    """What a loss function says about outputs: "logits", "classes", or "" for nothing."""
+    """Return how a loss function reads outputs: "logits", "classes", or "" where that is unknown."""
     while isinstance(loss_function, partial):
         loss_function = loss_function.func
     name = getattr(loss_function, "__name__", type(loss_function).__name__).replace("_", "").lower()

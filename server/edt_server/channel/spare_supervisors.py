@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.wire.control import Launch
-from edt_sdk.schemas.wire.zygote import Ready, decode_answer
+from edt_sdk.schemas.wire.zygote import Ready, decode_answer, stamp
 from edt_server.supervisor.programs.environment import start_time_variables
 from edt_server.system.detached import start_detached
 
@@ -71,7 +71,7 @@ class Spare:
                 answer = decode_answer(self.connection.recv(_LARGEST, socket.MSG_DONTWAIT))
                 if isinstance(answer, Ready):
                     self.files = answer.files
-        return all(_stamp(path) == stamp for path, stamp in (self.files or {}).items())
+        return all(stamp(path) == seen for path, seen in (self.files or {}).items())
 
     def hand_over(self, launch_file: Path) -> bool:
         """Make it the supervisor of the job with these orders; False when it has ended."""
@@ -189,11 +189,3 @@ def start_spare(kind: Kind, folder: Path) -> Spare:
 
 def _names(interpreter: str) -> tuple[str, str]:
     return os.path.realpath(os.path.dirname(interpreter)), os.path.realpath(interpreter)
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size
