@@ -88,7 +88,7 @@ class Cuts:
             before = self._before(leaf, claim)
             if before:
                 return replace(cut, why="order", level=leaf.name, rival=before)
-            if target == 0 and leaf.shut:
+            if target == 0 and leaf.excluded:
                 return replace(cut, why="turn")
         return self._compared_upwards(cut, leaf, claim, mine)
 

@@ -20,7 +20,7 @@ _MOST_NAMED = 100  # jobs in the numbers of one reason; with thousands a list of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobView:
     """One job of instance group `group` as others see it; counts are slots.
 
     `short_since` is in seconds since the epoch, None when it is not short.
@@ -66,13 +66,13 @@ class Situation:
         now: the time, None when nobody said.
     """
 
-    me: Standing
+    me: JobView
     group: InstanceGroup
     cut: Cut
     slots: int
     most: int
-    running: Mapping[str, Standing]
-    leaving: Sequence[Standing]
+    running: Mapping[str, JobView]
+    leaving: Sequence[JobView]
     ahead: int = 0
     turns: bool = False
     if_gone: int | None = None
@@ -147,7 +147,7 @@ def never(needed: int, most: int, slots: int, group: str) -> str:
     )
 
 
-def _suspended(me: Standing) -> Reason:
+def _suspended(me: JobView) -> Reason:
     again = f"job.resume(), or at a shell: edt resume {me.job}"
     if me.leaving:
         text = f"It is being suspended: its workers still leave {_count(me.leaving, 'slot')}. To go on: {again}"
@@ -190,7 +190,7 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
     return "busy", f"{need}{taken}, and none is taken from a job that runs: {place} when one of them ends."
 
 
-def _starting(me: Standing, leaving: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:
+def _starting(me: JobView, leaving: Sequence[JobView], slots: int, names: Names, numbers: dict[str, Any]) -> str:
     leavers = [each for each in leaving if each.job != me.job]
     missing = me.entitled - me.held
     numbers.update(leaving={each.job: each.leaving for each in (*leavers, me) if each.leaving})

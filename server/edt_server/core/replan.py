@@ -40,9 +40,9 @@ class Replanned:
 
 
 def replan(tree: Tree) -> Replanned:
-    """Who is entitled to what. Leaves that are `shut` need no floor.
+    """Who is entitled to what. Leaves that are `excluded` need no floor.
 
-    Fills in `budget` and `used`, and `shut` where not all can run; the needs of the tree are those of who can.
+    Fills in `budget` and `used`, and `excluded` where not all can run; the needs of the tree are those of who can.
     """
     leaves = list(tree.leaves())
     for leaf in leaves:

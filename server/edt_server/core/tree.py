@@ -44,7 +44,7 @@ class Node:
         division: of its budget among what is below, kept up to date; None before it is needed.
         ranking: its claims in order, of a leaf with a strict policy; None before it is needed.
         turn: whose turn it is among others, lower first; of a leaf with a strict policy.
-        shut: not even its first job can count on its floor; of a leaf with a strict policy.
+        excluded: not even its first job can count on its floor; of a leaf with a strict policy.
         room: floors and reserves that there may be below it.
         columns: its claims as arrays; None before they are needed, and where they do not fit in.
     """
@@ -75,7 +75,7 @@ class Node:
     columns: Columns | None = None
     ranking: Ranking | None = None
     turn: float = 0
-    shut: bool = False
+    excluded: bool = False
     room: int = 0
 
     def weighted(self) -> Weighted:
