@@ -21,7 +21,7 @@ from edt_sdk.schemas.wire.link import Downward
 from edt_sdk.schemas.wire.pulse import Beat, Phase
 from edt_sdk.schemas.wire.task import Task
 from edt_server.messaging import AgentConnection, AgentLost, read_address
-from edt_server.supervisor.machines.events import Event, Hung, LinkLost, NotStarted, Said, Started
+from edt_server.supervisor.machines.events import Event, Hung, LinkLost, NotStarted, Received, Started
 from edt_server.supervisor.machines.watchdog import Sight
 
 log = logging.getLogger(__name__)
@@ -258,7 +258,7 @@ class _Host:
                 self._there.discard(worker)
                 self._feed(NotStarted(worker, why))
             case wire.ProcessSaid(worker=worker, message=said) if worker in self._there:
-                self._feed(Said(worker, said))
+                self._feed(Received(worker, said))
             case wire.ProcessSilent(worker=worker, why=why) if worker in self._there:
                 self._feed(LinkLost(worker, why))
             case wire.ProcessExited(worker=worker) as end if worker in self._there:

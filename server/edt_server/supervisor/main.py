@@ -17,13 +17,14 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wire import pulse
 from edt_sdk.schemas.wire.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.abroad import Abroad
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.machines.by_framework import machine_of
 from edt_server.supervisor.machines.elastic_agents import ElasticAgents
 from edt_server.supervisor.machines.events import (
     DRIVER,
@@ -40,27 +41,28 @@ from edt_server.supervisor.machines.events import (
     Instruction,
     Kill,
     LinkLost,
-    LookAgain,
-    LookedAgain,
+    MemoryScarce,
     Note,
     NotStarted,
     Publish,
+    Received,
+    Recheck,
+    Rechecked,
     Refuse,
-    Said,
-    Scarce,
-    Send,
+    SendMessage,
+    SendReport,
     StartDriver,
     Started,
     StartStandby,
     StartTask,
     StartWorker,
     Stop,
-    Tell,
 )
-from edt_server.supervisor.machines.history import history_of
+from edt_server.supervisor.machines.history import History, history_of
+from edt_server.supervisor.machines.membership import Membership
 from edt_server.supervisor.machines.plain import Plain
 from edt_server.supervisor.machines.standbys import NOWHERE
-from edt_server.supervisor.machines.tails import last_words
+from edt_server.supervisor.machines.tails import stream_tail
 from edt_server.supervisor.machines.watchdog import Watchdog
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker
@@ -86,7 +88,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_INTERVAL = 0.1
 WATCH_INTERVAL = 0.5
-# A closed link lies unread for less; see `LookAgain`.
+# A closed link lies unread for less; see `Recheck`.
 LOOK_AGAIN_AFTER = 0.05
 LOOK_AGAIN_ABROAD = 0.5
 # Workers that are forked together are ready within less of each other, unless the cores are busy: whoever waits holds
@@ -125,7 +127,7 @@ class Supervisor:
         self._index = StreamIndex(paths.stream_index, paths.streams_dir, others)
         self._journal = Journal(paths.journal)
         history = history_of(self._journal.reports, lambda training: str(paths.payload(training)))
-        self._machine = machine_of(orders, history)
+        self._machine = _machine_of(orders, history)
         self._watchdog = Watchdog(orders.hang_timeout)
         announce(paths.job_dir / PRESENCE)
         # What a plain job's processes still do counts for nothing.
@@ -144,7 +146,7 @@ class Supervisor:
         self._link = LinkServer(
             link,
             leader=self._children.leader,
-            on_message=lambda key, message: self._feed(Said(key, message)),
+            on_message=lambda key, message: self._feed(Received(key, message)),
             on_lost=lambda key, why: self._feed(LinkLost(key, why)),
         )
         self._reporter = Reporter(
@@ -152,7 +154,7 @@ class Supervisor:
             identity,
             self._journal,
             holding=lambda: self._machine.holding,
-            on_message=self._server_said,
+            on_message=self._on_server_message,
         )
         self._ports = RunPorts(MASTER)
         self._events: deque[Event] = deque()
@@ -241,7 +243,7 @@ class Supervisor:
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
                 self._feed(Hung(hang.worker, hang.why))
             if self._ahead and memory_is_scarce():
-                self._feed(Scarce())
+                self._feed(MemoryScarce())
 
     async def _end_orphans(self) -> None:
         deadline = time.monotonic() + ORPHAN_PATIENCE
@@ -274,7 +276,7 @@ class Supervisor:
         finally:
             self._feeding = False
 
-    def _server_said(self, message: ToSupervisor) -> None:
+    def _on_server_message(self, message: ToSupervisor) -> None:
         match message:
             case Allocation(version=version, slots=slots, asked=asked):
                 log.info("allocation %d: slots %s", version, [slot.id for slot in slots])
@@ -303,7 +305,7 @@ class Supervisor:
 
     def _exited(self, key: int, code: int, signals: tuple[int, ...]) -> None:
         self._children.reap_orphans()
-        words = last_words(self._paths.streams_dir, stream_name(key))
+        words = stream_tail(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)
         self._ahead.ended(key)
         updates = self._updates_now()
@@ -313,7 +315,7 @@ class Supervisor:
     def _exited_abroad(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
         self._index.sample(time.time())
         log.info("process ended, process=%d code=%d", key, code)
-        self._feed(Exited(key, code, signals, last_words(self._paths.streams_dir, stream_name(key)), updates))
+        self._feed(Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
 
     def _updates_now(self) -> int | None:
         """Committed updates that any worker knows of: what they report may be half a second old."""
@@ -344,12 +346,12 @@ class Supervisor:
                 (self._abroad if self._abroad.has(process) else self._children).kill(process, patience)
             case Gather(generation=generation):
                 self._later(GATHER_FOR, Gathered(generation))
-            case LookAgain(generation=generation):
-                self._later(LOOK_AGAIN_ABROAD if self._abroad.used else LOOK_AGAIN_AFTER, LookedAgain(generation))
-            case Tell(process=process, message=message):
+            case Recheck(generation=generation):
+                self._later(LOOK_AGAIN_ABROAD if self._abroad.used else LOOK_AGAIN_AFTER, Rechecked(generation))
+            case SendMessage(process=process, message=message):
                 if not (self._abroad if self._abroad.has(process) else self._link).send(process, message):
                     log.warning("%s not sent, process=%d has no link", type(message).__name__, process)
-            case Send(number=number, report=report):
+            case SendReport(number=number, report=report):
                 log.info("report %d: %s", number, report)
                 self._reporter.report(number, report)
             case Publish(progress=progress):
@@ -396,3 +398,23 @@ class Supervisor:
         if ahead:
             program = self._ahead.hidden(key, program)
         self._children.start(key, program, started, failed)
+
+
+def _machine_of(orders: Launch, history: History) -> Membership | ElasticAgents | Plain:
+    """Return the state machine for the job's framework."""
+    framework = Framework(orders.spec.framework)
+    if framework in (Framework.PYTORCH, Framework.DIST):
+        return Plain(orders.spec, history)
+    if framework is Framework.TORCHRUN:
+        options = orders.spec.torchrun or TorchrunOptions()
+        return ElasticAgents(
+            main=orders.spec.main or " ".join(orders.spec.command),
+            interpreter=orders.interpreter,
+            unit=orders.spec.slots_per_unit,
+            max_restarts=options.max_restarts,
+            shutdown_timeout=options.shutdown_timeout,
+            history=history,
+        )
+    # Only on this host can a standby's scheduling class be changed; a host agent just starts processes.
+    standbys = 0 if orders.hosts_dir else orders.standbys
+    return Membership(interpreter=orders.interpreter, history=history, standbys=standbys)

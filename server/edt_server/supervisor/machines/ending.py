@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import link
-from edt_server.supervisor.machines.events import DRIVER, End, Instruction, Tell
+from edt_server.supervisor.machines.events import DRIVER, End, Instruction, SendMessage
 from edt_server.supervisor.machines.generation import Training
-from edt_server.supervisor.machines.patience import FAILED_PATIENCE
-from edt_server.supervisor.machines.roster import Driver, Phase, Worker
+from edt_server.supervisor.machines.worker_group import Driver, Phase, Worker
+
+# Seconds. A process that exits closes its link a moment before: its own exit code arrives within this time.
+EXIT_GRACE: Final = 1.0
+# Seconds for a process that has reported why it failed, and only has to write its traceback.
+FAILED_GRACE: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -48,14 +53,14 @@ class Ending:
         for worker in workers:
             if worker.phase is not Phase.ENDING:
                 worker.phase = Phase.ENDING
-                out.append(End(worker.number, FAILED_PATIENCE if worker.failed is not None else 0.0))
+                out.append(End(worker.number, FAILED_GRACE if worker.failed is not None else 0.0))
         at_once = self.state is JobState.KILLED
         if not driver.runs or self.driver_told or (workers and not at_once):
             return out
         self.driver_told = True
         if training is not None and not at_once:
-            out.append(Tell(DRIVER, link.TrainingFailed(training=training.number, message=self.message)))
-            out.append(End(DRIVER, FAILED_PATIENCE))
+            out.append(SendMessage(DRIVER, link.TrainingFailed(training=training.number, message=self.message)))
+            out.append(End(DRIVER, FAILED_GRACE))
         else:
             out.append(End(DRIVER, 0.0))
         return out

@@ -13,7 +13,7 @@ from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire.control import Report, Slot
 from edt_sdk.schemas.wire.link import Downward, Upward
 from edt_sdk.schemas.wire.task import Task
-from edt_server.supervisor.machines.tails import LastWords
+from edt_server.supervisor.machines.tails import LastLines
 
 DRIVER: Final = -1
 
@@ -54,7 +54,7 @@ class NotStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Received:
     """A message of a process, over its link."""
 
     process: int
@@ -83,7 +83,7 @@ class Exited:
     process: int
     code: int
     signals: tuple[int, ...] = ()
-    words: LastWords | None = None
+    words: LastLines | None = None
     updates: int | None = None
 
     @property
@@ -101,7 +101,7 @@ class Hung:
 
 
 @dataclass(frozen=True, slots=True)
-class Scarce:
+class MemoryScarce:
     """There is little memory left: whoever can be done without is to go."""
 
 
@@ -113,8 +113,8 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAgain:
-    """The answer to `LookAgain`: all that had happened when that was said is known by now."""
+class Rechecked:
+    """The answer to `Recheck`: all that had happened when that was said is known by now."""
 
     generation: int
 
@@ -138,13 +138,13 @@ Event = (
     | Acknowledged
     | Started
     | NotStarted
-    | Said
+    | Received
     | LinkLost
     | Exited
     | Hung
     | Gathered
-    | LookedAgain
-    | Scarce
+    | Rechecked
+    | MemoryScarce
     | Stop
     | Refuse
 )
@@ -214,8 +214,8 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
-    """Members say that their group broke, and nobody is known to have died. Answered by LookedAgain, soon.
+class Recheck:
+    """Members say that their group broke, and nobody is known to have died. Answered by Rechecked, soon.
 
     The closed link of a dead member may lie unread beside such a message; a broken network leaves nothing to read.
     """
@@ -224,7 +224,7 @@ class LookAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class SendMessage:
     """Send over the process's link."""
 
     process: int
@@ -232,7 +232,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendReport:
     """Report to the server; numbers follow each other."""
 
     number: int
@@ -272,9 +272,9 @@ Instruction = (
     | End
     | Kill
     | Gather
-    | LookAgain
-    | Tell
-    | Send
+    | Recheck
+    | SendMessage
+    | SendReport
     | Publish
     | Note
     | Finish

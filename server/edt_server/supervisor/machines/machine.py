@@ -22,7 +22,7 @@ from edt_server.supervisor.machines.events import (
     Instruction,
     Note,
     Refuse,
-    Send,
+    SendReport,
     Stop,
 )
 from edt_server.supervisor.machines.history import History
@@ -138,7 +138,7 @@ class Machine(ABC):
 
     def _send(self, report: control.Report) -> None:
         self._reports += 1
-        self._out.append(Send(self._reports, report))
+        self._out.append(SendReport(self._reports, report))
 
     def _end(self, process: int, patience: float) -> None:
         self._out.append(End(process, patience))

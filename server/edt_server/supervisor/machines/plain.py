@@ -7,18 +7,20 @@ with 0 the job is finished; when one fails the others are ended and the job fail
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.machines import wording
 from edt_server.supervisor.machines.ending import Ending
 from edt_server.supervisor.machines.events import Event, Exited, Hung, NotStarted, Started, StartTask
 from edt_server.supervisor.machines.history import History
 from edt_server.supervisor.machines.machine import Machine
-from edt_server.supervisor.machines.placement import places
 
 # When one process fails, those that wait for it fail a moment later: whose fault it was shows when all have spoken.
 BLAME_PATIENCE = 1.0
@@ -213,3 +215,27 @@ class Plain(Machine):
     def _finished(self, run: Run) -> str:
         where = "" if len(run.started) == 1 else " on all ranks"
         return f"Finished: {self._what.lower()} ended with exit code 0{where}."
+
+
+def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:
+    """The slots of each process, by rank.
+
+    Args:
+        framework: PYTORCH or DIST.
+        slots: all of the job; for DIST a multiple of `unit`.
+        unit: slots of one process of DIST.
+    """
+    by_host = [tuple(those) for _, those in groupby(sorted(slots, key=_place), key=lambda slot: slot.host)]
+    if framework is Framework.PYTORCH:
+        return [tuple(slot for those in sorted(by_host, key=len, reverse=True) for slot in those)]
+    whole: list[tuple[Slot, ...]] = []
+    rest: list[Slot] = []
+    for those in by_host:
+        full = len(those) // unit * unit
+        whole += [those[at : at + unit] for at in range(0, full, unit)]
+        rest += those[full:]
+    return whole + [tuple(rest[at : at + unit]) for at in range(0, len(rest), unit)]
+
+
+def _place(slot: Slot) -> tuple[str, int]:
+    return slot.host, slot.id

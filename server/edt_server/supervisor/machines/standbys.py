@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.machines.ending import EXIT_GRACE, FAILED_GRACE
 from edt_server.supervisor.machines.events import (
     End,
     Event,
@@ -19,13 +20,12 @@ from edt_server.supervisor.machines.events import (
     LinkLost,
     Note,
     NotStarted,
-    Said,
+    Received,
+    SendMessage,
     Started,
-    Tell,
 )
 from edt_server.supervisor.machines.generation import Training
-from edt_server.supervisor.machines.patience import EXIT_PATIENCE, FAILED_PATIENCE
-from edt_server.supervisor.machines.roster import Phase, Worker
+from edt_server.supervisor.machines.worker_group import Phase, Worker
 
 NOWHERE = Slot(id=-1, host="")
 """The slot of a standby."""
@@ -117,11 +117,11 @@ class Standbys:
                 del self.workers[process]
                 self._lost = _MOST_LOST
                 return [Note(f"no standby in this training: {why}")]
-            case Said(message=message):
+            case Received(message=message):
                 return self._said(worker, message, training)
             case LinkLost(why=why):
                 worker.lost = why
-                return [Kill(process, EXIT_PATIENCE)]
+                return [Kill(process, EXIT_GRACE)]
             case Exited(code=code):
                 del self.workers[process]
                 if worker.phase is Phase.ENDING:
@@ -135,7 +135,7 @@ class Standbys:
         match message:
             case link.WorkerHello() if worker.phase is Phase.STARTING and training is not None:
                 worker.hello, worker.phase = message, Phase.PREPARING
-                return [Tell(worker.number, training.begin())]
+                return [SendMessage(worker.number, training.begin())]
             case link.WorkerReady() if worker.phase is Phase.PREPARING:
                 worker.phase = Phase.READY
             case link.Failed():
@@ -143,7 +143,7 @@ class Standbys:
                 worker.failed = message
                 self._lost = _MOST_LOST
                 note = Note(f"standby {worker.number} failed: {message.message}")
-                return [note, End(worker.number, FAILED_PATIENCE)]
+                return [note, End(worker.number, FAILED_GRACE)]
             case _:
                 pass
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from edt_server.supervisor.machines.tails import LastWords, last_of
+from edt_server.supervisor.machines.tails import LastLines, text_tail
 
 _NO_SDK = "No module named 'edt_sdk"
 
@@ -33,7 +33,7 @@ def worker_name(worker: int, rank: int | None, slot: int) -> str:
     return f"Worker {worker} ({place})"
 
 
-def failure(who: str, what: str, words: LastWords | None, traceback: str = "", *, times: int = 1) -> str:
+def failure(who: str, what: str, words: LastLines | None, traceback: str = "", *, times: int = 1) -> str:
     """One sentence, then the last lines of the process; where it wrote none, those of the traceback it sent.
 
     A second sentence says of how many attempts this was the last, when there was more than one.
@@ -46,11 +46,11 @@ def failure(who: str, what: str, words: LastWords | None, traceback: str = "", *
     if words is not None:
         return f"{sentence}\nLast lines of {words.stream}:\n{words.text}"
     if traceback.strip():
-        return f"{sentence}\n{last_of(traceback)}"
+        return f"{sentence}\n{text_tail(traceback)}"
     return sentence
 
 
-def never_spoke(who: str, interpreter: str, code: int, words: LastWords | None) -> str:
+def never_spoke(who: str, interpreter: str, code: int, words: LastLines | None) -> str:
     """Why a process that ended before its hello could not start."""
     if words is not None and _NO_SDK in words.text:
         what = f"could not start: {interpreter} has no edt_sdk. Install jupyter-edt in that environment."
@@ -76,7 +76,7 @@ def out_of_turn(training: int, done: int, running: int | None) -> str:
     )
 
 
-def never_trained(words: LastWords | None) -> str:
+def never_trained(words: LastLines | None) -> str:
     """The script ended well, but was no training."""
     return failure(
         "The main script",

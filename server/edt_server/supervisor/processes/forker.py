@@ -21,7 +21,7 @@ from pathlib import Path
 
 from edt_sdk.schemas.wire import zygote as wire
 from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.tails import LastWords, last_of
+from edt_server.supervisor.machines.tails import LastLines, text_tail
 from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 
 log = logging.getLogger(__name__)
@@ -292,7 +292,7 @@ class Forker:
         if words:
             self._streams.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._streams / "zygote.stderr").write_text(words)
-        last = LastWords("zygote.stderr", last_of(words)) if words else None
+        last = LastLines("zygote.stderr", text_tail(words)) if words else None
         self._fail_all(wording.never_spoke("The job's Python", self._interpreter, code, last))
 
     def _heir_died(self, heir: Zygote) -> None:

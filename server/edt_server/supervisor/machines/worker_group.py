@@ -1,0 +1,170 @@
+"""What is known of each process of the job: where it is in its life and what it said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from edt_sdk.schemas.job import JobProgress
+from edt_sdk.schemas.wire import link
+from edt_sdk.schemas.wire.control import Slot
+
+
+class Phase(Enum):
+    """Where a worker is in its one life: it serves one training and ends."""
+
+    STARTING = "process started"
+    IDLE = "said hello; nothing to train yet"
+    PREPARING = "loads the payload, opens the data set"
+    READY = "waits for a generation"
+    MEMBER = "in the newest generation"
+    LEAVING = "not in the newest generation any more"
+    ENDING = "told to end"
+
+
+OUTSIDE = frozenset({Phase.STARTING, Phase.IDLE, Phase.PREPARING, Phase.READY})
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker's process, from its start until its exit.
+
+    Attributes:
+        joined: it was in a complete generation at least once.
+        left: it said that it leaves.
+        revoked: it ends because its slot was revoked; its exit frees the slot.
+        lost: why its link is gone, "" while it is there.
+        hung: what the watch saw before it had the worker killed, "" if nothing.
+        pid: of its process, None before that runs.
+    """
+
+    number: int
+    slot: Slot
+    phase: Phase = Phase.STARTING
+    hello: link.WorkerHello | None = None
+    joined: bool = False
+    left: bool = False
+    revoked: bool = False
+    failed: link.Failed | None = None
+    lost: str = ""
+    hung: str = ""
+    pid: int | None = None
+
+    @property
+    def takes_part(self) -> bool:
+        """True from its first generation until it has left or was told to end."""
+        return self.phase in (Phase.MEMBER, Phase.LEAVING) and not self.left
+
+    @property
+    def dying(self) -> bool:
+        """Its process is there, but will be gone in a moment."""
+        return bool(self.lost) or bool(self.hung) or self.failed is not None
+
+    def member(self, *, fresh: bool) -> link.Member:
+        """The worker as a generation names it; it has said hello."""
+        assert self.hello is not None
+        return link.Member(
+            worker=self.number,
+            slot=self.slot.id,
+            pid=self.hello.pid,
+            host=self.hello.host,
+            store_port=self.hello.store_port,
+            fresh=fresh,
+        )
+
+
+class WorkerGroup:
+    """The workers of one job.
+
+    Args:
+        first: the first worker's number; a number is never used again.
+
+    Attributes:
+        workers: by number, in the order of their start.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.workers: dict[int, Worker] = {}
+        self._next = first
+
+    def add(self, slot: Slot) -> Worker:
+        """A new worker for this slot, which is about to be started."""
+        worker = Worker(self.new_number(), slot)
+        self.workers[worker.number] = worker
+        return worker
+
+    def new_number(self) -> int:
+        """A number for a worker to be, used for nobody else."""
+        self._next += 1
+        return self._next - 1
+
+    @property
+    def slots(self) -> frozenset[int]:
+        """Those that have a worker."""
+        return frozenset(worker.slot.id for worker in self.workers.values())
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Of those whose processes run, by worker."""
+        return {worker.number: worker.pid for worker in self.workers.values() if worker.pid is not None}
+
+    @property
+    def ready(self) -> list[int]:
+        """Those that could be taken into a generation."""
+        return [w.number for w in self.workers.values() if w.phase is Phase.READY and not w.dying]
+
+    @property
+    def preparing(self) -> list[int]:
+        """Slots of those that prepare to be ready."""
+        before = (Phase.STARTING, Phase.IDLE, Phase.PREPARING)
+        return [worker.slot.id for worker in self.workers.values() if worker.phase in before and not worker.dying]
+
+    @property
+    def taking_part(self) -> frozenset[int]:
+        """Those in the newest generation, or on their way out of an older one."""
+        return frozenset(worker.number for worker in self.workers.values() if worker.takes_part)
+
+    @property
+    def any_dying(self) -> bool:
+        """True while one that will be gone in a moment may still write what is its generation's to write."""
+        return any(worker.dying and worker.takes_part for worker in self.workers.values())
+
+
+class DriverPhase(Enum):
+    """Where the driver is."""
+
+    NONE = "not started"
+    STARTED = "process started"
+    TALKING = "said hello"
+    GONE = "ended, or could not be started"
+
+
+@dataclass(slots=True)
+class Driver:
+    """The driver's process; fields as in `Worker`."""
+
+    phase: DriverPhase = DriverPhase.NONE
+    failed: link.Failed | None = None
+    lost: str = ""
+    pid: int | None = None
+
+    @property
+    def runs(self) -> bool:
+        """True from its start to its exit."""
+        return self.phase in (DriverPhase.STARTED, DriverPhase.TALKING)
+
+
+def progress_of(message: link.Progress) -> JobProgress:
+    """Rank 0's message as the server shows it."""
+    return JobProgress(
+        update=message.update,
+        total_updates=message.total_updates,
+        epoch=message.epoch,
+        epochs=message.epochs,
+        loss=message.loss,
+        accuracy=message.accuracy,
+        test_loss=message.test_loss,
+        test_accuracy=message.test_accuracy,
+        samples_per_second=message.samples_per_second,
+        not_a_number=message.not_a_number,
+    )
