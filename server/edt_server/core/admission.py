@@ -78,7 +78,7 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
         tree.need(leaf, 0, leaf.demand)
     waiting = _let_in(tree, waiting, admitted, grow=False)
     if any(floor > 1 for _, floor, _ in waiting):
-        # Demand counts against what a group lends. A job that waits for many slots must not block lending meanwhile.
+        # Demand counts against what a group lends. A job that waits for many slots must not block lending until then.
         _forget_the_demand_of(tree, waiting)
         waiting = _let_in(tree, waiting, admitted, grow=True)
     else:

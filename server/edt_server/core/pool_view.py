@@ -13,7 +13,7 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.deadlines import NEVER
 from edt_server.core.job import Job
 from edt_server.core.pool import Pool
-from edt_server.core.reason import Forecast, JobView, Situation
+from edt_server.core.reason import Forecast, JobShare, Situation
 from edt_server.core.rule import Rule
 
 Ends = Mapping[str, tuple[float, float]]
@@ -125,9 +125,9 @@ def _nth(number: int, turns: list[float], quantum: float, ends: list[float]) -> 
     return None if found == NEVER else found
 
 
-def view_of(job: Job) -> JobView:
+def view_of(job: Job) -> JobShare:
     """Return the part of a job that reasons show."""
-    return JobView(
+    return JobShare(
         job=job.name,
         group=job.group,
         priority=job.priority,

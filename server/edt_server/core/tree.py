@@ -1,8 +1,8 @@
-"""The tree that slots are divided down: groups, users below a group with user shares; and what each node needs.
+"""The tree that slots are divided down: groups, users below a group with user shares, and what each node needs.
 
-What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`Node`), kept up to date
-in O(depth) a change. What is owned is counted once: a parent owns at least what its children do; when slots were
-lost and fewer are left than are owned, all owners lose in proportion, whether they use theirs or not.
+What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`Node`), updated in
+O(depth) per change. Owned slots are counted once: a parent owns at least what its children do. When fewer slots are
+left than are owned, all owners lose in proportion, whether they use their slots or not.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ class Node:
     """The root, one group, or one user of a group. All counts are slots.
 
     Attributes:
-        name: of the group, "" of the root; of a user, the owner of its jobs.
+        name: the group, "" for the root; for a user, the owner of its jobs.
         order: settles ties among siblings, lower first.
         share: weight among siblings.
-        own: slots of its own, of those that there are.
+        own: its own slots, of those that there are.
         lend, borrow: limits; None for none.
         policy, aware: how it divides among jobs, and whether by measured speed.
         user_shares: owner of jobs → weight, None for no level of users.
-        claims: of the jobs directly in it, those that ask for something.
+        claims: the claims of its own jobs that ask for something.
         floor: what the jobs below need to run at all.
         demand: what it could use, without its limit on borrowing.
         reserve: what it has before others may borrow: its own slots in use, and those that it does not lend.
-        base: what it has before anything is weighed: reserve and floors.
+        base: what it has before the weighted division: reserve and floors.
         most: what it may have.
-        budget: slots it was given to divide, those that it does not lend included.
-        used: of these, what its jobs were given.
-        division: of its budget among what is below, kept up to date; None before it is needed.
-        ranking: its claims in order, of a leaf with a strict policy; None before it is needed.
-        turn: whose turn it is among others, lower first; of a leaf with a strict policy.
-        excluded: not even its first job can count on its floor; of a leaf with a strict policy.
-        room: floors and reserves that there may be below it.
-        columns: its claims as arrays; None before they are needed, and where they do not fit in.
+        budget: the slots it divides, with those that it does not lend.
+        used: how many of these its jobs were given.
+        division: the division of its budget among its children, kept incrementally; None before it is needed.
+        ranking: the claims of a leaf with a strict policy, in order; None before it is needed.
+        turn: the turn of a leaf with a strict policy; lower runs first.
+        excluded: not even the first job of a leaf with a strict policy can count on its floor.
+        room: floors and reserves that may be below it.
+        columns: its claims as arrays; None before they are needed, and where arrays cannot hold them.
     """
 
     name: str
@@ -79,12 +79,12 @@ class Node:
     room: int = 0
 
     def weighted(self) -> Weighted:
-        """Its claim beside its siblings'."""
+        """Return its claim among its siblings."""
         return Weighted(self.share, self.base, self.most, self.order, owned=self.reserve)
 
 
 class Tree:
-    """The nodes over some slots.
+    """The nodes that divide a number of slots.
 
     Attributes:
         root: the node that has all slots.
@@ -102,12 +102,12 @@ class Tree:
         self.resize(slots)
 
     def resize(self, slots: int) -> None:
-        """There are so many slots now. The needs of leaves with jobs have to be set again."""
+        """Set the number of slots. The needs of leaves with jobs have to be set again."""
         self.root.own = self.root.room = slots
         _share_out_what_is_owned(self.root, self._planned, self._inner)
         for name, node in self.groups.items():
             if name not in self._inner and not node.children:
-                self.need(node, node.floor, node.demand)  # what it does not lend is withheld without jobs, too
+                self.need(node, node.floor, node.demand)  # slots that it does not lend are withheld even without jobs
 
     def _build(self, groups: Sequence[InstanceGroup]) -> None:
         inner = {group.parent for group in groups}
@@ -129,7 +129,7 @@ class Tree:
             parent.children[group.name] = self.groups[group.name]
 
     def leaf(self, group: str, user: str) -> Node:
-        """The node that the jobs of this user are in, made if it is not there."""
+        """Return the node of this user's jobs; make it if it does not exist."""
         node = self.groups[group]
         if node.user_shares is None:
             return node
@@ -138,12 +138,12 @@ class Tree:
             node.children[user] = Node(user, 0, node, share=share, policy=node.policy, aware=node.aware)
             node.children = dict(sorted(node.children.items()))
             for number, child in enumerate(node.children.values()):
-                child.order = number  # by name, so that it does not depend on who came when
+                child.order = number  # by name, so that it does not depend on the order of arrival
             node.division = None
         return node.children[user]
 
     def leaves(self) -> Iterator[Node]:
-        """Nodes that hold jobs, users in place of their group."""
+        """Yield the nodes that hold jobs, users in place of their group."""
         for node in self.groups.values():
             if node.user_shares is not None:
                 yield from node.children.values()
@@ -151,7 +151,7 @@ class Tree:
                 yield node
 
     def need(self, leaf: Node, floor: int, demand: int) -> None:
-        """Set what the jobs of a leaf need, and bring every node above up to date."""
+        """Set what the jobs of a leaf need, and update every node above."""
         node, reserves, bases, more = leaf, 0, floor, floor - leaf.floor
         leaf.floor = floor
         while node.parent is not None:
@@ -180,7 +180,7 @@ class Tree:
 
 
 def path(node: Node) -> Iterable[Node]:
-    """The node and all above it, the root last."""
+    """Return the node and all above it, the root last."""
     at: Node | None = node
     while at is not None:
         yield at
