@@ -84,7 +84,7 @@ class ElasticAgents(Machine):
         self._restarts = 0
         self._own_ends = 0
         self._ever = past.generations > 0
-        self._told_of_the_end = False
+        self._wound_up = False
 
     @property
     def training(self) -> bool:
@@ -98,7 +98,7 @@ class ElasticAgents(Machine):
 
     @property
     def restarts(self) -> int:
-        """Crashes that cost one of `max_restarts`."""
+        """Crashes that counted against `max_restarts`."""
         return self._restarts
 
     @property
@@ -138,7 +138,7 @@ class ElasticAgents(Machine):
         for worker, slot in zip(agent.workers, agent.slots, strict=True):
             self._send(control.WorkerStarted(worker=worker, slot=slot.id, pid=pid))
         if agent.phase is AgentPhase.ENDING:
-            self._end(agent.number, 0.0)  # said before there was anybody to end
+            self._end(agent.number, 0.0)  # it had to end before its process existed
 
     def _not_started(self, agent: Agent, why: str) -> None:
         if agent.phase is not AgentPhase.ENDING and self._ending is None:
@@ -158,7 +158,7 @@ class ElasticAgents(Machine):
                     self._send(current.formed(self._agents.values()))
             case link.Stopped(round=number) if number == current.number:
                 if current.halting is None:
-                    # A torchrun of the job's own, which restarts what has failed by itself.
+                    # A torchrun of the job's own, which restarts failed processes by itself.
                     self._halt(besides=agent.number)
                 else:
                     current.halting.discard(agent.number)
@@ -177,7 +177,7 @@ class ElasticAgents(Machine):
                 self._note(f"agent {agent.number} ({agent.phase.value}) sent a {type(message).__name__}: ignored")
 
     def _judge_crash(self) -> None:
-        """Whether the crash was the cause: all that had happened when it was heard of is known by now."""
+        """Decide whether the crash was the cause: all that had happened when it was reported is known by now."""
         current = self._round
         current.looking, current.broken = False, True
         if any(agent.dying for agent in self._members()) or current.left - current.done:
@@ -208,7 +208,7 @@ class ElasticAgents(Machine):
         current = self._round
         member = agent.number in current.present and agent.number not in current.done
         if member and event.code == 0 and agent.phase is AgentPhase.MEMBER and event.by_itself:
-            # A torchrun of the job's own ends when its processes have come to their end.
+            # A torchrun of the job's own exits when its processes have ended.
             current.done.add(agent.number)
             agent.phase, member = AgentPhase.ENDING, False
         current.gone(agent.number)
@@ -233,7 +233,7 @@ class ElasticAgents(Machine):
             self._lost_by_itself(agent, event.code, why, JobState.FAILED, member=member)
 
     def _lost_by_itself(self, agent: Agent, code: int, why: str, state: JobState, *, member: bool = False) -> None:
-        """One that ended where nobody ended it; too many of them in a row, and the job ends."""
+        """Count an exit that the supervisor did not cause; too many of them in a row end the job."""
         self._own_ends += 1
         if self._own_ends >= OWN_LIMIT or (agent.failed is not None and agent.failed.final):
             self._begin_end(state, why)
@@ -254,7 +254,7 @@ class ElasticAgents(Machine):
             self._wind_up(self._ending)
 
     def _end_revoked(self) -> None:
-        """Agents outside of the round leave at once when one of their slots is not the job's any more."""
+        """End agents outside the round as soon as one of their slots is revoked."""
         for agent in self._agents.values():
             outside = agent.phase in (AgentPhase.STARTING, AgentPhase.READY)
             if outside and not self._may_stay(agent):
@@ -262,9 +262,9 @@ class ElasticAgents(Machine):
                 self._end(agent.number, 0.0)
 
     def _fill_slots(self) -> None:
-        """An agent for every whole unit of granted slots of one host."""
+        """Start an agent for every whole unit of granted slots of one host."""
         if self._round.done and not self._round.broken:
-            return  # the script comes to its end
+            return  # the script is finishing
         for slots in self._free_units():
             agent = self._agents[self._next] = Agent(self._next, slots)
             self._next += self._unit
@@ -283,7 +283,7 @@ class ElasticAgents(Machine):
     def _change_round(self) -> None:
         current = self._round
         if current.looking or any(agent.dying for agent in self._members()):
-            return  # who was at fault, or gone, is known in a moment
+            return  # a recheck or an exit is about to show which process failed
         if current.halting is None:
             if not self._change_is_due():
                 return
@@ -306,18 +306,18 @@ class ElasticAgents(Machine):
         if following == current.present or current.forming:
             return False
         if set(current.present) <= set(following):
-            # A change that only adds: not while the script comes to its end, and rather once for all who come.
+            # A change that only adds members costs the script a restart: not while it is finishing, and once for all.
             return not current.done and not self._gathers()
         return True
 
     def _following(self) -> tuple[int, ...]:
-        """Who would be in the next round if it began now: those of this one first, in their order."""
+        """Return the members of the next round if it started now: those of this round first, in their order."""
         staying = [member for member in self._round.present if self._may_stay(self._agents[member])]
         ready = [agent.number for agent in self._agents.values() if agent.phase is AgentPhase.READY]
         return (*staying, *sorted(number for number in ready if not self._agents[number].dying))
 
     def _gathers(self) -> bool:
-        """True while others, who are on their way, are waited for: each round costs the script a start."""
+        """Return whether to wait for agents that are starting: each round costs the script a restart."""
         current = self._round
         coming = any(
             a.phase is AgentPhase.STARTING and not a.dying and self._may_stay(a) for a in self._agents.values()
@@ -350,12 +350,12 @@ class ElasticAgents(Machine):
                 self._end(number, self._grace)
 
     def _wind_up(self, ending: Ending) -> None:
-        if not self._told_of_the_end:
-            self._told_of_the_end = True
+        if not self._wound_up:
+            self._wound_up = True
             for agent in self._agents.values():
                 agent.phase = AgentPhase.ENDING
                 if ending.state is JobState.FINISHED and agent.hello is not None:
-                    # Nothing of theirs runs any more: they end when they hear that nothing follows.
+                    # None of their processes runs any more: they exit when they read that no round follows.
                     number = self._round.number + 1
                     self._out.append(SendMessage(agent.number, link.Round(number=number, members=(), restarts=0)))
                     self._end(agent.number, FAILED_GRACE)

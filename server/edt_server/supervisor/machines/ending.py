@@ -1,8 +1,8 @@
-"""How a job is brought to its end, and whom its message names when it failed. Pure.
+"""How a job is ended, and which process its message names when it failed. Pure.
 
-When one worker dies, the others fail a moment later because of it, and which is heard first is chance. The message is
-therefore composed when all workers are gone: a process that died without a word outranks one that could still say what
-went wrong, and among equals the first counts.
+When one worker dies, the others fail a moment later because of it, and the order of arrival is chance. So the message
+is composed when all workers are gone: a process that died without a message outranks one that could still report an
+error, and among equals the first counts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FAILED_GRACE: Final = 5.0
 
 @dataclass(slots=True)
 class Ending:
-    """The end a job is coming to.
+    """The end that a job is coming to.
 
     Attributes:
         state: FINISHED, KILLED, FAILED or ERROR.
         reported: False when the server refused this supervisor.
-        driver_told: the driver was asked to end.
+        driver_told: the driver was asked to exit.
     """
 
     state: JobState
@@ -39,16 +39,16 @@ class Ending:
     _messages: list[tuple[int, str]] = field(default_factory=list)
 
     def blame(self, message: str, *, silent: bool = False) -> None:
-        """Add a possible message; `silent`: its process died without a word."""
+        """Add a candidate message; `silent`: its process died without reporting an error."""
         self._messages.append((0 if silent else 1, message))
 
     @property
     def message(self) -> str:
-        """The message that counts."""
+        """The message of the most likely cause."""
         return min(self._messages, key=lambda entry: entry[0])[1] if self._messages else ""
 
     def wind_up(self, workers: Collection[Worker], driver: Driver, training: Training | None) -> list[Instruction]:
-        """What is to be done now to end the job's processes: workers first, then the driver."""
+        """Return the instructions that end the job's processes now: workers first, then the driver."""
         out: list[Instruction] = []
         for worker in workers:
             if worker.phase is not Phase.ENDING:

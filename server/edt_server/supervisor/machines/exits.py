@@ -1,7 +1,7 @@
-"""What the exit of a process means: another one in its place, or the end of the job. Pure.
+"""What the exit of a process means: a replacement, or the end of the job. Pure.
 
-It judges each worker that exited where it should not have, and the driver. It counts the exit (`attempts`)
-and finds the message.
+It judges each worker that exited where it should not have, and the driver. It counts the exit (`attempts`) and finds
+the message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGF
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The job ends of it; `silent`: the process died without a word."""
+    """The job ends because of this exit; `silent`: the process died without reporting an error."""
 
     state: JobState
     message: str
@@ -38,7 +38,7 @@ class Past:
 
     Attributes:
         running: number of the training under way, None between trainings.
-        trainings, updates: of the finished ones.
+        trainings, updates: numbers of the finished trainings and of their updates.
     """
 
     interpreter: str
@@ -49,14 +49,14 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A possible cause of a job's failure; `silent` when the process died without a word."""
+    """A possible cause of a job's failure; `silent`: the process died without reporting an error."""
 
     message: str
     silent: bool
 
 
 def judge(worker: Worker, event: Exited, *, training: Training | None, attempts: Attempts) -> WorkerLost | Fatal:
-    """About a worker that died; `training` still counts it among its members if it was one."""
+    """Judge a worker that died; `training` still counts it among its members if it was one."""
     kind, name = end_kind(worker, event), name_of(worker, training)
     times = _times(worker, kind, training, attempts)
     if not times:
@@ -68,13 +68,13 @@ def judge(worker: Worker, event: Exited, *, training: Training | None, attempts:
 
 
 def could_not_start(worker: Worker, event: Exited, *, interpreter: str) -> Fatal:
-    """About one that ended by itself before its hello, in a job that never trained: its Python is not right."""
+    """Judge a worker that exited by itself before its hello, in a job that never trained: its Python is broken."""
     what = wording.never_spoke(name_of(worker, None), interpreter, event.code, event.words)
     return Fatal(JobState.ERROR, what, silent=True)
 
 
 def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, *, wanted: bool) -> DriverLost | Fatal:
-    """About the driver's end; its script is run again where that was not its own, and `wanted` any more."""
+    """Judge the driver's exit. Its script runs again if it was killed from outside and is still `wanted`."""
     times = 1
     if wanted and driver_was_killed(driver, event):
         times = attempts.driver_ended()
@@ -86,7 +86,7 @@ def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, 
 
 
 def not_started(worker: Worker, why: str, *, training: Training | None, attempts: Attempts) -> WorkerLost | Fatal:
-    """About a worker whose process could not be made at all."""
+    """Judge a worker whose process could not be created."""
     sentence = f"{name_of(worker, training)} could not be started: {why}"
     if _times(worker, Kind.OWN, training, attempts):
         return Fatal(JobState.FAILED, sentence, silent=False)
@@ -94,7 +94,7 @@ def not_started(worker: Worker, why: str, *, training: Training | None, attempts
 
 
 def name_of(worker: Worker, training: Training | None) -> str:
-    """The worker as the subject of a sentence."""
+    """Return the worker as the subject of a sentence."""
     rank = training.rank(worker.number) if training is not None else None
     return wording.worker_name(worker.number, rank, worker.slot.id)
 
@@ -120,12 +120,12 @@ def _replaced(worker: Worker, code: int, why: str, attempts: Attempts) -> Worker
 
 
 def driver_was_killed(driver: Driver, event: Exited) -> bool:
-    """True when somebody else ended the driver: its script neither failed nor came to its end."""
+    """Return whether the driver was killed from outside: its script neither failed nor finished."""
     return event.code < 0 and not event.signals and driver.failed is None
 
 
 def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) -> tuple[JobState, str]:
-    """How the job ends when its driver has ended (`times` in a row), as far as that was not decided before."""
+    """Return how the job ends when its driver has exited (`times` in a row), unless that was decided before."""
     who = "The main script"
     if driver.phase is not DriverPhase.TALKING and past.running is None and past.trainings == 0:
         return JobState.ERROR, wording.never_spoke("The driver", past.interpreter, event.code, event.words)
@@ -145,7 +145,7 @@ def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) ->
 
 
 def end_kind(worker: Worker, event: Exited) -> Kind:
-    """Whether the worker's own code ended it, where it should not have ended."""
+    """Return whether the worker's own code ended it."""
     if worker.failed is not None:
         return Kind.OWN
     if worker.hung or not event.by_itself:
@@ -154,7 +154,7 @@ def end_kind(worker: Worker, event: Exited) -> Kind:
 
 
 def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Cause | None:
-    """What a worker's end says of the job's failure, None when the supervisor itself ended it."""
+    """Return the cause of failure that a worker's exit gives, None when the supervisor itself ended the worker."""
     what = _predicate(worker, event)
     if what is None:
         return None
@@ -166,7 +166,7 @@ def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Ca
 
 
 def loss(worker: Worker, name: str, event: Exited) -> str:
-    """The one sentence about a worker that will be replaced."""
+    """Return the sentence about a worker that will be replaced."""
     if worker.hung:
         return wording.failure(name, f"{worker.hung} and was replaced", None)
     return wording.failure(name, _predicate(worker, event) or wording.how_it_ended(event.code), None)

@@ -1,7 +1,7 @@
-"""What a job had done before this supervisor, from the journal of the one before. Pure.
+"""What a job did before this supervisor, from the journal of the earlier ones. Pure.
 
-A number that was announced but not reported, such as that of a generation that never formed, must not be used again:
-generations go on well above the highest one known.
+A number that was announced but not reported, such as that of a generation that never formed, must not be used again.
+So generations continue well above the highest one known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class History:
     Attributes:
         reports: number of the last report, 0 when there is none.
         trainings: committed updates of each finished training.
-        running: the training under way, None between trainings.
-        committed: of its updates, as many as are known to be committed.
+        running: the unfinished training, None between trainings.
+        committed: its updates that are known to be committed.
         workers: how many worker numbers were used.
-        driver_ran: its script was begun.
-        generations: the highest number of one that formed, in whichever training.
-        runs: how often all its processes were started, of a job that is not elastic.
+        driver_ran: its script was started.
+        generations: the highest number of a formed generation, over all trainings.
+        runs: how often all processes of a plain job were started.
     """
 
     reports: int = 0
@@ -42,7 +42,7 @@ class History:
 
 
 def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> History:
-    """The past that these reports tell of, in their order; `payload` is the path of a training's payload."""
+    """Return the past that these reports describe, in order; `payload` returns the path of a training's payload."""
     number, committed, workers, driver_ran = 0, 0, 0, False
     generations = runs = 0
     trainings: list[int] = []

@@ -90,7 +90,7 @@ class Membership(Machine):
 
     @property
     def taking_part(self) -> frozenset[int]:
-        """Workers that should move: they are in the newest generation, or on their way out of an older one."""
+        """Workers that should make progress: they are in the newest generation, or leaving an older one."""
         training = self._training
         return frozenset() if training is None or training.updates is not None else self._group.taking_part
 
@@ -106,7 +106,7 @@ class Membership(Machine):
 
     @property
     def given_up(self) -> frozenset[int]:
-        """Slots that stay empty although they are the job's: no worker in them gets as far as those that train."""
+        """Slots that stay empty although they are granted: no worker in them gets as far as the training."""
         training = self._training
         return self._attempts.given_up if training is not None and training.members else frozenset()
 
@@ -164,7 +164,7 @@ class Membership(Machine):
             worker.pid = pid
             self._send(control.WorkerStarted(worker=worker.number, slot=worker.slot.id, pid=pid))
             if worker.phase is Phase.ENDING:
-                self._end(process, 0.0)  # said before there was anybody to end
+                self._end(process, 0.0)  # it had to end before its process existed
 
     def _not_started(self, process: int, why: str) -> None:
         if process == DRIVER:
@@ -228,7 +228,7 @@ class Membership(Machine):
             case link.Broken(update=update) if training is not None and worker.takes_part:
                 self._attempts.progress(update)
                 if training.updates is not None:
-                    self._end(worker.number, 0.0)  # only the last meeting was still to come
+                    self._end(worker.number, 0.0)  # only the last meeting of the group was left to do
                 elif message.generation == training.generation:
                     self._out.append(Recheck(training.generation))
             case link.Left(update=update):
@@ -259,7 +259,7 @@ class Membership(Machine):
         self._send(training.formed(self._workers, message.update))
 
     def _on_recheck(self, generation: int) -> None:
-        """The group of this generation broke and all its members live: they are put together anew."""
+        """Form a new generation when the group broke although all its members live."""
         training = self._training
         if training is None or training.generation != generation or training.broken or training.updates is not None:
             return
@@ -325,12 +325,12 @@ class Membership(Machine):
             self._release(worker.slot.id)
 
     def _may_end(self, worker: Worker) -> bool:
-        """True when the worker's end is no loss."""
+        """Return whether the worker's exit is no loss."""
         done = self._training is not None and self._training.updates is not None
         return worker.phase is Phase.ENDING or worker.left or done
 
     def _worker_died(self, worker: Worker, event: Exited, training: Training | None) -> None:
-        """Its slot is filled again and the others go on, unless that has led nowhere too often."""
+        """Count the death, so that the slot is filled again and the others continue, unless the limit is reached."""
         trained = bool(self._done) or (training is not None and training.generation > 0)
         if worker.hello is None and not trained and end_kind(worker, event) is Kind.OWN:
             self._count(worker, could_not_start(worker, event, interpreter=self._interpreter))
@@ -374,9 +374,9 @@ class Membership(Machine):
                 self._end(worker.number, 0.0)
 
     def _fill_slots(self) -> None:
-        """A driver as soon as there is a slot; a worker in every granted slot; revoked ones are released when empty."""
+        """Start a driver once there is a slot, and a worker in every granted slot; release empty revoked slots."""
         granted = self._slots.granted
-        # One that ran before, for an earlier supervisor, may need no slot any more.
+        # A driver that ran for an earlier supervisor may not need a slot any more.
         if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
             self._driver.phase = DriverPhase.STARTED
             self._out.append(StartDriver())
@@ -385,7 +385,7 @@ class Membership(Machine):
             self._out.append(StartWorker(self._group.add(slot_granted).number, slot_granted))
 
     def _empty_slots(self) -> list[Slot]:
-        """Granted ones without a worker that are to have one."""
+        """Return the granted slots that should have a worker and have none."""
         training = self._training
         if (training is None and self._done) or (training is not None and training.updates is not None):
             return []
@@ -393,7 +393,7 @@ class Membership(Machine):
         return [slot for slot in self._slots.granted if slot.id not in filled]
 
     def _assign_standbys(self) -> None:
-        """Workers ahead of their slots get those that are empty: before the next generation, so that they are in it."""
+        """Give empty slots to standbys: before the next generation, so that they are in it."""
         for slot in self._empty_slots():
             worker = self._standbys.take(slot)
             if worker is not None:
@@ -403,13 +403,13 @@ class Membership(Machine):
                     self._send(control.WorkerStarted(worker=worker.number, slot=slot.id, pid=worker.pid))
 
     def _keep_standbys(self) -> None:
-        """As many as there should be; another one only while the members train on, undisturbed by each other."""
+        """Keep as many standbys as there should be; start another one only while the members train undisturbed."""
         wanted = self._standbys.wanted(self._training, self._slots.granted, self._asked)
         self._out += self._standbys.keep(wanted)
         training = self._training
         if training is None or training.changing or training.broken or self._group.preparing:
             return
-        # Not before an update of the newest generation: its first one has enough to do.
+        # Not before an update of the newest generation: its first update competes for the same cores.
         if self.committed > training.began and self._standbys.short_of(wanted):
             number = self._group.new_number()
             self._standbys.add(number)
@@ -441,7 +441,7 @@ class Membership(Machine):
                 self._out.append(SendMessage(number, message))
 
     def _gathers(self, training: Training, following: tuple[int, ...]) -> bool:
-        """True while a change that only adds members waits a moment for others who are on their way."""
+        """Return whether a change that only adds members waits a moment for workers that are starting."""
         if training.broken or not training.members or not set(training.members) <= set(following):
             return False
         coming = (*self._group.preparing, *(slot.id for slot in self._empty_slots()))
@@ -453,7 +453,7 @@ class Membership(Machine):
         return True
 
     def _end_training(self) -> None:
-        """When the last worker of a finished training is gone, everybody hears of it and the slots are free."""
+        """Report the end of a finished training and release its slots when its last worker has exited."""
         training = self._training
         if training is None or training.updates is None or self._workers:
             return

@@ -1,8 +1,8 @@
 """The state machine of a job that is not elastic: `PyTorch`, `distPyTorch` and commands. Pure.
 
-All its processes are started together, as soon as all its slots are there, and they are one: when a slot is taken away
-or lost, all of them are ended, and begin again at the beginning once the job has its slots again. When all have ended
-with 0 the job is finished; when one fails the others are ended and the job fails with its last lines.
+All its processes start together, as soon as all its slots are granted, and they live together: when a slot is revoked
+or lost, all of them are ended, and restart from the beginning once the job has its slots again. When all have exited
+with 0 the job is finished. When one fails the others are ended and the job fails with its last lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edt_server.supervisor.machines.events import Event, Exited, Hung, NotStarte
 from edt_server.supervisor.machines.history import History
 from edt_server.supervisor.machines.machine import Machine
 
-# When one process fails, those that wait for it fail a moment later: whose fault it was shows when all have spoken.
+# When one process fails, those that wait for it fail a moment later. The cause shows when all have exited.
 BLAME_PATIENCE = 1.0
 MOST_LOSSES = 10
 _TAKEN = "It was suspended, or one of its slots is gone."
@@ -30,7 +30,7 @@ _TAKEN = "It was suspended, or one of its slots is gone."
 
 @dataclass(slots=True)
 class Process:
-    """One process of a run, from the order to start it until its exit."""
+    """One process of a run, from the instruction to start it until its exit."""
 
     worker: int
     task: Task
@@ -44,10 +44,10 @@ class Run:
 
     Attributes:
         number: from 1.
-        slots: of all of them.
-        processes: those that have not ended, by worker.
-        told: that it runs was reported.
-        stopped: it was ended before its time; what it did counts for nothing.
+        slots: the slots of all processes.
+        processes: those that have not exited, by worker.
+        told: its start was reported.
+        stopped: it was ended early; its exit codes count for nothing.
     """
 
     number: int
@@ -63,7 +63,7 @@ class Plain(Machine):
 
     Args:
         spec: its framework, and how many slots it needs.
-        history: what an earlier attempt has done: nothing of it is left but its numbers.
+        history: what an earlier attempt has done; only its numbers matter.
     """
 
     def __init__(self, spec: JobSpec, history: History | None = None) -> None:
@@ -107,7 +107,7 @@ class Plain(Machine):
         run.started[worker] = pid
         self._send(control.WorkerStarted(worker=worker, slot=process.task.slots[0].id, pid=pid))
         if run.stopped or self._ending is not None:
-            self._end(worker, 0.0)  # said before there was anybody to end
+            self._end(worker, 0.0)  # it had to end before its process existed
         elif len(run.started) == process.task.world:
             run.told = True
             ranked = sorted(run.started)
@@ -192,7 +192,7 @@ class Plain(Machine):
             self._out.append(StartTask(worker, task))
 
     def _stop(self, run: Run, why: str) -> None:
-        """End all processes, because one of them cannot go on where it is."""
+        """End all processes, because one of them cannot continue where it is."""
         run.stopped = True
         if run.told:
             self._send(control.RunStopped(number=run.number, why=why))
@@ -218,7 +218,7 @@ class Plain(Machine):
 
 
 def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:
-    """The slots of each process, by rank.
+    """Return the slots of each process, by rank.
 
     Args:
         framework: PYTORCH or DIST.

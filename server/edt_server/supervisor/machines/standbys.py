@@ -1,9 +1,9 @@
-"""Workers ahead of their slots: prepared for the training, each waits for a slot that is still to be granted. Pure.
+"""Standby workers: prepared for the training, each waits for a slot that is not granted yet. Pure.
 
-A standby is a worker's process like any other, which waits in silence once it is ready. It holds no slot, is in no
-generation and is reported to nobody, until a slot is granted: then it is the worker of that slot, as if it had been
-started for it and had been very quick. Whatever goes wrong with one before that is no concern of the job's. There is
-none without a reason: only while the training goes on undisturbed, and only as many as the job has slots to hope for.
+A standby is a worker's process like any other, which waits silently once it is ready. It holds no slot, is in no
+generation and in no report, until a slot is granted: then it is the worker of that slot, as if it had been started for
+it and had been very quick. Its failures before that do not concern the job. Standbys exist only while the training runs
+undisturbed, and only as many as the job may still get slots.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from edt_server.supervisor.machines.worker_group import Phase, Worker
 NOWHERE = Slot(id=-1, host="")
 """The slot of a standby."""
 
-# One that ends before it is needed is made again, but where something kills them all it would only take the cores.
+# A standby that exits early is replaced, but not for ever: something may be killing them all.
 _MOST_LOST = 3
 _CPU = "cpu"
 _NEARNESS = (Phase.READY, Phase.PREPARING, Phase.IDLE, Phase.STARTING)
@@ -40,10 +40,10 @@ class Standbys:
     """The standbys of one job.
 
     Args:
-        most: that there may be at a time, 0 for none.
+        most: the most standbys at a time, 0 for none.
 
     Attributes:
-        workers: by number, until their processes have ended or they have slots.
+        workers: by number, until their processes have exited or they have slots.
     """
 
     def __init__(self, most: int) -> None:
@@ -53,16 +53,16 @@ class Standbys:
         self._lost = 0
 
     def wanted(self, training: Training | None, granted: tuple[Slot, ...], asked: int) -> int:
-        """How many there should be.
+        """Return how many standbys there should be.
 
         Args:
-            training: the one under way.
+            training: the running training.
             granted: slots of the job.
-            asked: slots that it would have if all were free.
+            asked: the slots it would have if all were free.
         """
         if training is None or training.updates is not None or not training.members or not granted:
             return 0
-        # One that has not touched a GPU has not prepared for it, and it must not before it knows which.
+        # A standby must not touch a GPU before it knows which one is its own, and without that it is not prepared.
         if any(slot.device != _CPU for slot in granted):
             return 0
         if self._training != training.number:
@@ -72,15 +72,15 @@ class Standbys:
         return max(0, min(self._most, min(asked, training.shards) - len(granted)))
 
     def short_of(self, wanted: int) -> bool:
-        """Whether another one is to be started: they are prepared one after the other, which holds less up."""
+        """Return whether to start another one: they are prepared one at a time, which disturbs the training less."""
         return len(self.workers) < wanted and all(worker.phase is Phase.READY for worker in self.workers.values())
 
     def add(self, number: int) -> None:
-        """One of that number is about to be started."""
+        """Add the standby of that number, which is about to be started."""
         self.workers[number] = Worker(number, NOWHERE)
 
     def take(self, slot: Slot) -> Worker | None:
-        """The one that is nearest to being ready, now the worker of `slot`; None when there is none for it."""
+        """Return the standby closest to being ready, as the worker of `slot`; None when there is none for it."""
         fit = [worker for worker in self.workers.values() if worker.phase in _NEARNESS and not worker.dying]
         if not fit or slot.device != _CPU:
             return None
@@ -91,7 +91,7 @@ class Standbys:
         return worker
 
     def keep(self, most: int) -> list[Instruction]:
-        """End those beyond so many, the youngest first."""
+        """End the standbys beyond so many, the youngest first."""
         surplus = list(self.workers.values())[max(0, most) :]
         out: list[Instruction] = []
         for worker in surplus:
@@ -101,17 +101,17 @@ class Standbys:
         return out
 
     def scarce(self) -> list[Instruction]:
-        """Memory is: there are to be none while this training lasts."""
+        """End all standbys for the rest of this training, because memory is scarce."""
         self._lost = _MOST_LOST
         return self.keep(0)
 
     def hear(self, process: int, event: Event, training: Training | None) -> list[Instruction]:
-        """What to do about an event of one of them."""
+        """Return what to do about an event of a standby."""
         worker = self.workers[process]
         match event:
             case Started(pid=pid):
                 worker.pid = pid
-                # Said before there was anybody to end.
+                # It had to end before its process existed.
                 return [End(process, 0.0)] if worker.phase is Phase.ENDING else []
             case NotStarted(why=why):
                 del self.workers[process]
@@ -139,7 +139,7 @@ class Standbys:
             case link.WorkerReady() if worker.phase is Phase.PREPARING:
                 worker.phase = Phase.READY
             case link.Failed():
-                # What is wrong with it will be said by the worker of a slot, if that meets it too.
+                # The worker of a slot reports the same failure, if it has it too.
                 worker.failed = message
                 self._lost = _MOST_LOST
                 note = Note(f"standby {worker.number} failed: {message.message}")

@@ -1,4 +1,4 @@
-"""The last words of a process: the last lines of its stream files, for the message of a job that failed."""
+"""The last lines of a process's stream files, for the message of a failed job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LastLines:
 
 
 def stream_tail(streams: Path, process: str) -> LastLines | None:
-    """From stderr, or from stdout when stderr says nothing; None when both are empty."""
+    """Return the tail of stderr, or of stdout when stderr is empty; None when both are."""
     for stream in ("stderr", "stdout"):
         text = file_tail(streams / f"{process}.{stream}")
         if text:
@@ -28,7 +28,7 @@ def stream_tail(streams: Path, process: str) -> LastLines | None:
 
 
 def file_tail(path: Path) -> str:
-    """As `text_tail`, of a file; "" when there is no such file."""
+    """Return the `text_tail` of a file; "" when there is no such file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -40,7 +40,7 @@ def file_tail(path: Path) -> str:
 
 
 def text_tail(text: str) -> str:
-    """The last non-blank `LINES` lines of a text, over-long ones cut."""
+    """Return the last non-blank `LINES` lines of a text, with long lines cut."""
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in lines if line]
     return "\n".join(kept[-LINES:])

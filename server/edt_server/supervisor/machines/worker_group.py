@@ -1,4 +1,4 @@
-"""What is known of each process of the job: where it is in its life and what it said."""
+"""The state of each process of an elastic job: its phase and what it reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edt_sdk.schemas.wire.control import Slot
 
 
 class Phase(Enum):
-    """Where a worker is in its one life: it serves one training and ends."""
+    """The phases of a worker, which serves one training and exits."""
 
     STARTING = "process started"
     IDLE = "said hello; nothing to train yet"
@@ -31,11 +31,11 @@ class Worker:
 
     Attributes:
         joined: it was in a complete generation at least once.
-        left: it said that it leaves.
-        revoked: it ends because its slot was revoked; its exit frees the slot.
-        lost: why its link is gone, "" while it is there.
-        hung: what the watch saw before it had the worker killed, "" if nothing.
-        pid: of its process, None before that runs.
+        left: it announced that it leaves.
+        revoked: it exits because its slot was revoked; its exit frees the slot.
+        lost: why its link is gone, "" while the link is open.
+        hung: what the watchdog saw before it had the worker killed, "" if nothing.
+        pid: the pid of its process, None before that runs.
     """
 
     number: int
@@ -52,16 +52,16 @@ class Worker:
 
     @property
     def takes_part(self) -> bool:
-        """True from its first generation until it has left or was told to end."""
+        """True from its first generation until it has left or was asked to end."""
         return self.phase in (Phase.MEMBER, Phase.LEAVING) and not self.left
 
     @property
     def dying(self) -> bool:
-        """Its process is there, but will be gone in a moment."""
+        """True while the process exists but is about to exit."""
         return bool(self.lost) or bool(self.hung) or self.failed is not None
 
     def member(self, *, fresh: bool) -> link.Member:
-        """The worker as a generation names it; it has said hello."""
+        """Return the worker as a generation names it; it has sent its hello."""
         assert self.hello is not None
         return link.Member(
             worker=self.number,
@@ -88,50 +88,50 @@ class WorkerGroup:
         self._next = first
 
     def add(self, slot: Slot) -> Worker:
-        """A new worker for this slot, which is about to be started."""
+        """Add a worker for this slot, which is about to be started."""
         worker = Worker(self.new_number(), slot)
         self.workers[worker.number] = worker
         return worker
 
     def new_number(self) -> int:
-        """A number for a worker to be, used for nobody else."""
+        """Return a new number, which no other worker gets."""
         self._next += 1
         return self._next - 1
 
     @property
     def slots(self) -> frozenset[int]:
-        """Those that have a worker."""
+        """The slots that have a worker."""
         return frozenset(worker.slot.id for worker in self.workers.values())
 
     @property
     def pids(self) -> dict[int, int]:
-        """Of those whose processes run, by worker."""
+        """The pids of the workers whose processes run, by worker."""
         return {worker.number: worker.pid for worker in self.workers.values() if worker.pid is not None}
 
     @property
     def ready(self) -> list[int]:
-        """Those that could be taken into a generation."""
+        """The workers that could be taken into a generation."""
         return [w.number for w in self.workers.values() if w.phase is Phase.READY and not w.dying]
 
     @property
     def preparing(self) -> list[int]:
-        """Slots of those that prepare to be ready."""
+        """The slots of workers that are not ready yet."""
         before = (Phase.STARTING, Phase.IDLE, Phase.PREPARING)
         return [worker.slot.id for worker in self.workers.values() if worker.phase in before and not worker.dying]
 
     @property
     def taking_part(self) -> frozenset[int]:
-        """Those in the newest generation, or on their way out of an older one."""
+        """The workers in the newest generation, or leaving an older one."""
         return frozenset(worker.number for worker in self.workers.values() if worker.takes_part)
 
     @property
     def any_dying(self) -> bool:
-        """True while one that will be gone in a moment may still write what is its generation's to write."""
+        """True while a dying worker may still write the checkpoint that is its generation's to write."""
         return any(worker.dying and worker.takes_part for worker in self.workers.values())
 
 
 class DriverPhase(Enum):
-    """Where the driver is."""
+    """The phases of the driver."""
 
     NONE = "not started"
     STARTED = "process started"
@@ -155,7 +155,7 @@ class Driver:
 
 
 def progress_of(message: link.Progress) -> JobProgress:
-    """Rank 0's message as the server shows it."""
+    """Return rank 0's message as the server shows it."""
     return JobProgress(
         update=message.update,
         total_updates=message.total_updates,
