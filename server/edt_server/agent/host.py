@@ -75,7 +75,7 @@ class Agent:
         self._address_file = Path(orders.address_file)
         self._context = zmq.asyncio.Context()
         self._gatekeeper = Gatekeeper(self._context)
-        self._socket: zmq.asyncio.Socket
+        self._socket = self._context.socket(zmq.ROUTER)
         self._below: dict[int, _Below] = {}
         self._outposts: dict[str, _Outpost] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,7 +109,7 @@ class Agent:
         client_public, client_secret = (part.decode("ascii") for part in zmq.curve_keypair())
         self._gatekeeper.start()
         self._gatekeeper.admit(_CLIENT, client_public)
-        self._socket = router = self._context.socket(zmq.ROUTER)
+        router = self._socket
         router.linger = 0
         router.curve_server = True
         router.curve_publickey, router.curve_secretkey = public, secret
@@ -128,7 +128,7 @@ class Agent:
         write_private(self._address_file, wire.encode(address))
         log.info("agent of host %s listens at %s", address.host, address.endpoint)
 
-    # --- what is said -------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         while True:
@@ -250,7 +250,7 @@ class Agent:
                 self._look_at(below, now)
             idle = not self._below and not reap_orphans((), kill=False)
             if idle and (self._retired or now - self._heard > IDLE_PATIENCE):
-                log.info("nobody needs the agent of host %s any more", self._orders.host)
+                log.info("the agent of host %s is not needed any more", self._orders.host)
                 self._over.set()
 
     def _look_at(self, below: _Below, now: float) -> None:

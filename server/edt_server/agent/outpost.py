@@ -56,9 +56,17 @@ class Outpost:
         order: the message that started the outpost.
         agent: orders of the agent of this host.
         umask: for the job's processes.
+        writer: the writing end of the connection to the agent.
     """
 
-    def __init__(self, orders: Launch, order: wire.StartOutpost, agent: wire.AgentOrders, umask: int) -> None:
+    def __init__(
+        self,
+        orders: Launch,
+        order: wire.StartOutpost,
+        agent: wire.AgentOrders,
+        umask: int,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         root = Path(agent.runtime_dir)
         self._runtime_dir = root / orders.job_id
         self._supervisor = order.supervisor
@@ -83,11 +91,11 @@ class Outpost:
             on_message=lambda worker, message: self._say(wire.ProcessSaid(worker=worker, message=message)),
             on_lost=lambda worker, why: self._say(wire.ProcessSilent(worker=worker, why=why)),
         )
-        self._writer: asyncio.StreamWriter
+        self._writer = writer
         self._heard = time.monotonic()
         self._dismissed = asyncio.Event()
 
-    async def run(self, connection: socket.socket) -> None:
+    async def run(self, reader: asyncio.StreamReader) -> None:
         """Serve the supervisor until it needs nothing more, or is gone."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._dismissed.set)
@@ -95,7 +103,6 @@ class Outpost:
             log.error("another attempt of the job has begun")
             self._children.kill_all()
             return
-        reader, self._writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
         await self._link.start()
         ends = {
             "told": asyncio.create_task(self._listen(reader)),
@@ -122,7 +129,7 @@ class Outpost:
                 self._writer.close()
             self._predecessors.close()
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while (line := await reader.readline()).endswith(b"\n"):
@@ -239,4 +246,5 @@ def main(argv: list[str]) -> int:
 async def _run(
     orders: Launch, order: wire.StartOutpost, agent: wire.AgentOrders, umask: int, connection: socket.socket
 ) -> None:
-    await Outpost(orders, order, agent, umask).run(connection)
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
+    await Outpost(orders, order, agent, umask, writer).run(reader)

@@ -61,10 +61,9 @@ class Core:
         Unprocessable: the plan cannot be used.
     """
 
-    _plan: Plan
-    _leaves: dict[str, InstanceGroup]
-
     def __init__(self, plan: Plan | None = None) -> None:
+        self._plan = (plan or Plan()).check()
+        self._leaves: dict[str, InstanceGroup] = {}
         self._slots: dict[int, Slot] = {}
         self._jobs: dict[str, Job] = {}  # in order of arrival
         self._taken: dict[int, str] = {}  # slot → the job that holds it or is leaving it
@@ -75,7 +74,7 @@ class Core:
         self._deadlines = Deadlines(self._deadline)
         self._touched: dict[str, Job] = {}  # by the present event
         self._left: list[StrictQueue] = []  # queues that jobs left in the present event
-        self._use((plan or Plan()).check())
+        self._use(self._plan)
 
     # --- reading it ---------------------------------------------------------------------------------------------------
 
@@ -437,6 +436,7 @@ class Core:
 
     def _change(self, event: JobChanged) -> Lost:
         job = self._job(event.job)
+        # Every check comes before the first assignment: a refused event must leave the core as it was.
         priority = job.priority if event.priority is None else check_priority(event.priority)
         if event.max_workers is not None:
             check_max_workers(event.max_workers)
@@ -553,6 +553,7 @@ class Core:
                 job = self._jobs[name]
                 job.target = target
                 self._touched[name] = job
+        # In order of arrival: the order of instructions must depend on the events alone, not on a dictionary's history.
         touched = sorted(self._touched.values(), key=lambda job: job.arrival)
         touched = [job for job in touched if job.name in self._jobs]
         self._place(touched)
@@ -563,6 +564,7 @@ class Core:
             del job.held[job.target :]
             instructions += [Revoke(job.name, slot, job.target) for slot in revoked]
             self._pools[job.pool].owe(job)
+        # After all revocations: a slot that one job has just lost is not free before its worker has left it.
         for pool in self._pools.values():
             for grant in pool.grants(self._jobs):
                 instructions.append(grant)

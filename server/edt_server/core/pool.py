@@ -71,8 +71,9 @@ class Pool:
             if job is None or job.pool != self.name or not job.missing or job.urgency() != entry[0]:
                 continue
             if later and entry == later[-1]:
-                continue
+                continue  # a job can be in the heap several times with one urgency
             if job.missing > len(self._free):
+                # Not a reason to stop: a job of a lower urgency may need fewer slots at once.
                 later.append(entry)
                 continue
             for _ in range(job.missing):
@@ -82,6 +83,7 @@ class Pool:
             self.owe(job)
         for entry in later:
             heapq.heappush(self._short, entry)
+        # Outdated entries are dropped when they reach the top. Those below it would pile up while no slot is free.
         if len(self._short) > 2 * len(jobs) + 64:
             self._short = sorted(set(self._short))
             if len(self._short) > len(jobs) + 64:

@@ -88,6 +88,7 @@ def _give_down_by_level(tree: Tree) -> None:
             node.division = None
         level = [node for node in level if node.children]
         below = [child for node in level for child in node.children.values()]
+        # One call of numpy for a whole level: one per node would cost more than the heap that it replaces.
         if level and MANY <= tree.root.own < MOST_SLOTS:
             rows = [(child.share, child.base, child.most, child.order, child.reserve) for child in below]
             starts = np.cumsum([0] + [len(node.children) for node in level[:-1]])

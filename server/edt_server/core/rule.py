@@ -66,6 +66,7 @@ class Rule:
         self._tree.groups[claim.group]  # raises before anything has changed
         old = self._claims.get(claim.job)
         if claim.job not in self._changed:
+            # Only the first of several changes: the tree still has the claim of the last `settle`.
             self._changed[claim.job] = old
         self._count(old, -1)
         self._count(claim, 1)
@@ -93,6 +94,7 @@ class Rule:
         self._admission, self._running = None, self._claims
         for claim in self._claims.values():
             exchange(tree, None, claim)
+        # The new tree has the present claims already, so these are what a replan has to take out of it.
         self._changed = {job: self._claims.get(job) for job in self._changed}
         self._forcing = sum(forces_replan(tree, claim) for claim in self._claims.values())
         self._turns = {at: turn for at, turn in self._turns.items() if at[0] in tree.groups}
@@ -168,6 +170,7 @@ class Rule:
 
     def _admit_all(self, changed: dict[str, Claim | None]) -> None:
         """Put the claims of all jobs into the tree, as `replan` needs them."""
+        # First the waiting jobs with their present claims, then the changed ones, which may be among them.
         for claim in self._outside().values():
             exchange(self._tree, None, claim)
         self._admission, self._running = None, self._claims

@@ -35,7 +35,7 @@ _FORM = (
     ],
 )
 VERSION = hashlib.sha256(json.dumps(_FORM, sort_keys=True).encode()).hexdigest()[:16]
-# What the release before wrote, whose version had the docstrings in it, for this same form.
+# VERSION → the version of this same form in the release before, which hashed the docstrings too.
 _BEFORE = {"67b9021bfd0c314b": "5d450cfec1d5594e"}
 
 

@@ -159,7 +159,7 @@ class LinkServer:
             return None
         try:
             # The session and not the pid: the job's interpreter may be a script that starts the real one. The leader is
-            # not reaped before its link is read, so the number cannot be anybody else's.
+            # not reaped before its link is read, so the number cannot be another session's.
             return self._leader(os.getsid(pid))
         except ProcessLookupError:
             return None

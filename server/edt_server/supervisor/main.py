@@ -255,6 +255,8 @@ class Supervisor:
             self._pump()
 
     def _pump(self) -> None:
+        # What is fed while an event is handled waits its turn: the machine's instructions are one consistent list, and
+        # carrying one out can fail at once (NotStarted) in the middle of it.
         self._feeding = True
         try:
             while self._events:
@@ -290,12 +292,14 @@ class Supervisor:
         self._feed(Stop(f"The job's supervisor was told to end ({number.name})."))
 
     async def _before_reap(self, key: int) -> None:
+        # The last messages before the exit: a worker that failed has sent why, and Exited must come after it.
         await self._link.drained(key)
         if isinstance(self._machine, ElasticAgents):
             await self._children.end_orphans()
         self._index.sample(time.time())
 
     def _exited(self, key: int, code: int, signals: tuple[int, ...]) -> None:
+        # Before the event: its instructions may start a worker in the same slot, which must find the GPU free.
         self._children.reap_orphans()
         words = stream_tail(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)

@@ -229,6 +229,7 @@ class _Host:
             self._there.clear()  # they are not lost: the job is over
             raise
         finally:
+            # The workers end with the agent (`agent.guard`) or with their outpost, so they count as lost at once.
             self._connection = None
             self._lose(why)
             await connection.close()

@@ -181,7 +181,7 @@ class ElasticAgents(Machine):
         current = self._round
         current.looking, current.broken = False, True
         if any(agent.dying for agent in self._members()) or current.left - current.done:
-            return
+            return  # an agent died, and the crash is its consequence: it costs no restart
         cause = current.cause
         agent = self._agents[cause.worker]
         worker, slot = cause.worker + cause.local_rank, agent.slots[cause.local_rank]
@@ -288,6 +288,7 @@ class ElasticAgents(Machine):
             if not self._change_is_due():
                 return
             self._halt()
+        # Only when no process of this round is left: two rounds of a script would write the same checkpoint.
         if current.stopped and not self._gathers():
             self._begin_round()
 
@@ -364,7 +365,7 @@ class ElasticAgents(Machine):
         if not self._agents:
             self._finish(ending)
 
-    # --- small change -------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------------
 
     @property
     def _occupied(self) -> set[int]:

@@ -101,6 +101,7 @@ def name_of(worker: Worker, training: Training | None) -> str:
 
 def _times(worker: Worker, kind: Kind, training: Training | None, attempts: Attempts) -> int:
     final = worker.failed is not None and worker.failed.final
+    # A member's death breaks the generation for all, so all members share one limit. Others are counted by slot.
     if training is not None and worker.phase is Phase.MEMBER:
         return attempts.member_ended(kind, training.generation, final=final)
     alone = training is None or not training.members

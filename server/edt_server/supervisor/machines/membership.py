@@ -277,6 +277,7 @@ class Membership(Machine):
         self._attempts.progress(message.updates)
         for worker in self._workers.values():
             if worker.takes_part:
+                # It exits by itself after the last meeting of the group.
                 self._end(worker.number, TRAINED_GRACE)
             elif worker.phase in OUTSIDE:
                 worker.phase = Phase.ENDING
@@ -289,6 +290,7 @@ class Membership(Machine):
             if self._may_end(worker):
                 self._end(event.process, LINK_LOST_GRACE)
             elif worker.failed is None:
+                # Not at once: a worker that exits by itself closes its link first, and its exit code shows the cause.
                 self._out.append(Kill(event.process, EXIT_GRACE))
         elif event.process == DRIVER and self._driver.runs:
             self._driver.lost = event.why
@@ -301,7 +303,7 @@ class Membership(Machine):
         what = judge_driver(self._driver, event, past, self._attempts, wanted=self._ending is None)
         if isinstance(what, control.DriverLost):
             self._send(what)
-            self._driver = Driver()
+            self._driver = Driver()  # `_fill_slots` starts it again
         else:
             self._driver.phase = DriverPhase.GONE
             self._begin_end(what.state, what.message, silent=what.silent)
@@ -418,6 +420,8 @@ class Membership(Machine):
     def _change_generation(self) -> None:
         training = self._training
         if training is None or self._group.any_dying:
+            # A dying member may still commit an update or write a checkpoint. A generation that starts before its exit
+            # is known could redo an update that is committed already.
             return
         following = training.next_members(
             self._group.ready,

@@ -94,7 +94,7 @@ class Plain(Machine):
             case Hung(process=worker, why=why) if self._run is not None and worker in self._run.processes:
                 self._run.processes[worker].lost = why
             case _:
-                self._note(f"{type(event).__name__}: nobody has a link here")
+                self._note(f"{type(event).__name__}: a plain job has no links")
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -168,6 +168,7 @@ class Plain(Machine):
                 self._begin_end(JobState.FINISHED, self._finished(run))
             elif not run.stopped and not all(self._slots.allowed(slot) for slot in run.slots):
                 self._stop(run, _TAKEN)
+        # A stopped run has to be gone before its slots are released and the next run starts in them.
         if run is not None and run.stopped and not run.processes:
             run = self._run = None
         if self._ending is None:
@@ -207,7 +208,7 @@ class Plain(Machine):
             self._end_all(self._run, 0.0)
         super()._begin_end(state, message, silent=silent)
 
-    # --- small change -------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _name(self, task: Task) -> str:
         return self._what if task.world == 1 else f"Rank {task.rank} (slot {task.slots[0].id})"

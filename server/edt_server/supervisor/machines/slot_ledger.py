@@ -30,6 +30,7 @@ class SlotLedger:
         self._version = version
         self._allocation = {slot.id: slot for slot in slots}
         for slot in slots:
+            # Sent before the server knew of the release? Then it does not grant the slot again.
             if self._released.get(slot.id, 0) <= self._acknowledged:
                 self._released.pop(slot.id, None)
                 self._held.setdefault(slot.id, slot)

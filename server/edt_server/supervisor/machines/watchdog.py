@@ -82,6 +82,7 @@ class Watchdog:
         self._watched = {seen.worker: self._watched.get(seen.worker, _Watched(active=now)) for seen in observations}
         for seen in observations:
             self._learn(seen, now)
+        # A fixed timeout would kill large models that need minutes for an update, or let small ones hang for as long.
         limit = max(SLEEPING * self._hang_timeout, LONGEST_GAPS * self._longest)
         if not committed:
             limit = max(limit, STARTING * self._hang_timeout)
@@ -109,6 +110,7 @@ class Watchdog:
             watched.beat = seen.beat
             watched.active = now
         if seen.cpu is None:
+            # Not looked up, because its heartbeat is recent enough.
             watched.active = now
         elif seen.cpu - watched.cpu > IDLE_SHARE * (now - watched.active) + IDLE_SECONDS:
             watched.cpu, watched.active = seen.cpu, now

@@ -224,6 +224,7 @@ class Children:
         asyncio.get_running_loop().remove_reader(child.descriptor)
         if child.timer is not None:
             child.timer.cancel()
+        # Loader processes of a dead worker would keep its output files and its GPU memory.
         _kill_group(child.pid)
         task = asyncio.get_running_loop().create_task(self._reap(key, child), name=f"reap {key}")
         self._reaping.add(task)

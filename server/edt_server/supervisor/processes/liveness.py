@@ -29,7 +29,7 @@ def pulse_file(runtime_dir: Path, worker: int) -> Path:
 def observe(
     workers: Mapping[int, int], taking_part: Collection[int], runtime_dir: Path, now: float
 ) -> list[Observation]:
-    """All workers (number → pid) whose processes are there; `now` is the clock of their beats."""
+    """Observe all workers (number → pid) whose processes exist; `now` is the clock of their beats."""
     seen: list[tuple[int, int, Beat | None, str]] = []
     for worker, pid in workers.items():
         try:
