@@ -63,7 +63,7 @@ class _Outpost(_Below):
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Agent:
+class HostAgent:
     """The agent of one host.
 
     Args:
@@ -280,7 +280,7 @@ def main(text: str) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     orders = msgspec.json.decode(text, type=AgentOrders)
     make_private_dir(Path(orders.address_file).parent)
-    asyncio.run(Agent(orders).run())
+    asyncio.run(HostAgent(orders).run())
     return 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from edt_server.core.claim import Claim
 from edt_server.core.ranking import Ranking
 from edt_server.core.speedup import speedup
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 
 def least(claim: Claim) -> int:
@@ -32,14 +32,14 @@ def useful(claim: Claim, aware: bool) -> int:
     return min(claim.cap, max(least(claim), most // claim.unit * claim.unit))
 
 
-def ranking(node: Node) -> Ranking:
+def ranking(node: GroupNode) -> Ranking:
     """Return the jobs of a leaf with a strict policy, in the order they are served."""
     if node.ranking is None:
         node.ranking = Ranking(node.policy, node.claims.values())
     return node.ranking
 
 
-def strict_floor(node: Node, slots: int) -> int:
+def strict_floor(node: GroupNode, slots: int) -> int:
     """Return what a leaf with a strict policy needs: what its jobs keep, and the floor of its first job that can run.
 
     While the leaf is excluded, only the former counts.
@@ -49,14 +49,14 @@ def strict_floor(node: Node, slots: int) -> int:
     return order.kept + (least(first) - min(first.keep, first.cap) if first is not None else 0)
 
 
-def ask(tree: Tree, leaf: Node) -> None:
+def ask(tree: Tree, leaf: GroupNode) -> None:
     """Set a leaf's needs to those of all its jobs."""
     fair = leaf.policy == "fairshare"
     floor = sum(map(least, leaf.claims.values())) if fair else strict_floor(leaf, tree.root.own)
     tree.need(leaf, floor, sum(useful(claim, leaf.aware) for claim in leaf.claims.values()))
 
 
-def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
+def admit(tree: Tree, leaves: Iterable[GroupNode]) -> tuple[dict[int, Claim], bool]:
     """Return the jobs that may run, by arrival number, and whether all floors fit.
 
     Afterwards the needs of the tree are those of these jobs.
@@ -86,7 +86,7 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
     return admitted, False
 
 
-Candidate = tuple[Node, int, Claim | None]  # of a leaf, its floor; the job, None for what a strict leaf needs
+Candidate = tuple[GroupNode, int, Claim | None]  # of a leaf, its floor; the job, None for what a strict leaf needs
 Key = tuple[int, float, int, tuple[int, str] | int]
 KEPT, IN_TURN = 0, 1
 
@@ -96,13 +96,13 @@ def key_of_job(claim: Claim) -> Key:
     return KEPT if claim.keep else IN_TURN, claim.turn, 1, claim.order
 
 
-def key_of_leaf(leaf: Node) -> Key:
+def key_of_leaf(leaf: GroupNode) -> Key:
     """Return the same key for the first job of a leaf with a strict policy."""
     group = leaf.parent if leaf.parent is not None and leaf.parent.user_shares is not None else leaf
     return IN_TURN, leaf.turn, 0, (group.order, leaf.name)
 
 
-def _by_turn(tree: Tree, leaves: Iterable[Node]) -> list[Candidate]:
+def _by_turn(tree: Tree, leaves: Iterable[GroupNode]) -> list[Candidate]:
     found: list[tuple[Key, Candidate]] = []
     for leaf in leaves:
         if leaf.policy == "fairshare":
@@ -139,7 +139,7 @@ def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *,
 
 
 def _forget_the_demand_of(tree: Tree, waiting: Iterable[Candidate]) -> None:
-    less: dict[int, tuple[Node, int]] = {}
+    less: dict[int, tuple[GroupNode, int]] = {}
     for leaf, _, claim in waiting:
         if claim is not None:
             less[id(leaf)] = leaf, less.get(id(leaf), (leaf, 0))[1] + useful(claim, leaf.aware)

@@ -39,16 +39,16 @@ from edt_server.core.events import (
     TimePassed,
 )
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
-from edt_server.core.job import Job, arrived
+from edt_server.core.job import CoreJob, arrived
 from edt_server.core.pool import Pool
 from edt_server.core.pool_view import PoolView
 from edt_server.core.rule import Holding
 from edt_server.core.turns import StrictQueue, Turns, TurnTaker
 
 _NO_ENDS: Mapping[str, tuple[float, float]] = {}
-_JOB_FIELDS = tuple(each.name for each in fields(Job))
+_JOB_FIELDS = tuple(each.name for each in fields(CoreJob))
 
-Lost = list[tuple[Job, int]]
+Lost = list[tuple[CoreJob, int]]
 
 
 class Core:
@@ -65,14 +65,14 @@ class Core:
         self._plan = (plan or Plan()).check()
         self._leaves: dict[str, InstanceGroup] = {}
         self._slots: dict[int, Slot] = {}
-        self._jobs: dict[str, Job] = {}  # in order of arrival
+        self._jobs: dict[str, CoreJob] = {}  # in order of arrival
         self._taken: dict[int, str] = {}  # slot → the job that holds it or is leaving it
         self._pools: dict[str, Pool] = {}
         self._pool_of: dict[int, Pool] = {}  # slot → its pool
         self._arrivals = 0
         self._views: dict[str, PoolView] = {}  # a cache, valid until the next event
         self._deadlines = Deadlines(self._deadline)
-        self._touched: dict[str, Job] = {}  # by the present event
+        self._touched: dict[str, CoreJob] = {}  # by the present event
         self._left: list[StrictQueue] = []  # queues that jobs left in the present event
         self._use(self._plan)
 
@@ -250,7 +250,7 @@ class Core:
         core._arrivals = state["arrivals"]
         core._slots = {number: Slot(id=number, host=host, device=device) for number, host, device in state["slots"]}
         for values in state["jobs"]:
-            job = Job(**dict(zip(_JOB_FIELDS, values, strict=True)))
+            job = CoreJob(**dict(zip(_JOB_FIELDS, values, strict=True)))
             job.held, job.leaving = list(job.held), list(job.leaving)
             job.speeds = tuple((slots, speed) for slots, speed in job.speeds)
             core._jobs[job.name] = job
@@ -375,7 +375,7 @@ class Core:
         for name, ids in parts.items():
             self._pools[name].set_slots(ids, self._taken)
 
-    def _expel(self, may_stay: Callable[[Job, int], bool]) -> Lost:
+    def _expel(self, may_stay: Callable[[CoreJob, int], bool]) -> Lost:
         """Make jobs leave the slots they may not stay in."""
         lost = [(job, slot) for job in self._jobs.values() for slot in job.held if not may_stay(job, slot)]
         self._leave(lost)
@@ -426,7 +426,7 @@ class Core:
         self._put(job)
         self._deadlines.watch(job.name)
 
-    def _enter(self, job: Job, old: Pool | None) -> None:
+    def _enter(self, job: CoreJob, old: Pool | None) -> None:
         """Move the job into the resource group of its instance group."""
         if old is not None:
             old.rule.remove(job.name)
@@ -456,7 +456,7 @@ class Core:
         self._put(job)
         return lost
 
-    def _go(self, job: Job) -> None:
+    def _go(self, job: CoreJob) -> None:
         del self._jobs[job.name]
         pool = self._pools[job.pool]
         pool.rule.remove(job.name)
@@ -464,7 +464,7 @@ class Core:
         for slot in (*job.held, *job.leaving):
             self._free(slot)
 
-    def _release(self, job: Job, slot: int) -> None:
+    def _release(self, job: CoreJob, slot: int) -> None:
         if slot in job.leaving:
             job.leaving.remove(slot)
         elif slot in job.held:
@@ -480,7 +480,7 @@ class Core:
         if pool is not None:
             pool.free(slot)
 
-    def _put(self, job: Job) -> None:
+    def _put(self, job: CoreJob) -> None:
         """Pass the job's present claim to the rule."""
         pool, group = self._pools[job.pool], self._group(job)
         before = pool.turns.queue_of(job.name)
@@ -492,13 +492,13 @@ class Core:
         pool.rule.put(job.claim(group))
         self._touched[job.name] = job
 
-    def _forget(self, job: Job, pool: Pool) -> None:
+    def _forget(self, job: CoreJob, pool: Pool) -> None:
         """Remove the job from the turns of this pool."""
         queue = pool.turns.forget(job)
         if queue is not None:
             self._leave_queue(job, queue, pool)
 
-    def _leave_queue(self, job: Job, queue: StrictQueue, pool: Pool) -> None:
+    def _leave_queue(self, job: CoreJob, queue: StrictQueue, pool: Pool) -> None:
         self._left.append(queue)
         group = self._leaves.get(queue.group)
         if queue.jobs and job.held and group is not None and not group.preemption:
@@ -575,7 +575,7 @@ class Core:
                 self._look_at(job, now)
         return instructions
 
-    def _place(self, touched: list[Job]) -> None:
+    def _place(self, touched: list[CoreJob]) -> None:
         """Record which of these jobs and queues run and which wait for a turn."""
         queues = {queue.name: queue for queue in self._left}
         for job in touched:
@@ -591,7 +591,7 @@ class Core:
                 queue.target, queue.floor = pool.rule.used(queue.group, queue.user)
                 pool.turns.placed(queue)
 
-    def _look_at(self, job: Job, now: float) -> None:
+    def _look_at(self, job: CoreJob, now: float) -> None:
         """Record what follows from the slots that the job holds."""
         group = self._group(job)
         if job.held:
@@ -608,14 +608,14 @@ class Core:
             # The claim's `keep` depends on the slots held, so it changes with every grant.
             self._pools[job.pool].rule.put(job.claim(group))
 
-    def _belongs(self, job: Job, slot: int) -> bool:
+    def _belongs(self, job: CoreJob, slot: int) -> bool:
         pool = self._pool_of.get(slot)
         return pool is not None and pool.name == job.pool
 
-    def _group(self, job: Job) -> InstanceGroup:
+    def _group(self, job: CoreJob) -> InstanceGroup:
         return self._leaves.get(job.group) or self._plan.leaves()[0]
 
-    def _job(self, name: str) -> Job:
+    def _job(self, name: str) -> CoreJob:
         try:
             return self._jobs[name]
         except KeyError:

@@ -15,9 +15,8 @@ from edt_server.core.admission import least, ranking
 from edt_server.core.claim import Claim
 from edt_server.core.lending import Holding, holdings
 from edt_server.core.replan import add_up, weighted
-from edt_server.core.tree import Node, Tree, path
-from edt_server.core.webster import Claim as Weighted
-from edt_server.core.webster import divide, worth
+from edt_server.core.tree import GroupNode, Tree, path
+from edt_server.core.webster import WeightedClaim, divide, worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,9 @@ class Cuts:
         add_up(tree.root)
         self._tree, self._targets = tree, targets
         self._holdings: dict[str, Holding] | None = None
-        self._weakest: dict[Node, list[_Winner]] = {}
-        self._owned: dict[Node, Mapping[str, int]] = {}
-        self._last: dict[Node, list[str]] = {}
+        self._weakest: dict[GroupNode, list[_Winner]] = {}
+        self._owned: dict[GroupNode, Mapping[str, int]] = {}
+        self._last: dict[GroupNode, list[str]] = {}
 
     def of(self, claim: Claim) -> Cut:
         """Return the cut of one job. O(jobs of its leaf) for the first one there, then O(groups above it)."""
@@ -92,7 +91,7 @@ class Cuts:
                 return replace(cut, why="turn")
         return self._compared_upwards(cut, leaf, claim, mine)
 
-    def _compared_upwards(self, cut: Cut, leaf: Node, claim: Claim, mine: Weighted) -> Cut:
+    def _compared_upwards(self, cut: Cut, leaf: GroupNode, claim: Claim, mine: WeightedClaim) -> Cut:
         """Find where the claim lost: in its leaf, or where a group above it lost among its siblings."""
         found = self._compared(cut, leaf, mine)
         if found is not None:
@@ -109,7 +108,7 @@ class Cuts:
             return replace(cut, why="floors")
         return replace(cut, why="unit" if claim.unit > 1 else "lend")
 
-    def _before(self, leaf: Node, claim: Claim) -> str:
+    def _before(self, leaf: GroupNode, claim: Claim) -> str:
         """Return the last other job of a strict leaf that gets slots, or the first in line while none does; or ""."""
         last = self._last.get(leaf)
         if last is None:
@@ -119,7 +118,7 @@ class Cuts:
             last = self._last[leaf] = last if first is None else [first.job]
         return next((job for job in reversed(last) if job != claim.job), "")
 
-    def _borrowed(self, leaf: Node, claim: Claim) -> dict[str, int]:
+    def _borrowed(self, leaf: GroupNode, claim: Claim) -> dict[str, int]:
         """Return the job's slots that other groups own, by group: those it has only because its group has borrowed."""
         target = self._targets[claim.job]
         if not target:
@@ -141,7 +140,7 @@ class Cuts:
                 mine[name] = taken
         return mine
 
-    def _without(self, leaf: Node, slots: int) -> dict[str, int]:
+    def _without(self, leaf: GroupNode, slots: int) -> dict[str, int]:
         """Return what the jobs of a leaf would have of fewer slots."""
         targets = self._targets
         if leaf.policy != "fairshare":
@@ -154,7 +153,7 @@ class Cuts:
         found = divide(slots, [weighted(each, leaf) for each in running])
         return dict(zip((each.job for each in running), found, strict=True))
 
-    def _compared(self, cut: Cut, level: Node, me: Weighted) -> Cut | None:
+    def _compared(self, cut: Cut, level: GroupNode, me: WeightedClaim) -> Cut | None:
         """Compare with the weakest claim among siblings that still got slots; None when all they have are floors."""
         rival = next((each for each in self._two_weakest(level) if each.name != cut.job), None)
         if rival is None:
@@ -175,7 +174,7 @@ class Cuts:
             rival_worth=_exactly(rival.claim, rival.held),
         )
 
-    def _two_weakest(self, level: Node) -> list[_Winner]:
+    def _two_weakest(self, level: GroupNode) -> list[_Winner]:
         found = self._weakest.get(level)
         if found is None:
             if level.children:
@@ -192,21 +191,21 @@ class _Winner:
     """A claim that got slots, and what it held before the last one or the last unit."""
 
     name: str
-    claim: Weighted
+    claim: WeightedClaim
     held: int
 
     def strength(self) -> tuple[int, int, int]:
         return worth(self.claim, self.held, 64), self.claim.weight, -self.claim.order
 
 
-def _ever(node: Node) -> int:
+def _ever(node: GroupNode) -> int:
     """Return the most that a node could have if it alone asked."""
     if node.parent is None or node.borrow is None:
         return node.own if node.parent is None else 1 << 62
     return node.own + node.borrow
 
 
-def _exactly(claim: Weighted, held: int) -> Fraction:
+def _exactly(claim: WeightedClaim, held: int) -> Fraction:
     if claim.speedup is not None:
         return Fraction(worth(claim, held, 0))
     return Fraction(2 * claim.weight, 2 * (held - claim.owned) + claim.unit)

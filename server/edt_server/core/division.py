@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from edt_server.core.webster import Claim
+from edt_server.core.webster import WeightedClaim
 
 _BITS = 64  # exact for up to 2³⁰ slots: see webster.precision
 _SERIAL, _ORDER, _WEIGHT = 30, 48, 40  # an entry: worth, then these bits of weight, order and serial number
@@ -46,14 +46,14 @@ class _Item:
         "weight",
     )
 
-    def __init__(self, name: str, claim: Claim, held: int) -> None:
+    def __init__(self, name: str, claim: WeightedClaim, held: int) -> None:
         self.name = name
         self.held = self.low = self.high = held
         self.serial = -1
         self.tie = 0
         self.become(claim)
 
-    def become(self, claim: Claim) -> None:
+    def become(self, claim: WeightedClaim) -> None:
         """Take over another claim. Its entries stay those of the former one until `number` is called."""
         self.order = claim.order
         self.weight = claim.weight
@@ -92,7 +92,7 @@ class Division:
         shares: (name, claim, what it holds now, 0 when it is new).
     """
 
-    def __init__(self, shares: Iterable[tuple[str, Claim, int]]) -> None:
+    def __init__(self, shares: Iterable[tuple[str, WeightedClaim, int]]) -> None:
         self._items: dict[str, _Item] = {}
         self._lost: list[int] = []  # entries of claims to slots that they do not hold, the strongest last
         self._won: list[int] = []  # entries of claims to slots that they hold, negated: the weakest last
@@ -108,7 +108,7 @@ class Division:
             self._hold(item, min(max(held, item.floor), item.cap))
         self._write_down()
 
-    def put(self, name: str, claim: Claim) -> None:
+    def put(self, name: str, claim: WeightedClaim) -> None:
         """Add or replace a claim."""
         item = self._items.get(name)
         if item is None:

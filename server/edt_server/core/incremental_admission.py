@@ -16,7 +16,7 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.admission import Key, key_of_job, key_of_leaf, least, useful
 from edt_server.core.claim import Claim
 from edt_server.core.ranking import Ranking
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 Place = tuple[Key, "Gate"]  # keys are unique: gates are never compared
 
@@ -35,7 +35,7 @@ class Gate:
         worst: the last admitted job below this node that would free a slot here.
     """
 
-    node: Node
+    node: GroupNode
     parent: Gate | None
     children: list[Gate] = field(default_factory=list)
     line: list[tuple[Key, str]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class IncrementalAdmission:
     ) -> None:
         self._tree = Tree(groups, slots)  # its demands count all jobs, its floors the admitted ones
         # Keyed by the node itself, not its id(): a deep copy of a core, as forecasts make it, has other ids.
-        self._gates: dict[Node, Gate] = {self._tree.root: Gate(self._tree.root, None)}
+        self._gates: dict[GroupNode, Gate] = {self._tree.root: Gate(self._tree.root, None)}
         self._moved: dict[str, None] = {}  # jobs that may have been admitted or excluded
         self._strict: dict[Gate, None] = {}  # leaves with a strict policy that may have changed
         for (group, user), turn in turns.items():
@@ -221,7 +221,7 @@ class IncrementalAdmission:
             return True
         return gate.inside > 0 and (key_of_job(claim), claim.job) <= gate.line[gate.inside - 1]
 
-    def _gate(self, node: Node) -> Gate:
+    def _gate(self, node: GroupNode) -> Gate:
         found = self._gates.get(node)
         if found is None:
             parent = None if node.parent is None else self._gate(node.parent)
@@ -310,7 +310,7 @@ class IncrementalAdmission:
         return gate
 
 
-def _name(leaf: Node) -> tuple[str, str]:
+def _name(leaf: GroupNode) -> tuple[str, str]:
     """Return the group and user of a leaf, "" where the group has no level of users."""
     if leaf.parent is not None and leaf.parent.user_shares is not None:
         return leaf.parent.name, leaf.name

@@ -12,7 +12,7 @@ from edt_server.core.admission import least, strict_floor, useful
 from edt_server.core.claim import Claim
 from edt_server.core.division import Division
 from edt_server.core.replan import weighted
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 
 def forces_replan(tree: Tree, claim: Claim) -> bool:
@@ -30,14 +30,14 @@ def exchange(tree: Tree, old: Claim | None, new: Claim | None) -> None:
         _put_in(tree.leaf(new.group, new.user), new)
 
 
-def _take_out(leaf: Node, claim: Claim) -> None:
+def _take_out(leaf: GroupNode, claim: Claim) -> None:
     was = leaf.claims.pop(claim.job, None)
     leaf.columns = None
     if was is not None and leaf.ranking is not None:
         leaf.ranking.drop(was)
 
 
-def _put_in(leaf: Node, claim: Claim) -> None:
+def _put_in(leaf: GroupNode, claim: Claim) -> None:
     if leaf.ranking is not None:
         was = leaf.claims.get(claim.job)
         if was is not None:
@@ -52,7 +52,7 @@ class _Asked:
 
     __slots__ = ("demand", "floor", "jobs", "leaf")
 
-    def __init__(self, leaf: Node) -> None:
+    def __init__(self, leaf: GroupNode) -> None:
         self.leaf = leaf
         self.jobs: dict[str, None] = {}
         self.floor, self.demand = leaf.floor, leaf.demand
@@ -68,7 +68,7 @@ class IncrementalTargets:
 
     def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
         self._tree, self._targets = tree, targets
-        self._leaves: dict[Node, _Asked] = {}
+        self._leaves: dict[GroupNode, _Asked] = {}
         self._now: dict[str, Claim | None] = {}
 
     def ask(self, changed: Mapping[str, Claim | None], claims: Mapping[str, Claim]) -> bool:
@@ -94,14 +94,14 @@ class IncrementalTargets:
             self._need(asked.leaf, asked.floor, asked.demand)
         return not tree.excess
 
-    def exclude(self, leaf: Node, excluded: bool) -> None:
+    def exclude(self, leaf: GroupNode, excluded: bool) -> None:
         """Set whether the first job of a leaf with a strict policy has no floor to count on."""
         if leaf.excluded != excluded:
             leaf.excluded = excluded
             self.touch(leaf)
             self._need(leaf, leaf.floor, leaf.demand)
 
-    def touch(self, leaf: Node) -> _Asked:
+    def touch(self, leaf: GroupNode) -> _Asked:
         """Mark the division of this leaf for an update."""
         asked = self._leaves.get(leaf)
         if asked is None:
@@ -136,14 +136,14 @@ class IncrementalTargets:
         assert division is not None, "a touched leaf has a division"
         return division.held(job)
 
-    def _need(self, leaf: Node, floor: int, demand: int) -> None:
+    def _need(self, leaf: GroupNode, floor: int, demand: int) -> None:
         if leaf.policy != "fairshare":
             floor = strict_floor(leaf, self._tree.root.own)
         if floor != leaf.floor or demand != leaf.demand:
             self._tree.need(leaf, floor, demand)
 
 
-def _exchange_in(leaf: Node, division: Division, jobs: Iterable[str]) -> None:
+def _exchange_in(leaf: GroupNode, division: Division, jobs: Iterable[str]) -> None:
     for job in jobs:
         claim = leaf.claims.get(job)
         if claim is not None:
@@ -152,7 +152,7 @@ def _exchange_in(leaf: Node, division: Division, jobs: Iterable[str]) -> None:
             division.remove(job)
 
 
-def _need_above(leaf: Node, visit: dict[int, dict[str, None]]) -> None:
+def _need_above(leaf: GroupNode, visit: dict[int, dict[str, None]]) -> None:
     """Pass the needs of the leaf to every division on the way to the root, and record the nodes to visit."""
     node = leaf
     while node.parent is not None:
@@ -168,7 +168,7 @@ def _need_above(leaf: Node, visit: dict[int, dict[str, None]]) -> None:
 
 
 def _settle(
-    node: Node, visit: Mapping[int, Collection[str]], targets: Mapping[str, int], moved: dict[str, int]
+    node: GroupNode, visit: Mapping[int, Collection[str]], targets: Mapping[str, int], moved: dict[str, int]
 ) -> None:
     if not node.children:
         node.used = node.budget if node.budget < node.demand else node.demand

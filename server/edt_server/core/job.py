@@ -18,7 +18,7 @@ def turn(attained: int, place: int) -> int:
 
 
 @dataclass(slots=True)
-class Job:
+class CoreJob:
     """The state of one job.
 
     Attributes:
@@ -120,7 +120,7 @@ class Job:
         return True, -((self.priority << _BITS) // (2 * held + 1)), -held, self.arrival
 
 
-def arrived(event: JobArrived, number: int, now: float) -> Job:
+def arrived(event: JobArrived, number: int, now: float) -> CoreJob:
     """Return the job of this event, the `number`-th of all.
 
     Raises:
@@ -129,7 +129,7 @@ def arrived(event: JobArrived, number: int, now: float) -> Job:
     check_priority(event.priority)
     check_max_workers(event.max_workers)
     check_units(event.min_workers, event.max_workers, event.slots_per_unit)
-    return Job(
+    return CoreJob(
         name=event.job,
         arrival=number,
         patient_since=now,

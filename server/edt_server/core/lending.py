@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def holdings(tree: Tree) -> dict[str, Holding]:
     }
 
 
-def _trace(node: Node, lenders: dict[str, dict[str, int]], lent: dict[str, int]) -> None:
+def _trace(node: GroupNode, lenders: dict[str, dict[str, int]], lent: dict[str, int]) -> None:
     """Fill in the lenders of the groups below a node, and what each of them lends."""
     groups = [] if node.user_shares is not None else list(node.children.values())
     if not groups:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.instructions import Grant
-from edt_server.core.job import Job
+from edt_server.core.job import CoreJob
 from edt_server.core.rule import Rule
 from edt_server.core.turns import Turns
 
@@ -56,12 +56,12 @@ class Pool:
         """The slots without a process."""
         return self._free
 
-    def owe(self, job: Job) -> None:
+    def owe(self, job: CoreJob) -> None:
         """Look at the job in the next `grants`, because it may hold less than its target."""
         if job.missing:
             heapq.heappush(self._short, (job.urgency(), job.name))
 
-    def grants(self, jobs: Mapping[str, Job]) -> list[Grant]:
+    def grants(self, jobs: Mapping[str, CoreJob]) -> list[Grant]:
         """Grant free slots as far as jobs are entitled to them; the jobs hold them afterwards."""
         grants: list[Grant] = []
         later: list[tuple[Urgency, str]] = []

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.deadlines import NEVER
-from edt_server.core.job import Job
+from edt_server.core.job import CoreJob
 from edt_server.core.pool import Pool
-from edt_server.core.reason import Forecast, JobShare, Situation
+from edt_server.core.reason import JobShare, Situation, SlotForecast
 from edt_server.core.rule import Rule
 
 Ends = Mapping[str, tuple[float, float]]
@@ -28,7 +28,7 @@ class PoolView:
         jobs: its jobs, in order of arrival.
     """
 
-    def __init__(self, pool: Pool, jobs: Iterable[Job]) -> None:
+    def __init__(self, pool: Pool, jobs: Iterable[CoreJob]) -> None:
         self._pool = pool
         self._jobs = {job.name: job for job in jobs}
         self._running = {job.name: view_of(job) for job in self._jobs.values() if job.target}
@@ -41,7 +41,7 @@ class PoolView:
         self._ends: Ends = {}
         self._known: tuple[list[tuple[float, str]], list[tuple[float, str]]] = [], []
 
-    def situation(self, me: Job, group: InstanceGroup, now: float | None, ends: Ends) -> Situation:
+    def situation(self, me: CoreJob, group: InstanceGroup, now: float | None, ends: Ends) -> Situation:
         """Return the situation of one of the jobs, in `group`; `now` and `ends` as of `Core.reason`."""
         cut = self._pool.rule.cut(me.name)
         return Situation(
@@ -59,11 +59,11 @@ class PoolView:
             now=now,
         )
 
-    def _ahead(self, job: Job) -> int:
+    def _ahead(self, job: CoreJob) -> int:
         """Return how many jobs and queues wait for a turn before this job, or before its queue."""
         return bisect_left(self._turns, (self._pool.turns.queue_of(job.name) or job).turn)
 
-    def _if_rival_ends(self, rival: str, job: Job) -> int | None:
+    def _if_rival_ends(self, rival: str, job: CoreJob) -> int | None:
         """Return the job's target without its rival; None where that takes too long to compute."""
         if rival not in self._jobs or len(self._jobs) > _FEW:
             return None
@@ -78,7 +78,7 @@ class PoolView:
             rule.settle()
         return rule.target(job.name)
 
-    def _forecast(self, me: Job, quantum: float, ends: Ends) -> Forecast | None:
+    def _forecast(self, me: CoreJob, quantum: float, ends: Ends) -> SlotForecast | None:
         """Return when turns and ends of jobs make room for the job, as far as they are known.
 
         Args:
@@ -94,12 +94,12 @@ class PoolView:
             return None
         earliest = min([*turns[:1], *firsts[:1]])
         if me.target:
-            return Forecast(earliest, lasts[0])
+            return SlotForecast(earliest, lasts[0])
         # Each turn that ends makes room for one job if all are equal. A job that needs many slots or has less weight
         # may be passed over, so that no latest time can be given.
-        return Forecast(earliest, _nth(self._ahead(me), turns, quantum, lasts) if self._even else None)
+        return SlotForecast(earliest, _nth(self._ahead(me), turns, quantum, lasts) if self._even else None)
 
-    def _ends_of_others(self, me: Job, ends: Ends) -> tuple[list[float], list[float]]:
+    def _ends_of_others(self, me: CoreJob, ends: Ends) -> tuple[list[float], list[float]]:
         """Return the earliest and the latest ends of the other jobs that hold slots, each ascending."""
         if ends is not self._ends:
             here = [name for name in ends if name in self._jobs and self._jobs[name].held]
@@ -125,7 +125,7 @@ def _nth(number: int, turns: list[float], quantum: float, ends: list[float]) -> 
     return None if found == NEVER else found
 
 
-def view_of(job: Job) -> JobShare:
+def view_of(job: CoreJob) -> JobShare:
     """Return the part of a job that reasons show."""
     return JobShare(
         job=job.name,

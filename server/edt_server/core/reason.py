@@ -40,7 +40,7 @@ class JobShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class SlotForecast:
     """When a job should get slots, seconds since the epoch: at `earliest`, and by `latest`, None when unknown."""
 
     earliest: float
@@ -76,7 +76,7 @@ class Situation:
     ahead: int = 0
     turns: bool = False
     if_gone: int | None = None
-    forecast: Forecast | None = None
+    forecast: SlotForecast | None = None
     now: float | None = None
 
 

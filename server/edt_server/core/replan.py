@@ -17,9 +17,8 @@ from edt_server.core.admission import admit, ask, least, ranking, useful
 from edt_server.core.claim import Claim
 from edt_server.core.many import MOST_SLOTS, Columns, divide_many
 from edt_server.core.speedup import EACH_LIKE_THE_FIRST, speedup
-from edt_server.core.tree import Node, Tree
-from edt_server.core.webster import Claim as Weighted
-from edt_server.core.webster import divide
+from edt_server.core.tree import GroupNode, Tree
+from edt_server.core.webster import WeightedClaim, divide
 
 MANY = 1_000  # slots; with fewer a heap is faster than arrays
 
@@ -58,7 +57,7 @@ def replan(tree: Tree) -> Replanned:
     return _with_leftovers(tree, leaves)
 
 
-def _ask(tree: Tree, leaf: Node) -> None:
+def _ask(tree: Tree, leaf: GroupNode) -> None:
     if leaf.columns is None and _fits_in(leaf):
         leaf.columns = _columns(leaf)
     if leaf.columns is None:
@@ -67,13 +66,13 @@ def _ask(tree: Tree, leaf: Node) -> None:
         tree.need(leaf, int(leaf.columns.floor.sum()), int(leaf.columns.cap.sum()))
 
 
-def _fits_in(leaf: Node) -> bool:
+def _fits_in(leaf: GroupNode) -> bool:
     if leaf.aware or leaf.policy != "fairshare" or not leaf.claims:
         return False
     return all(claim.unit == 1 for claim in leaf.claims.values())
 
 
-def _columns(leaf: Node) -> Columns:
+def _columns(leaf: GroupNode) -> Columns:
     claims = leaf.claims.values()
     rows = [(claim.weight, least(claim), claim.cap, claim.order, 0) for claim in claims]
     return Columns(*np.array(rows, dtype=np.int64).T.copy())
@@ -101,7 +100,7 @@ def _give_down_by_level(tree: Tree) -> None:
         level = below
 
 
-def _share_out_all(leaves: list[Node], targets: dict[str, int]) -> None:
+def _share_out_all(leaves: list[GroupNode], targets: dict[str, int]) -> None:
     """Divide the budgets of all leaves among their jobs."""
     slots = sum(leaf.budget for leaf in leaves)
     vectors = [leaf for leaf in leaves if leaf.columns is not None] if MANY <= slots < MOST_SLOTS else []
@@ -121,7 +120,7 @@ def _share_out_all(leaves: list[Node], targets: dict[str, int]) -> None:
         targets.update(zip(chain.from_iterable(leaf.claims for leaf in vectors), shares_of_all, strict=True))
 
 
-def _with_leftovers(tree: Tree, leaves: list[Node]) -> Replanned:
+def _with_leftovers(tree: Tree, leaves: list[GroupNode]) -> Replanned:
     """Replan where jobs have to wait, or units leave something over."""
     admitted, all_fit = admit(tree, leaves)
     running = {id(leaf): [c for c in leaf.claims.values() if c.order in admitted] for leaf in leaves}
@@ -144,7 +143,7 @@ def _with_leftovers(tree: Tree, leaves: list[Node]) -> Replanned:
     return Replanned(targets, None if all_fit else admitted.keys(), plain)
 
 
-def give_down(node: Node, budget: int) -> None:
+def give_down(node: GroupNode, budget: int) -> None:
     """Divide a budget among the nodes below."""
     node.budget = budget
     node.division = None
@@ -154,17 +153,17 @@ def give_down(node: Node, budget: int) -> None:
             give_down(child, slots)
 
 
-def divide_node(node: Node, budget: int) -> tuple[int, ...]:
+def divide_node(node: GroupNode, budget: int) -> tuple[int, ...]:
     """Return the budget of each child, in their order."""
     children = node.children.values()
     if node.bases_below <= budget:
         return divide(budget, [child.weighted() for child in children])
     # Jobs keep slots that owners want back: floors hold, and owners share the rest in proportion.
-    claims = [Weighted(max(1, child.own), child.floor, child.base, child.order) for child in children]
+    claims = [WeightedClaim(max(1, child.own), child.floor, child.base, child.order) for child in children]
     return divide(budget, claims)
 
 
-def share_out(leaf: Node, claims: Iterable[Claim]) -> dict[str, int]:
+def share_out(leaf: GroupNode, claims: Iterable[Claim]) -> dict[str, int]:
     """Return what each of the jobs of a leaf gets of its budget."""
     if leaf.policy == "fairshare":
         jobs = list(claims)
@@ -188,18 +187,18 @@ def in_turn(claims: Iterable[Claim], budget: int) -> dict[str, int]:
     return shares
 
 
-def weighted(claim: Claim, leaf: Node) -> Weighted:
+def weighted(claim: Claim, leaf: GroupNode) -> WeightedClaim:
     """Return a job's claim within its leaf, in units of one slot where the policy is strict."""
     if leaf.policy != "fairshare":
         weight = claim.weight if leaf.policy == "priority" else 1
-        return Weighted(weight, min(claim.keep, claim.cap), claim.cap, claim.order, speedup=EACH_LIKE_THE_FIRST)
+        return WeightedClaim(weight, min(claim.keep, claim.cap), claim.cap, claim.order, speedup=EACH_LIKE_THE_FIRST)
     if not leaf.aware:
-        return Weighted(claim.weight, least(claim), claim.cap, claim.order, unit=claim.unit)
+        return WeightedClaim(claim.weight, least(claim), claim.cap, claim.order, unit=claim.unit)
     cap, table = useful(claim, leaf.aware), speedup(claim.speeds)
-    return Weighted(claim.weight, least(claim), cap, claim.order, unit=claim.unit, speedup=table)
+    return WeightedClaim(claim.weight, least(claim), cap, claim.order, unit=claim.unit, speedup=table)
 
 
-def add_up(node: Node) -> int:
+def add_up(node: GroupNode) -> int:
     """Fill in `used` of the inner nodes from the leaves; return that of the node itself."""
     if node.children:
         node.used = sum(add_up(child) for child in node.children.values())

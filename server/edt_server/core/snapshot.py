@@ -18,7 +18,7 @@ from edt_sdk.schemas.plan import Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import CoreEvent
-from edt_server.core.job import Job
+from edt_server.core.job import CoreJob
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ RULES = 2
 _FORM = (
     RULES,
     sorted(Core().state()),
-    [(field.name, str(field.type)) for field in dataclasses.fields(Job)],
+    [(field.name, str(field.type)) for field in dataclasses.fields(CoreJob)],
     # The docstrings are part of a schema, but not of the form.
     [
         {key: value for key, value in schema.items() if key != "description"}

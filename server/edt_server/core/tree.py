@@ -1,6 +1,6 @@
 """The tree that slots are divided down: groups, users below a group with user shares, and what each node needs.
 
-What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`Node`), updated in
+What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`GroupNode`), updated in
 O(depth) per change. Owned slots are counted once: a parent owns at least what its children do. When fewer slots are
 left than are owned, all owners lose in proportion, whether they use their slots or not.
 """
@@ -15,14 +15,13 @@ from edt_server.core.claim import Claim
 from edt_server.core.division import Division
 from edt_server.core.many import Columns
 from edt_server.core.ranking import Ranking
-from edt_server.core.webster import Claim as Weighted
-from edt_server.core.webster import divide
+from edt_server.core.webster import WeightedClaim, divide
 
 EVERYBODY_ELSE = "*"
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class GroupNode:
     """The root, one group, or one user of a group. All counts are slots.
 
     Attributes:
@@ -51,7 +50,7 @@ class Node:
 
     name: str
     order: int
-    parent: Node | None
+    parent: GroupNode | None
     share: int = 1
     own: int = 0
     lend: int | None = None
@@ -59,7 +58,7 @@ class Node:
     policy: str = "fairshare"
     aware: bool = False
     user_shares: dict[str, int] | None = None
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, GroupNode] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     floor: int = 0
     demand: int = 0
@@ -78,9 +77,9 @@ class Node:
     excluded: bool = False
     room: int = 0
 
-    def weighted(self) -> Weighted:
+    def weighted(self) -> WeightedClaim:
         """Return its claim among its siblings."""
-        return Weighted(self.share, self.base, self.most, self.order, owned=self.reserve)
+        return WeightedClaim(self.share, self.base, self.most, self.order, owned=self.reserve)
 
 
 class Tree:
@@ -93,8 +92,8 @@ class Tree:
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
-        self.root = Node("", 0, None)
-        self.groups: dict[str, Node] = {}
+        self.root = GroupNode("", 0, None)
+        self.groups: dict[str, GroupNode] = {}
         self.excess = 0
         self._build(groups)
         self._planned = {group.name: group.own for group in groups}
@@ -112,7 +111,7 @@ class Tree:
     def _build(self, groups: Sequence[InstanceGroup]) -> None:
         inner = {group.parent for group in groups}
         for number, group in enumerate(groups):
-            self.groups[group.name] = Node(
+            self.groups[group.name] = GroupNode(
                 name=group.name,
                 order=number,
                 parent=None,
@@ -128,21 +127,21 @@ class Tree:
             self.groups[group.name].parent = parent
             parent.children[group.name] = self.groups[group.name]
 
-    def leaf(self, group: str, user: str) -> Node:
+    def leaf(self, group: str, user: str) -> GroupNode:
         """Return the node of this user's jobs; make it if it does not exist."""
         node = self.groups[group]
         if node.user_shares is None:
             return node
         if user not in node.children:
             share = node.user_shares.get(user, node.user_shares.get(EVERYBODY_ELSE, 1))
-            node.children[user] = Node(user, 0, node, share=share, policy=node.policy, aware=node.aware)
+            node.children[user] = GroupNode(user, 0, node, share=share, policy=node.policy, aware=node.aware)
             node.children = dict(sorted(node.children.items()))
             for number, child in enumerate(node.children.values()):
                 child.order = number  # by name, so that it does not depend on the order of arrival
             node.division = None
         return node.children[user]
 
-    def leaves(self) -> Iterator[Node]:
+    def leaves(self) -> Iterator[GroupNode]:
         """Yield the nodes that hold jobs, users in place of their group."""
         for node in self.groups.values():
             if node.user_shares is not None:
@@ -150,7 +149,7 @@ class Tree:
             elif not node.children:
                 yield node
 
-    def need(self, leaf: Node, floor: int, demand: int) -> None:
+    def need(self, leaf: GroupNode, floor: int, demand: int) -> None:
         """Set what the jobs of a leaf need, and update every node above."""
         node, reserves, bases, more = leaf, 0, floor, floor - leaf.floor
         leaf.floor = floor
@@ -179,25 +178,25 @@ class Tree:
         node.excess = excess
 
 
-def path(node: Node) -> Iterable[Node]:
+def path(node: GroupNode) -> Iterable[GroupNode]:
     """Return the node and all above it, the root last."""
-    at: Node | None = node
+    at: GroupNode | None = node
     while at is not None:
         yield at
         at = at.parent
 
 
-def _share_out_what_is_owned(root: Node, planned: dict[str, int], inner: set[str]) -> None:
-    def owned_below(node: Node) -> int:
+def _share_out_what_is_owned(root: GroupNode, planned: dict[str, int], inner: set[str]) -> None:
+    def owned_below(node: GroupNode) -> int:
         below = node.children.values() if node.name in inner else ()
         return max(planned[node.name], sum(owned_below(child) for child in below))
 
-    def give(node: Node) -> None:
+    def give(node: GroupNode) -> None:
         if node.name not in inner:
             return
         wanted = {child.name: owned_below(child) for child in node.children.values()}
         if sum(wanted.values()) > node.own:
-            claims = [Weighted(max(1, wanted[c.name]), 0, wanted[c.name], c.order) for c in node.children.values()]
+            claims = [WeightedClaim(max(1, wanted[c.name]), 0, wanted[c.name], c.order) for c in node.children.values()]
             wanted = dict(zip(node.children, divide(node.own, claims), strict=True))
         for child in node.children.values():
             child.own = wanted[child.name]

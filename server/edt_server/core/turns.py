@@ -18,13 +18,13 @@ from typing import Any, Protocol
 
 from edt_sdk.schemas.job import DEFAULT_PRIORITY
 from edt_sdk.schemas.plan import InstanceGroup
-from edt_server.core.job import Job, turn
+from edt_server.core.job import CoreJob, turn
 
 _SCALE = 1 << 32  # of what was attained: slot-microseconds per unit of weight, in whole numbers
 
 
 class TurnTaker(Protocol):
-    """A job, or the queue of a leaf with a strict policy. See `Job` for the attributes."""
+    """A job, or the queue of a leaf with a strict policy. See `CoreJob` for the attributes."""
 
     name: str
     attained: int
@@ -87,7 +87,7 @@ class StrictQueue:
 
     @property
     def turn(self) -> int:
-        """See `Job.turn`."""
+        """See `CoreJob.turn`."""
         return turn(self.attained, self.place)
 
 
@@ -110,7 +110,7 @@ class Turns:
         self._running: dict[str, tuple[float, TurnTaker]] = {}  # turns that end by time, with their end
         self._ends: list[tuple[float, str]] = []  # the same as a heap, with outdated entries
 
-    def ask(self, job: Job, group: InstanceGroup) -> StrictQueue | None:
+    def ask(self, job: CoreJob, group: InstanceGroup) -> StrictQueue | None:
         """Take in what the job asks for in that group; return its queue where the group is strict."""
         before, now = self._takers.get(job.name), self._taker(job, group)
         if before is not now:
@@ -123,7 +123,7 @@ class Turns:
                     self._join(now, group)
         return now if isinstance(now, StrictQueue) else None
 
-    def forget(self, job: Job) -> StrictQueue | None:
+    def forget(self, job: CoreJob) -> StrictQueue | None:
         """Remove the job; return the queue that it leaves."""
         before = self._takers.pop(job.name, None)
         if not isinstance(before, StrictQueue):
@@ -151,7 +151,7 @@ class Turns:
         if since is not None:
             self.begin(taker, group, since)
 
-    def _taker(self, job: Job, group: InstanceGroup) -> TurnTaker | None:
+    def _taker(self, job: CoreJob, group: InstanceGroup) -> TurnTaker | None:
         if not job.asked:
             return None
         if group.policy == "fairshare":
@@ -188,7 +188,7 @@ class Turns:
     def begin(self, job: TurnTaker, group: InstanceGroup, since: float) -> None:
         """Start a turn at `since`. Without preemption, and for jobs that cannot be preempted, it has no end by time."""
         job.turn_since = since
-        by_itself = isinstance(job, Job) and group.policy == "fairshare" and not job.rigid
+        by_itself = isinstance(job, CoreJob) and group.policy == "fairshare" and not job.rigid
         if group.preemption and (by_itself or isinstance(job, StrictQueue)):
             end = since + group.quantum
             self._running[job.name] = end, job
@@ -262,7 +262,7 @@ class Turns:
             turns._queues[queue.name] = queue
         return turns
 
-    def rejoin(self, job: Job, group: InstanceGroup) -> None:
+    def rejoin(self, job: CoreJob, group: InstanceGroup) -> None:
         """Put the job back in line as it was, after `restored`."""
         taker = self._taker(job, group)
         if taker is not None:

@@ -18,7 +18,7 @@ Rank = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class WeightedClaim:
     """The claim of one job, user or group.
 
     Attributes:
@@ -49,7 +49,7 @@ def precision(slots: int) -> int:
     return 2 * (2 * slots + 1).bit_length()
 
 
-def worth(claim: Claim, held: int, bits: int) -> int:
+def worth(claim: WeightedClaim, held: int, bits: int) -> int:
     """Return what one more slot on top of `held`, or one more unit, is worth to the claim, scaled, without floors.
 
     A unit of u slots is weighed at its middle, w ÷ (k + u/2). For one slot that is k + ½.
@@ -59,7 +59,7 @@ def worth(claim: Claim, held: int, bits: int) -> int:
     return (claim.weight << bits) // (2 * (held - claim.owned) + claim.unit)
 
 
-def rank(claim: Claim, held: int, bits: int) -> Rank:
+def rank(claim: WeightedClaim, held: int, bits: int) -> Rank:
     """Return the sort key of the claim to one more slot on top of `held`, strongest first.
 
     Floors come first, one slot each in turn; then the worth of the claim; at equal worths the heavier weight, then the
@@ -70,7 +70,7 @@ def rank(claim: Claim, held: int, bits: int) -> Rank:
     return 1, -worth(claim, held, bits), -claim.weight, claim.order
 
 
-def divide(slots: int, claims: Sequence[Claim]) -> tuple[int, ...]:
+def divide(slots: int, claims: Sequence[WeightedClaim]) -> tuple[int, ...]:
     """Return how many of `slots` each claim gets, in the order of `claims`.
 
     With units of 1 the sum is min(slots, Σ caps). A unit that does not fit into what is left is skipped, and what is

@@ -18,7 +18,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import Run, Settings, simulate
+from edt_server.simulator.engine import Settings, SimulatedRun, simulate
 from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness
 from edt_server.simulator.picture import allocation, draw
 from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make
@@ -33,7 +33,7 @@ _QUIET_FOR = {True: 0.5, False: 10.0}  # seconds between two lines about progres
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code, 2 for wrong use."""
+    """SimulatedRun the command and return its exit code, 2 for wrong use."""
     arguments = _parser().parse_args(argv)
     try:
         return _simulate(arguments)
@@ -52,12 +52,12 @@ class _Question:
     slots: tuple[Slot, ...]
     plan: Plan
     policies: tuple[str, ...]
-    recorded: Run | None
+    recorded: SimulatedRun | None
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
     question = _question(arguments)
-    runs: dict[str, Run] = {} if question.recorded is None else {RECORDED: question.recorded}
+    runs: dict[str, SimulatedRun] = {} if question.recorded is None else {RECORDED: question.recorded}
     for policy in question.policies:
         runs[policy or PLAN] = _play(question, policy, arguments)
     judged = {name: figures(run) for name, run in runs.items()}
@@ -93,7 +93,7 @@ def _question(arguments: argparse.Namespace) -> _Question:
     return _Question(jobs, slots, plan, policies, recorded)
 
 
-def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Run:
+def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> SimulatedRun:
     settings = Settings(
         resize_cost=arguments.resize_cost,
         grace=0.0 if policy in RIGID else arguments.grace,
@@ -136,7 +136,7 @@ class _Progress:
             print(file=sys.stderr)
 
 
-def _as_json(arguments: argparse.Namespace, runs: dict[str, Run], judged: dict[str, Figures]) -> bytes:
+def _as_json(arguments: argparse.Namespace, runs: dict[str, SimulatedRun], judged: dict[str, Figures]) -> bytes:
     settings = {"resize_cost": arguments.resize_cost, "grace": arguments.grace, "interval": arguments.interval}
     told = {
         name: {"slots": run.slots, "figures": asdict(judged[name]), "jobs": _jobs(run)} for name, run in runs.items()
@@ -145,7 +145,7 @@ def _as_json(arguments: argparse.Namespace, runs: dict[str, Run], judged: dict[s
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 
-def _jobs(run: Run) -> list[dict[str, object]]:
+def _jobs(run: SimulatedRun) -> list[dict[str, object]]:
     rho = finish_time_fairness(run)
     return [
         {

@@ -78,7 +78,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulatedRun:
     """The result of a simulation.
 
     Attributes:
@@ -176,7 +176,7 @@ class Engine:
             else:
                 self._push(max(begin, job.time), _ARRIVAL, job.name)
 
-    def run(self, *, until: str | None = None, most: int | None = None) -> Run:
+    def run(self, *, until: str | None = None, most: int | None = None) -> SimulatedRun:
         """Play until every job has ended, or nothing can happen any more.
 
         Args:
@@ -200,7 +200,7 @@ class Engine:
             Life(each.job, tuple(each.sizes), each.end, each.restarts)
             for each in sorted(self._jobs.values(), key=lambda each: each.job.time)
         ]
-        return Run(tuple(lives), self._slots, tuple(self._latencies))
+        return SimulatedRun(tuple(lives), self._slots, tuple(self._latencies))
 
     def leave(self, job: str, slot: int, now: float) -> None:
         """Let the worker of `job` in `slot`, revoked before the simulation starts, leave after the grace."""
@@ -358,6 +358,6 @@ def simulate(
     *,
     clock: Callable[[], float] = lambda: 0.0,
     watch: Callable[[float, int, int], None] | None = None,
-) -> Run:
+) -> SimulatedRun:
     """Play `jobs` against `scheduler`, whose slots are set; the arguments are those of `Engine`."""
     return Engine(scheduler, slots, jobs, settings, clock=clock, watch=watch).run()

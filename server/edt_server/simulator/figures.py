@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.engine import Life, SimulatedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Figures:
     latency_max: float
 
 
-def figures(run: Run) -> Figures:
+def figures(run: SimulatedRun) -> Figures:
     """Return the figures of a run."""
     done = [life for life in run.lives if life.end is not None]
     times = sorted(completion(life) for life in done)
@@ -90,7 +90,7 @@ def slot_seconds(life: Life) -> float:
     return math.fsum(workers * (after - since) for (since, workers), (after, _) in pairwise(life.sizes))
 
 
-def finish_time_fairness(run: Run) -> dict[str, float]:
+def finish_time_fairness(run: SimulatedRun) -> dict[str, float]:
     """Return ρ of each job that ended, by name."""
     crowd = _Crowd(run.lives)
     return {life.job.name: completion(life) / _alone(life, run.slots / crowd.mean(life)) for life in _ended(run)}
@@ -106,7 +106,7 @@ def percentile(ascending: Sequence[float], percent: float) -> float:
     return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
 
 
-def _ended(run: Run) -> Iterator[Life]:
+def _ended(run: SimulatedRun) -> Iterator[Life]:
     return (life for life in run.lives if life.end is not None)
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from edt_sdk.pictures import allocation as pictured
 from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
 from edt_sdk.pictures.parts.look import Look
-from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.engine import Life, SimulatedRun
 
 BANDS = 8
 COLUMNS = pictured.MOST_CELLS // BANDS
@@ -21,7 +21,7 @@ OTHERS = "others"
 WIDTH = 860
 
 
-def allocation(run: Run) -> Allocation:
+def allocation(run: SimulatedRun) -> Allocation:
     """Return the allocation in at most `COLUMNS` columns; exact where there are no more changes than that."""
     lives = [life for life in run.lives if life.sizes]
     times = sorted({time for life in lives for time, _ in life.sizes})

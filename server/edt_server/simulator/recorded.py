@@ -34,7 +34,7 @@ from edt_server.core.events import (
     SpeedMeasured,
     from_data,
 )
-from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.engine import Life, SimulatedRun
 from edt_server.simulator.speed import Speed
 from edt_server.simulator.workload import SimulatedJob
 
@@ -115,7 +115,7 @@ def _stored(path: Path) -> list[Event]:
         ]
 
 
-def recorded_run(events: Iterable[Event]) -> Run:
+def recorded_run(events: Iterable[Event]) -> SimulatedRun:
     """Return what happened, as if it had been simulated: times in seconds since the first row."""
     pasts, slots, begin = _pasts(events)
     lives = [
@@ -127,7 +127,7 @@ def recorded_run(events: Iterable[Event]) -> Run:
         )
         for past in pasts
     ]
-    return Run(tuple(lives), slots, ())
+    return SimulatedRun(tuple(lives), slots, ())
 
 
 def workload_of(events: Iterable[Event]) -> tuple[SimulatedJob, ...]:

@@ -59,7 +59,7 @@ from edt_server.supervisor.machines.events import (
     Stop,
 )
 from edt_server.supervisor.machines.history import History, history_of
-from edt_server.supervisor.machines.membership import Membership
+from edt_server.supervisor.machines.membership import JobMembership
 from edt_server.supervisor.machines.plain import Plain
 from edt_server.supervisor.machines.standbys import NOWHERE
 from edt_server.supervisor.machines.tails import stream_tail
@@ -396,7 +396,7 @@ class Supervisor:
         self._children.start(key, program, started, failed)
 
 
-def _machine_of(orders: Launch, history: History) -> Membership | ElasticAgents | Plain:
+def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgents | Plain:
     """Return the state machine for the job's framework."""
     framework = Framework(orders.spec.framework)
     if framework in (Framework.PYTORCH, Framework.DIST):
@@ -413,4 +413,4 @@ def _machine_of(orders: Launch, history: History) -> Membership | ElasticAgents 
         )
     # Only on this host can a standby's scheduling class be changed; a host agent just starts processes.
     standbys = 0 if orders.hosts_dir else orders.standbys
-    return Membership(interpreter=orders.interpreter, history=history, standbys=standbys)
+    return JobMembership(interpreter=orders.interpreter, history=history, standbys=standbys)

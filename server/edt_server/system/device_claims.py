@@ -29,7 +29,7 @@ _SUFFIX = ".json"
 _FRESH = 60.0
 
 
-class Claim(msgspec.Struct, frozen=True):
+class DeviceClaim(msgspec.Struct, frozen=True):
     """The user of a device: the data folder, the server that wrote the claim, the jobs, and the locks they hold."""
 
     data_dir: str
@@ -91,9 +91,9 @@ class DeviceClaims:
                 if ours and self._mine.get(device) != jobs:
                     self._write(device, jobs)
 
-    def elsewhere(self) -> dict[str, Claim]:
+    def elsewhere(self) -> dict[str, DeviceClaim]:
         """Return the devices that jobs of other stores are in."""
-        found: dict[str, Claim] = {}
+        found: dict[str, DeviceClaim] = {}
         if not self._folder.exists():
             return found
         for device in self._devices():
@@ -104,10 +104,10 @@ class DeviceClaims:
 
     def _write(self, device: str, jobs: tuple[str, ...]) -> None:
         locks = tuple(str(self._runtime_dir / job / "alive.lock") for job in jobs)
-        write_private(self._path(device), msgspec.json.encode(Claim(self._data_dir, self._me, jobs, locks)))
+        write_private(self._path(device), msgspec.json.encode(DeviceClaim(self._data_dir, self._me, jobs, locks)))
         self._mine[device] = jobs
 
-    def _counts(self, device: str, claim: Claim) -> bool:
+    def _counts(self, device: str, claim: DeviceClaim) -> bool:
         """Return whether a living process holds the claim."""
         if visible(claim.server) and is_alive(claim.server):
             return True
@@ -124,9 +124,9 @@ class DeviceClaims:
         return [path.name.removesuffix(_SUFFIX).replace("-", ":") for path in self._folder.glob(f"*{_SUFFIX}")]
 
     @staticmethod
-    def _read(path: Path) -> Claim | None:
+    def _read(path: Path) -> DeviceClaim | None:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Claim)
+            return msgspec.json.decode(path.read_bytes(), type=DeviceClaim)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 

@@ -14,7 +14,7 @@ from edt_server.supervisor.machines.events import (
     SendReport,
     Started,
 )
-from edt_server.supervisor.machines.membership import Membership
+from edt_server.supervisor.machines.membership import JobMembership
 
 
 class Story:
@@ -22,7 +22,7 @@ class Story:
 
     def __init__(self, history=None, *, patient=False, standbys=0):
         self.patient = patient  # otherwise nobody who is ready waits for others
-        self.machine = Membership(interpreter="/opt/python", history=history, standbys=standbys)
+        self.machine = JobMembership(interpreter="/opt/python", history=history, standbys=standbys)
         self.reports = []
         self.last = []
 

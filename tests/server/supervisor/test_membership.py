@@ -20,7 +20,7 @@ from edt_server.supervisor.machines.events import (
     Stop,
 )
 from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.membership import Membership
+from edt_server.supervisor.machines.membership import JobMembership
 
 from .story import Story, members
 
@@ -212,7 +212,7 @@ def test_progress_is_passed_on_and_that_of_another_training_is_not(story):
 
 
 def test_reports_of_an_earlier_attempt_are_counted():
-    machine = Membership(interpreter="/opt/python", history=History(reports=7))
+    machine = JobMembership(interpreter="/opt/python", history=History(reports=7))
     assert machine.apply(Stop("x"))[0].number == 8
 
 

@@ -33,7 +33,7 @@ from edt_server.supervisor.machines.events import (
     StartStandby,
     StartWorker,
 )
-from edt_server.supervisor.machines.membership import Membership
+from edt_server.supervisor.machines.membership import JobMembership
 from tests.server.supervisor.world_server import WorldOfSlots
 from tests.server.supervisor.world_workers import Process, WorldOfWorkers
 
@@ -43,7 +43,7 @@ STANDBYS = 2
 
 class World(WorldOfSlots, WorldOfWorkers):
     def __init__(self):
-        self.machine = Membership(interpreter="/usr/bin/python", standbys=STANDBYS)
+        self.machine = JobMembership(interpreter="/usr/bin/python", standbys=STANDBYS)
         self.events = deque()
         self.reports = 0
         self.to_server = deque()

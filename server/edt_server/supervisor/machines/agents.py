@@ -20,7 +20,7 @@ class AgentPhase(Enum):
 
 
 @dataclass(slots=True)
-class Agent:
+class TorchrunAgent:
     """One agent's process. Its own processes are the workers `number`, `number + 1`, … in `slots`.
 
     Attributes:
@@ -60,7 +60,7 @@ class Agent:
 
 
 @dataclass(slots=True)
-class Round:
+class AgentRound:
     """One start of the script on a number of agents.
 
     Attributes:
@@ -125,7 +125,7 @@ class Round:
         if self.halting is not None:
             self.halting.discard(agent)
 
-    def formed(self, agents: Iterable[Agent]) -> GenerationFormed:
+    def formed(self, agents: Iterable[TorchrunAgent]) -> GenerationFormed:
         """Return the report that all members have started their processes."""
         by_number = {agent.number: agent for agent in agents}
         members = [by_number[number] for number in self.present]

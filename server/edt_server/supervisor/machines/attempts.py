@@ -16,7 +16,7 @@ SLOT_LIMIT = 3
 DRIVER_LIMIT = 2
 
 
-class Kind(Enum):
+class DeathCause(Enum):
     """The causes of a death."""
 
     OWN = "the job's own code: an exception, an exit, a crash"
@@ -40,9 +40,9 @@ class Attempts:
         """Start a training, or resume one where `committed` updates are known to be committed."""
         self._committed = committed
         self._ever |= committed > 0
-        self._since = dict.fromkeys(Kind, 0)
-        self._counted: dict[Kind, int | None] = dict.fromkeys(Kind)
-        self._in_slot: dict[int, dict[Kind, int]] = {}
+        self._since = dict.fromkeys(DeathCause, 0)
+        self._counted: dict[DeathCause, int | None] = dict.fromkeys(DeathCause)
+        self._in_slot: dict[int, dict[DeathCause, int]] = {}
 
     @property
     def committed(self) -> int:
@@ -59,14 +59,14 @@ class Attempts:
         if update > self._committed:
             self._committed = update
             self._ever = True
-            self._since = dict.fromkeys(Kind, 0)
+            self._since = dict.fromkeys(DeathCause, 0)
             self._driver = 0
 
     def became_member(self, slot: int) -> None:
         """Take in that a worker of this slot is in a generation that formed."""
         self._in_slot.pop(slot, None)
 
-    def member_ended(self, kind: Kind, generation: int, *, final: bool = False) -> int:
+    def member_ended(self, kind: DeathCause, generation: int, *, final: bool = False) -> int:
         """Count the death of a member. Return the number of attempts when the limit is reached, else 0.
 
         Args:
@@ -79,7 +79,7 @@ class Attempts:
             self._since[kind] += 1
         return self._verdict(kind, self._since[kind], final=final)
 
-    def outsider_ended(self, kind: Kind, slot: int, *, alone: bool, final: bool = False) -> int:
+    def outsider_ended(self, kind: DeathCause, slot: int, *, alone: bool, final: bool = False) -> int:
         """Count the exit of a worker that was in no generation yet; the result is that of `member_ended`.
 
         Args:
@@ -88,7 +88,7 @@ class Attempts:
             alone: no worker trains: then the same limit holds as for members.
             final: a retry is useless.
         """
-        ends = self._in_slot.setdefault(slot, dict.fromkeys(Kind, 0))
+        ends = self._in_slot.setdefault(slot, dict.fromkeys(DeathCause, 0))
         ends[kind] += 1
         return self._verdict(kind, ends[kind], final=final) if alone or final else 0
 
@@ -97,7 +97,7 @@ class Attempts:
         self._driver += 1
         return self._driver if self._driver >= DRIVER_LIMIT else 0
 
-    def _verdict(self, kind: Kind, times: int, *, final: bool) -> int:
+    def _verdict(self, kind: DeathCause, times: int, *, final: bool) -> int:
         own = final or not self._ever or times >= OWN_LIMIT
-        over = own if kind is Kind.OWN else times > OUTSIDE_LIMIT
+        over = own if kind is DeathCause.OWN else times > OUTSIDE_LIMIT
         return times if over else 0

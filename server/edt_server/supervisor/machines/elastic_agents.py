@@ -18,7 +18,7 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.agents import Agent, AgentPhase, Round
+from edt_server.supervisor.machines.agents import AgentPhase, AgentRound, TorchrunAgent
 from edt_server.supervisor.machines.ending import EXIT_GRACE, FAILED_GRACE, Ending
 from edt_server.supervisor.machines.events import (
     DRIVER,
@@ -79,8 +79,8 @@ class ElasticAgents(Machine):
         self._max_restarts = max_restarts
         self._grace = shutdown_timeout + LEFT_GRACE
         self._next = past.workers
-        self._agents: dict[int, Agent] = {}
-        self._round = Round(past.generations)
+        self._agents: dict[int, TorchrunAgent] = {}
+        self._round = AgentRound(past.generations)
         self._restarts = 0
         self._own_ends = 0
         self._ever = past.generations > 0
@@ -102,7 +102,7 @@ class ElasticAgents(Machine):
         return self._restarts
 
     @property
-    def round(self) -> Round:
+    def round(self) -> AgentRound:
         """The newest round."""
         return self._round
 
@@ -133,18 +133,18 @@ class ElasticAgents(Machine):
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
-    def _started(self, agent: Agent, pid: int) -> None:
+    def _started(self, agent: TorchrunAgent, pid: int) -> None:
         agent.pid = pid
         for worker, slot in zip(agent.workers, agent.slots, strict=True):
             self._send(control.WorkerStarted(worker=worker, slot=slot.id, pid=pid))
         if agent.phase is AgentPhase.ENDING:
             self._end(agent.number, 0.0)  # it had to end before its process existed
 
-    def _not_started(self, agent: Agent, why: str) -> None:
+    def _not_started(self, agent: TorchrunAgent, why: str) -> None:
         if agent.phase is not AgentPhase.ENDING and self._ending is None:
             self._lost_by_itself(agent, 127, f"{self._name(agent)} could not be started: {why}", JobState.ERROR)
 
-    def _said(self, agent: Agent, message: link.Upward) -> None:
+    def _said(self, agent: TorchrunAgent, message: link.Upward) -> None:
         current = self._round
         match message:
             case link.WorkerHello() if agent.phase is AgentPhase.STARTING:
@@ -197,14 +197,14 @@ class ElasticAgents(Machine):
         again = f" Restart {self._restarts} of {self._max_restarts}."
         self._report_loss(worker, slot, cause.pid, cause.exit_code, f"{sentence}{again}", member=True)
 
-    def _link_lost(self, agent: Agent, why: str) -> None:
+    def _link_lost(self, agent: TorchrunAgent, why: str) -> None:
         agent.lost = why
         if agent.phase is AgentPhase.ENDING:
             self._end(agent.number, self._grace)
         elif agent.failed is None:
             self._out.append(Kill(agent.number, EXIT_GRACE))
 
-    def _exited(self, agent: Agent, event: Exited) -> None:
+    def _exited(self, agent: TorchrunAgent, event: Exited) -> None:
         current = self._round
         member = agent.number in current.present and agent.number not in current.done
         if member and event.code == 0 and agent.phase is AgentPhase.MEMBER and event.by_itself:
@@ -232,7 +232,9 @@ class ElasticAgents(Machine):
             why = wording.failure(name, what, event.words, trace)
             self._lost_by_itself(agent, event.code, why, JobState.FAILED, member=member)
 
-    def _lost_by_itself(self, agent: Agent, code: int, why: str, state: JobState, *, member: bool = False) -> None:
+    def _lost_by_itself(
+        self, agent: TorchrunAgent, code: int, why: str, state: JobState, *, member: bool = False
+    ) -> None:
         """Count an exit that the supervisor did not cause; too many of them in a row end the job."""
         self._own_ends += 1
         if self._own_ends >= OWN_LIMIT or (agent.failed is not None and agent.failed.final):
@@ -266,7 +268,7 @@ class ElasticAgents(Machine):
         if self._round.done and not self._round.broken:
             return  # the script is finishing
         for slots in self._free_units():
-            agent = self._agents[self._next] = Agent(self._next, slots)
+            agent = self._agents[self._next] = TorchrunAgent(self._next, slots)
             self._next += self._unit
             self._out.append(StartWorker(agent.number, slots[0], slots[1:]))
 
@@ -335,7 +337,7 @@ class ElasticAgents(Machine):
         if not following and not self._round.present:
             return
         former = self._round.present
-        self._round = Round(self._round.number + 1, following)
+        self._round = AgentRound(self._round.number + 1, following)
         message = link.Round(
             number=self._round.number,
             members=tuple(self._agents[number].member() for number in following),
@@ -371,17 +373,17 @@ class ElasticAgents(Machine):
     def _occupied(self) -> set[int]:
         return {slot.id for agent in self._agents.values() for slot in agent.slots}
 
-    def _members(self) -> list[Agent]:
+    def _members(self) -> list[TorchrunAgent]:
         return [self._agents[number] for number in self._round.present]
 
-    def _may_stay(self, agent: Agent) -> bool:
+    def _may_stay(self, agent: TorchrunAgent) -> bool:
         return all(self._slots.allowed(slot.id) for slot in agent.slots)
 
-    def _name(self, agent: Agent) -> str:
+    def _name(self, agent: TorchrunAgent) -> str:
         listed = ", ".join(str(slot.id) for slot in agent.slots)
         return f"Agent {agent.number} (slot{'s' if len(agent.slots) > 1 else ''} {listed})"
 
-    def _report_agent(self, agent: Agent, code: int, why: str, *, member: bool) -> None:
+    def _report_agent(self, agent: TorchrunAgent, code: int, why: str, *, member: bool) -> None:
         self._report_loss(agent.number, agent.slots[0], agent.pid, code, why, member=member)
 
     def _report_loss(self, worker: int, slot: Slot, pid: int | None, code: int, why: str, *, member: bool) -> None:

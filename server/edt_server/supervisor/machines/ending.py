@@ -14,8 +14,8 @@ from typing import Final
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import link
 from edt_server.supervisor.machines.events import DRIVER, End, Instruction, SendMessage
-from edt_server.supervisor.machines.generation import Training
-from edt_server.supervisor.machines.worker_group import Driver, Phase, Worker
+from edt_server.supervisor.machines.generation import TrainingRun
+from edt_server.supervisor.machines.worker_group import Driver, Worker, WorkerPhase
 
 # Seconds. A process that exits closes its link a moment before: its own exit code arrives within this time.
 EXIT_GRACE: Final = 1.0
@@ -47,12 +47,12 @@ class Ending:
         """The message of the most likely cause."""
         return min(self._messages, key=lambda entry: entry[0])[1] if self._messages else ""
 
-    def wind_up(self, workers: Collection[Worker], driver: Driver, training: Training | None) -> list[Instruction]:
+    def wind_up(self, workers: Collection[Worker], driver: Driver, training: TrainingRun | None) -> list[Instruction]:
         """Return the instructions that end the job's processes now: workers first, then the driver."""
         out: list[Instruction] = []
         for worker in workers:
-            if worker.phase is not Phase.ENDING:
-                worker.phase = Phase.ENDING
+            if worker.phase is not WorkerPhase.ENDING:
+                worker.phase = WorkerPhase.ENDING
                 out.append(End(worker.number, FAILED_GRACE if worker.failed is not None else 0.0))
         at_once = self.state is JobState.KILLED
         if not driver.runs or self.driver_told or (workers and not at_once):

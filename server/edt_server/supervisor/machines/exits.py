@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire.control import DriverLost, WorkerLost
 from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.attempts import Attempts, Kind
+from edt_server.supervisor.machines.attempts import Attempts, DeathCause
 from edt_server.supervisor.machines.events import Exited
-from edt_server.supervisor.machines.generation import Training
-from edt_server.supervisor.machines.worker_group import Driver, DriverPhase, Phase, Worker
+from edt_server.supervisor.machines.generation import TrainingRun
+from edt_server.supervisor.machines.worker_group import Driver, DriverPhase, Worker, WorkerPhase
 
 # The exit code that a shell reports for a program that does not exist.
 _NEVER_RAN = 127
@@ -55,7 +55,7 @@ class Cause:
     silent: bool
 
 
-def judge(worker: Worker, event: Exited, *, training: Training | None, attempts: Attempts) -> WorkerLost | Fatal:
+def judge(worker: Worker, event: Exited, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
     """Judge a worker that died; `training` still counts it among its members if it was one."""
     kind, name = end_kind(worker, event), name_of(worker, training)
     times = _times(worker, kind, training, attempts)
@@ -85,24 +85,24 @@ def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, 
     return Fatal(state, message, silent=True)
 
 
-def not_started(worker: Worker, why: str, *, training: Training | None, attempts: Attempts) -> WorkerLost | Fatal:
+def not_started(worker: Worker, why: str, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
     """Judge a worker whose process could not be created."""
     sentence = f"{name_of(worker, training)} could not be started: {why}"
-    if _times(worker, Kind.OWN, training, attempts):
+    if _times(worker, DeathCause.OWN, training, attempts):
         return Fatal(JobState.FAILED, sentence, silent=False)
     return _replaced(worker, _NEVER_RAN, sentence, attempts)
 
 
-def name_of(worker: Worker, training: Training | None) -> str:
+def name_of(worker: Worker, training: TrainingRun | None) -> str:
     """Return the worker as the subject of a sentence."""
     rank = training.rank(worker.number) if training is not None else None
     return wording.worker_name(worker.number, rank, worker.slot.id)
 
 
-def _times(worker: Worker, kind: Kind, training: Training | None, attempts: Attempts) -> int:
+def _times(worker: Worker, kind: DeathCause, training: TrainingRun | None, attempts: Attempts) -> int:
     final = worker.failed is not None and worker.failed.final
     # A member's death breaks the generation for all, so all members share one limit. Others are counted by slot.
-    if training is not None and worker.phase is Phase.MEMBER:
+    if training is not None and worker.phase is WorkerPhase.MEMBER:
         return attempts.member_ended(kind, training.generation, final=final)
     alone = training is None or not training.members
     return attempts.outsider_ended(kind, worker.slot.id, alone=alone, final=final)
@@ -114,7 +114,7 @@ def _replaced(worker: Worker, code: int, why: str, attempts: Attempts) -> Worker
         slot=worker.slot.id,
         pid=worker.pid,
         exit_code=code,
-        member=worker.phase is Phase.MEMBER,
+        member=worker.phase is WorkerPhase.MEMBER,
         update=attempts.committed,
         why=why,
     )
@@ -145,13 +145,13 @@ def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) ->
     return JobState.FAILED, message
 
 
-def end_kind(worker: Worker, event: Exited) -> Kind:
+def end_kind(worker: Worker, event: Exited) -> DeathCause:
     """Return whether the worker's own code ended it."""
     if worker.failed is not None:
-        return Kind.OWN
+        return DeathCause.OWN
     if worker.hung or not event.by_itself:
-        return Kind.OUTSIDE
-    return Kind.OWN if event.code >= 0 or -event.code in _CRASHES else Kind.OUTSIDE
+        return DeathCause.OUTSIDE
+    return DeathCause.OWN if event.code >= 0 or -event.code in _CRASHES else DeathCause.OUTSIDE
 
 
 def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Cause | None:
@@ -178,7 +178,7 @@ def _predicate(worker: Worker, event: Exited) -> str | None:
         return f"failed: {worker.failed.message}"
     if worker.hung:
         return worker.hung
-    if worker.lost and not event.by_itself and worker.phase is not Phase.ENDING:
+    if worker.lost and not event.by_itself and worker.phase is not WorkerPhase.ENDING:
         return wording.lost_link(worker.lost)
     if not event.by_itself:
         return None

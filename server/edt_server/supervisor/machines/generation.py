@@ -16,7 +16,7 @@ from edt_server.supervisor.machines.worker_group import Worker
 
 
 @dataclass(slots=True)
-class Training:
+class TrainingRun:
     """The k-th call of `train()`, from its request until its workers are gone.
 
     Attributes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.control import Numbered
-from edt_server.supervisor.machines.generation import Training
+from edt_server.supervisor.machines.generation import TrainingRun
 
 GENERATION_MARGIN = 1000
 
@@ -33,7 +33,7 @@ class History:
 
     reports: int = 0
     trainings: tuple[int, ...] = ()
-    running: Training | None = None
+    running: TrainingRun | None = None
     committed: int = 0
     workers: int = 0
     driver_ran: bool = False
@@ -46,7 +46,7 @@ def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> Hi
     number, committed, workers, driver_ran = 0, 0, 0, False
     generations = runs = 0
     trainings: list[int] = []
-    running: Training | None = None
+    running: TrainingRun | None = None
     for numbered in reports:
         number = numbered.number
         if isinstance(numbered.report, control.GenerationFormed):
@@ -60,7 +60,7 @@ def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> Hi
                 workers = max(workers, worker + 1)
             case control.TrainingStarted(training=training, shards=shards, epochs=epochs):
                 committed = 0
-                running = Training(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
+                running = TrainingRun(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
             case control.GenerationFormed(number=generation, update=update) if running is not None:
                 running.generation = max(running.generation, generation + GENERATION_MARGIN)
                 committed = max(committed, update or 0)

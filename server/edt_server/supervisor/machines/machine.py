@@ -2,7 +2,7 @@
 
 Every machine keeps the slots that the server has granted, numbers its reports, releases an empty slot once it is
 revoked, and comes to one end, the first that is decided. So the events of the server are handled here. The events of
-processes, and what follows from them, belong to the framework's machine: `Membership`, `ElasticAgents` or `Plain`.
+processes, and what follows from them, belong to the framework's machine: `JobMembership`, `ElasticAgents` or `Plain`.
 """
 
 from __future__ import annotations

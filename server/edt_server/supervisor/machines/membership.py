@@ -12,7 +12,7 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.attempts import Attempts, Kind
+from edt_server.supervisor.machines.attempts import Attempts, DeathCause
 from edt_server.supervisor.machines.ending import EXIT_GRACE, FAILED_GRACE
 from edt_server.supervisor.machines.events import (
     DRIVER,
@@ -47,7 +47,7 @@ from edt_server.supervisor.machines.exits import (
     not_started,
     worker_cause,
 )
-from edt_server.supervisor.machines.generation import Training
+from edt_server.supervisor.machines.generation import TrainingRun
 from edt_server.supervisor.machines.history import History
 from edt_server.supervisor.machines.machine import Machine
 from edt_server.supervisor.machines.standbys import Standbys
@@ -55,9 +55,9 @@ from edt_server.supervisor.machines.worker_group import (
     OUTSIDE,
     Driver,
     DriverPhase,
-    Phase,
     Worker,
     WorkerGroup,
+    WorkerPhase,
     progress_of,
 )
 
@@ -66,7 +66,7 @@ LEFT_GRACE = 10.0
 TRAINED_GRACE = 30.0
 
 
-class Membership(Machine):
+class JobMembership(Machine):
     """One job.
 
     Args:
@@ -163,7 +163,7 @@ class Membership(Machine):
             worker = self._workers[process]
             worker.pid = pid
             self._send(control.WorkerStarted(worker=worker.number, slot=worker.slot.id, pid=pid))
-            if worker.phase is Phase.ENDING:
+            if worker.phase is WorkerPhase.ENDING:
                 self._end(process, 0.0)  # it had to end before its process existed
 
     def _not_started(self, process: int, why: str) -> None:
@@ -172,7 +172,7 @@ class Membership(Machine):
             self._begin_end(JobState.ERROR, why)
             return
         worker = self._workers.pop(process)
-        if worker.phase is not Phase.ENDING and self._ending is None:
+        if worker.phase is not WorkerPhase.ENDING and self._ending is None:
             self._count(worker, not_started(worker, why, training=self._training, attempts=self._attempts))
         if worker.revoked and self._ending is None:
             self._release(worker.slot.id)
@@ -205,23 +205,23 @@ class Membership(Machine):
         elif running is not None or number != finished:
             self._begin_end(JobState.FAILED, wording.out_of_turn(number, finished, running))
         else:
-            self._training = Training(number, request.payload, request.shards, request.epochs)
+            self._training = TrainingRun(number, request.payload, request.shards, request.epochs)
             self._attempts.begin()
             self._send(control.TrainingStarted(training=number, shards=request.shards, epochs=request.epochs))
             for worker in self._workers.values():
-                if worker.phase is Phase.IDLE:
+                if worker.phase is WorkerPhase.IDLE:
                     self._begin(worker, self._training)
 
     def _on_worker_message(self, worker: Worker, message: link.Upward) -> None:
         training = self._training
         match message:
-            case link.WorkerHello() if worker.phase is Phase.STARTING:
+            case link.WorkerHello() if worker.phase is WorkerPhase.STARTING:
                 worker.hello = message
-                worker.phase = Phase.IDLE
+                worker.phase = WorkerPhase.IDLE
                 if training is not None and self._ending is None:
                     self._begin(worker, training)
-            case link.WorkerReady() if worker.phase is Phase.PREPARING:
-                worker.phase = Phase.READY
+            case link.WorkerReady() if worker.phase is WorkerPhase.PREPARING:
+                worker.phase = WorkerPhase.READY
             case link.Joined(update=update) if training is not None and worker.takes_part:
                 self._attempts.progress(update)
                 self._joined(worker, message, training)
@@ -242,12 +242,12 @@ class Membership(Machine):
                 self._trained(training, message)
             case link.Failed():
                 worker.failed = message
-                if worker.phase is not Phase.ENDING:
+                if worker.phase is not WorkerPhase.ENDING:
                     self._end(worker.number, FAILED_GRACE)
             case _:
                 self._note(f"worker {worker.number} ({worker.phase.value}) sent a {type(message).__name__}: ignored")
 
-    def _joined(self, worker: Worker, message: link.Joined, training: Training) -> None:
+    def _joined(self, worker: Worker, message: link.Joined, training: TrainingRun) -> None:
         if message.generation != training.generation or worker.number not in training.joining:
             return
         training.joining.discard(worker.number)
@@ -265,14 +265,14 @@ class Membership(Machine):
             return
         if not training.members or self._group.any_dying:
             return
-        times = self._attempts.member_ended(Kind.OUTSIDE, generation)
+        times = self._attempts.member_ended(DeathCause.OUTSIDE, generation)
         if times:
             self._begin_end(JobState.FAILED, wording.torn_network(times))
         else:
             self._note(f"generation {generation} broke although all its members live")
             training.broken = True
 
-    def _trained(self, training: Training, message: link.Trained) -> None:
+    def _trained(self, training: TrainingRun, message: link.Trained) -> None:
         training.updates = message.updates
         self._attempts.progress(message.updates)
         for worker in self._workers.values():
@@ -280,7 +280,7 @@ class Membership(Machine):
                 # It exits by itself after the last meeting of the group.
                 self._end(worker.number, TRAINED_GRACE)
             elif worker.phase in OUTSIDE:
-                worker.phase = Phase.ENDING
+                worker.phase = WorkerPhase.ENDING
                 self._end(worker.number, 0.0)
 
     def _link_lost(self, event: LinkLost) -> None:
@@ -316,9 +316,9 @@ class Membership(Machine):
             if cause is not None:
                 self._ending.blame(cause.message, silent=cause.silent)
             return
-        if not self._may_end(worker) and worker.phase is not Phase.LEAVING:
+        if not self._may_end(worker) and worker.phase is not WorkerPhase.LEAVING:
             self._worker_died(worker, event, training)
-        elif event.code != 0 and worker.phase is not Phase.ENDING:
+        elif event.code != 0 and worker.phase is not WorkerPhase.ENDING:
             who = name_of(worker, training)
             self._note(f"{who} {wording.how_it_ended(event.code)} when it was no longer needed")
         if training is not None:
@@ -329,12 +329,12 @@ class Membership(Machine):
     def _may_end(self, worker: Worker) -> bool:
         """Return whether the worker's exit is no loss."""
         done = self._training is not None and self._training.updates is not None
-        return worker.phase is Phase.ENDING or worker.left or done
+        return worker.phase is WorkerPhase.ENDING or worker.left or done
 
-    def _worker_died(self, worker: Worker, event: Exited, training: Training | None) -> None:
+    def _worker_died(self, worker: Worker, event: Exited, training: TrainingRun | None) -> None:
         """Count the death, so that the slot is filled again and the others continue, unless the limit is reached."""
         trained = bool(self._done) or (training is not None and training.generation > 0)
-        if worker.hello is None and not trained and end_kind(worker, event) is Kind.OWN:
+        if worker.hello is None and not trained and end_kind(worker, event) is DeathCause.OWN:
             self._count(worker, could_not_start(worker, event, interpreter=self._interpreter))
         else:
             self._count(worker, judge(worker, event, training=training, attempts=self._attempts))
@@ -349,8 +349,8 @@ class Membership(Machine):
                 f"no worker of slot {worker.slot.id} gets as far as the training: it stays empty while others train"
             )
 
-    def _begin(self, worker: Worker, training: Training) -> None:
-        worker.phase = Phase.PREPARING
+    def _begin(self, worker: Worker, training: TrainingRun) -> None:
+        worker.phase = WorkerPhase.PREPARING
         self._out.append(SendMessage(worker.number, training.begin()))
 
     # --- what follows -------------------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ class Membership(Machine):
     def _end_revoked(self) -> None:
         for worker in self._workers.values():
             if worker.phase in OUTSIDE and not self._slots.allowed(worker.slot.id):
-                worker.phase, worker.revoked = Phase.ENDING, True
+                worker.phase, worker.revoked = WorkerPhase.ENDING, True
                 self._end(worker.number, 0.0)
 
     def _fill_slots(self) -> None:
@@ -439,12 +439,12 @@ class Membership(Machine):
         )
         for number in told:
             worker = self._workers[number]
-            worker.phase = Phase.MEMBER if number in following else Phase.LEAVING
+            worker.phase = WorkerPhase.MEMBER if number in following else WorkerPhase.LEAVING
             worker.revoked = number not in following
             if not worker.left:
                 self._out.append(SendMessage(number, message))
 
-    def _gathers(self, training: Training, following: tuple[int, ...]) -> bool:
+    def _gathers(self, training: TrainingRun, following: tuple[int, ...]) -> bool:
         """Return whether a change that only adds members waits a moment for workers that are starting."""
         if training.broken or not training.members or not set(training.members) <= set(following):
             return False

@@ -39,7 +39,7 @@ class Process:
 
 
 @dataclass(slots=True)
-class Run:
+class PlainRun:
     """One start of all processes.
 
     Attributes:
@@ -74,7 +74,7 @@ class Plain(Machine):
         self._what = "The command" if spec.command else "The main script"
         self._workers = past.workers
         self._runs = past.runs
-        self._run: Run | None = None
+        self._run: PlainRun | None = None
         self._first_slot: dict[int, int] = {}
         self._losses = 0
 
@@ -152,7 +152,7 @@ class Plain(Machine):
         message = wording.failure(self._name(task), wording.how_it_ended(event.code), event.words)
         ending.blame(message, silent=event.code < 0)
 
-    def _lost(self, run: Run, why: str) -> None:
+    def _lost(self, run: PlainRun, why: str) -> None:
         self._losses += 1
         if self._losses > MOST_LOSSES:
             self._begin_end(JobState.FAILED, f"{why} That was the {self._losses}th time.")
@@ -182,7 +182,7 @@ class Plain(Machine):
     def _begin_run(self) -> None:
         self._runs += 1
         granted = self._slots.granted[: self._size]
-        run = self._run = Run(self._runs, frozenset(slot.id for slot in granted))
+        run = self._run = PlainRun(self._runs, frozenset(slot.id for slot in granted))
         found = places(self._framework, granted, self._unit)
         self._first_slot = {}
         for rank, slots in enumerate(found):
@@ -192,14 +192,14 @@ class Plain(Machine):
             self._first_slot[worker] = slots[0].id
             self._out.append(StartTask(worker, task))
 
-    def _stop(self, run: Run, why: str) -> None:
+    def _stop(self, run: PlainRun, why: str) -> None:
         """End all processes, because one of them cannot continue where it is."""
         run.stopped = True
         if run.told:
             self._send(control.RunStopped(number=run.number, why=why))
         self._end_all(run, 0.0)
 
-    def _end_all(self, run: Run, patience: float) -> None:
+    def _end_all(self, run: PlainRun, patience: float) -> None:
         for worker in run.processes:
             self._end(worker, patience)
 
@@ -213,7 +213,7 @@ class Plain(Machine):
     def _name(self, task: Task) -> str:
         return self._what if task.world == 1 else f"Rank {task.rank} (slot {task.slots[0].id})"
 
-    def _finished(self, run: Run) -> str:
+    def _finished(self, run: PlainRun) -> str:
         where = "" if len(run.started) == 1 else " on all ranks"
         return f"Finished: {self._what.lower()} ended with exit code 0{where}."
 

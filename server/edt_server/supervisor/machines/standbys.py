@@ -24,8 +24,8 @@ from edt_server.supervisor.machines.events import (
     SendMessage,
     Started,
 )
-from edt_server.supervisor.machines.generation import Training
-from edt_server.supervisor.machines.worker_group import Phase, Worker
+from edt_server.supervisor.machines.generation import TrainingRun
+from edt_server.supervisor.machines.worker_group import Worker, WorkerPhase
 
 NOWHERE = Slot(id=-1, host="")
 """The slot of a standby."""
@@ -33,7 +33,7 @@ NOWHERE = Slot(id=-1, host="")
 # A standby that exits early is replaced, but not for ever: something may be killing them all.
 _MOST_LOST = 3
 _CPU = "cpu"
-_NEARNESS = (Phase.READY, Phase.PREPARING, Phase.IDLE, Phase.STARTING)
+_NEARNESS = (WorkerPhase.READY, WorkerPhase.PREPARING, WorkerPhase.IDLE, WorkerPhase.STARTING)
 
 
 class Standbys:
@@ -52,7 +52,7 @@ class Standbys:
         self._training = -1
         self._lost = 0
 
-    def wanted(self, training: Training | None, granted: tuple[Slot, ...], asked: int) -> int:
+    def wanted(self, training: TrainingRun | None, granted: tuple[Slot, ...], asked: int) -> int:
         """Return how many standbys there should be.
 
         Args:
@@ -73,7 +73,7 @@ class Standbys:
 
     def short_of(self, wanted: int) -> bool:
         """Return whether to start another one: they are prepared one at a time, which disturbs the training less."""
-        return len(self.workers) < wanted and all(worker.phase is Phase.READY for worker in self.workers.values())
+        return len(self.workers) < wanted and all(worker.phase is WorkerPhase.READY for worker in self.workers.values())
 
     def add(self, number: int) -> None:
         """Add the standby of that number, which is about to be started."""
@@ -95,8 +95,8 @@ class Standbys:
         surplus = list(self.workers.values())[max(0, most) :]
         out: list[Instruction] = []
         for worker in surplus:
-            if worker.phase is not Phase.ENDING:
-                worker.phase = Phase.ENDING
+            if worker.phase is not WorkerPhase.ENDING:
+                worker.phase = WorkerPhase.ENDING
                 out.append(End(worker.number, 0.0))
         return out
 
@@ -105,14 +105,14 @@ class Standbys:
         self._lost = _MOST_LOST
         return self.keep(0)
 
-    def hear(self, process: int, event: Event, training: Training | None) -> list[Instruction]:
+    def hear(self, process: int, event: Event, training: TrainingRun | None) -> list[Instruction]:
         """Return what to do about an event of a standby."""
         worker = self.workers[process]
         match event:
             case Started(pid=pid):
                 worker.pid = pid
                 # It had to end before its process existed.
-                return [End(process, 0.0)] if worker.phase is Phase.ENDING else []
+                return [End(process, 0.0)] if worker.phase is WorkerPhase.ENDING else []
             case NotStarted(why=why):
                 del self.workers[process]
                 self._lost = _MOST_LOST
@@ -124,20 +124,20 @@ class Standbys:
                 return [Kill(process, EXIT_GRACE)]
             case Exited(code=code):
                 del self.workers[process]
-                if worker.phase is Phase.ENDING:
+                if worker.phase is WorkerPhase.ENDING:
                     return []
                 self._lost += 1
                 return [Note(f"standby {process} ended, code {code}")]
             case _:
                 return []
 
-    def _said(self, worker: Worker, message: link.Upward, training: Training | None) -> list[Instruction]:
+    def _said(self, worker: Worker, message: link.Upward, training: TrainingRun | None) -> list[Instruction]:
         match message:
-            case link.WorkerHello() if worker.phase is Phase.STARTING and training is not None:
-                worker.hello, worker.phase = message, Phase.PREPARING
+            case link.WorkerHello() if worker.phase is WorkerPhase.STARTING and training is not None:
+                worker.hello, worker.phase = message, WorkerPhase.PREPARING
                 return [SendMessage(worker.number, training.begin())]
-            case link.WorkerReady() if worker.phase is Phase.PREPARING:
-                worker.phase = Phase.READY
+            case link.WorkerReady() if worker.phase is WorkerPhase.PREPARING:
+                worker.phase = WorkerPhase.READY
             case link.Failed():
                 # The worker of a slot reports the same failure, if it has it too.
                 worker.failed = message

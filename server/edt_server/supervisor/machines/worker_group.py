@@ -10,7 +10,7 @@ from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
 
 
-class Phase(Enum):
+class WorkerPhase(Enum):
     """The phases of a worker, which serves one training and exits."""
 
     STARTING = "process started"
@@ -22,7 +22,7 @@ class Phase(Enum):
     ENDING = "told to end"
 
 
-OUTSIDE = frozenset({Phase.STARTING, Phase.IDLE, Phase.PREPARING, Phase.READY})
+OUTSIDE = frozenset({WorkerPhase.STARTING, WorkerPhase.IDLE, WorkerPhase.PREPARING, WorkerPhase.READY})
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Worker:
 
     number: int
     slot: Slot
-    phase: Phase = Phase.STARTING
+    phase: WorkerPhase = WorkerPhase.STARTING
     hello: link.WorkerHello | None = None
     joined: bool = False
     left: bool = False
@@ -53,7 +53,7 @@ class Worker:
     @property
     def takes_part(self) -> bool:
         """True from its first generation until it has left or was asked to end."""
-        return self.phase in (Phase.MEMBER, Phase.LEAVING) and not self.left
+        return self.phase in (WorkerPhase.MEMBER, WorkerPhase.LEAVING) and not self.left
 
     @property
     def dying(self) -> bool:
@@ -111,12 +111,12 @@ class WorkerGroup:
     @property
     def ready(self) -> list[int]:
         """The workers that could be taken into a generation."""
-        return [w.number for w in self.workers.values() if w.phase is Phase.READY and not w.dying]
+        return [w.number for w in self.workers.values() if w.phase is WorkerPhase.READY and not w.dying]
 
     @property
     def preparing(self) -> list[int]:
         """The slots of workers that are not ready yet."""
-        before = (Phase.STARTING, Phase.IDLE, Phase.PREPARING)
+        before = (WorkerPhase.STARTING, WorkerPhase.IDLE, WorkerPhase.PREPARING)
         return [worker.slot.id for worker in self.workers.values() if worker.phase in before and not worker.dying]
 
     @property
