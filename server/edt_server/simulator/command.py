@@ -33,7 +33,7 @@ _QUIET_FOR = {True: 0.5, False: 10.0}  # seconds between two lines about progres
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """SimulatedRun the command and return its exit code, 2 for wrong use."""
+    """Run the command and return its exit code, 2 for wrong use."""
     arguments = _parser().parse_args(argv)
     try:
         return _simulate(arguments)
@@ -230,6 +230,6 @@ def _parser() -> argparse.ArgumentParser:
         ("--interval", 0.0, "decide only every so many seconds (default: 0, at every event)"),
     ):
         add(option, metavar="S", type=_seconds, default=default, help=says)
-    add("--picture", metavar="FILE.svg", type=Path, help="draw who held the slots (under the last policy)")
+    add("--picture", metavar="FILE.svg", type=Path, help="draw the allocation (under the last policy)")
     add("--json", metavar="FILE", type=Path, help="write the figures, and those of each job")
     return parser

@@ -139,7 +139,7 @@ class Supervisor:
             needed=lambda: self._machine.training,
         )
         self._children = Children(forker, self._exited, self._before_reap)
-        self._ahead = StandbyProcesses()
+        self._standbys = StandbyProcesses()
         self._remote = RemoteWorkers(orders, paths.launch_file, identity, self._feed, self._exited_remotely)
         self._link = LinkServer(
             link,
@@ -160,7 +160,7 @@ class Supervisor:
         self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refused = asyncio.Event()
-        self._alone = asyncio.Event()
+        self._prepared = asyncio.Event()
 
     async def run(self) -> None:
         """Supervise until the job is over and reported."""
@@ -182,6 +182,7 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # Processes first, files and locks after them: the next attempt starts when the lock is free.
             await self._remote.close()
             self._children.kill_all()
             await self._children.end_orphans()
@@ -195,6 +196,7 @@ class Supervisor:
         try:
             make_folders(self._job)
             if await self._predecessors.gone():
+                # Before the link, and with it the first process, exists.
                 if self._orders.hosts_dir:
                     self._predecessors.share()
                 if isinstance(self._machine, Plain):
@@ -202,13 +204,13 @@ class Supervisor:
                 await self._link.start()
         except (EdtError, OSError) as wrong:
             self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
-        self._alone.set()
+        self._prepared.set()
         self._feeding = False
         self._pump()
 
     async def _report(self) -> None:
         # The server takes back slots that a hello does not name: first the processes in those slots have to be gone.
-        await self._alone.wait()
+        await self._prepared.wait()
         await self._reporter.run()
 
     async def _finish(self) -> None:
@@ -240,7 +242,7 @@ class Supervisor:
             seen = observe(here, machine.taking_part, self._runtime_dir, now) + remote.observe(machine.taking_part, now)
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
                 self._feed(Hung(hang.worker, hang.why))
-            if self._ahead and memory_is_scarce():
+            if self._standbys and memory_is_scarce():
                 self._feed(MemoryScarce())
 
     # --- events in ----------------------------------------------------------------------------------------------------
@@ -303,7 +305,7 @@ class Supervisor:
         self._children.reap_orphans()
         words = stream_tail(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)
-        self._ahead.ended(key)
+        self._standbys.ended(key)
         updates = self._updates_now()
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
         self._feed(Exited(key, code, signals, words, updates))
@@ -328,12 +330,12 @@ class Supervisor:
                 self._start(worker, slot, self._unit_of(slot, others))
             case StartStandby(worker=worker):
                 if room_for_another(self._machine.processes.values()):
-                    self._start(worker, NOWHERE, ahead=True)
+                    self._start(worker, NOWHERE, standby=True)
                 else:
                     self._feed(NotStarted(worker, "there is little memory left"))
             case AssignStandby(worker=worker, slot=slot):
                 log.info("standby has a slot, process=%d slot=%s", worker, slot.id)
-                self._ahead.assign(worker)
+                self._standbys.assign(worker)
             case StartTask(worker=worker, task=task):
                 self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
             case End(process=process, patience=patience):
@@ -369,7 +371,7 @@ class Supervisor:
         agent = isinstance(self._machine, ElasticAgents)
         return Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None
 
-    def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, ahead: bool = False) -> None:
+    def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:
         # A machine that was divided into named hosts before, and no more, is still the host of those slots.
         here = (self._job.host, self._identity.host)
         if slot is not None and slot.host not in here and self._orders.hosts_dir:
@@ -378,7 +380,7 @@ class Supervisor:
 
         def started(pid: int) -> None:
             log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
-            self._ahead.started(key, pid)
+            self._standbys.started(key, pid)
             self._feed(Started(key, pid))
 
         try:
@@ -388,11 +390,11 @@ class Supervisor:
             return
 
         def failed(why: str) -> None:
-            self._ahead.ended(key)
+            self._standbys.ended(key)
             self._feed(NotStarted(key, why))
 
-        if ahead:
-            program = self._ahead.hidden(key, program)
+        if standby:
+            program = self._standbys.hidden(key, program)
         self._children.start(key, program, started, failed)
 
 

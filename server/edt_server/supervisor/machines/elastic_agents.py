@@ -11,7 +11,6 @@ A crash costs one of the job's restarts, unless an agent died: then the crash is
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 from edt_sdk.schemas.job import JobState
@@ -37,6 +36,7 @@ from edt_server.supervisor.machines.events import (
     Started,
     StartWorker,
 )
+from edt_server.supervisor.machines.exits import CRASH_SIGNALS
 from edt_server.supervisor.machines.history import History
 from edt_server.supervisor.machines.machine import Machine
 
@@ -46,7 +46,6 @@ LEFT_GRACE = 15.0
 MOST_GATHERS = 10
 # Agents that exit by themselves in a row: that many are not bad luck, their Python is broken.
 OWN_LIMIT = 3
-_CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
 class ElasticAgents(Machine):
@@ -219,7 +218,7 @@ class ElasticAgents(Machine):
         name = self._name(agent)
         if agent.hung:
             self._report_agent(agent, event.code, f"{name} {agent.hung} and was replaced.", member=member)
-        elif not event.by_itself or (event.code < 0 and -event.code not in _CRASHES and agent.failed is None):
+        elif not event.by_itself or (event.code < 0 and -event.code not in CRASH_SIGNALS and agent.failed is None):
             what = wording.lost_link(agent.lost) if not event.by_itself else wording.how_it_ended(event.code)
             self._report_agent(agent, event.code, wording.failure(name, what, None), member=member)
         elif agent.hello is None and not self._ever:

@@ -20,7 +20,7 @@ from edt_server.supervisor.machines.worker_group import Driver, DriverPhase, Wor
 # The exit code that a shell reports for a program that does not exist.
 _NEVER_RAN = 127
 # Signals that a program's own code raises: a broken extension, an assertion, a stack that is too deep.
-_CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
+CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def end_kind(worker: Worker, event: Exited) -> DeathCause:
         return DeathCause.OWN
     if worker.hung or not event.by_itself:
         return DeathCause.OUTSIDE
-    return DeathCause.OWN if event.code >= 0 or -event.code in _CRASHES else DeathCause.OUTSIDE
+    return DeathCause.OWN if event.code >= 0 or -event.code in CRASH_SIGNALS else DeathCause.OUTSIDE
 
 
 def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Cause | None:

@@ -175,6 +175,7 @@ class Forker:
     def _ask(self, zygote: Zygote, request: Request) -> None:
         request.tries += 1
         self._asked = request
+        # A pipe per request: a process whose zygote died reads its end, not the permission of a later request.
         gate, self._gate = os.pipe()
         try:
             if request.fork is None:
@@ -262,6 +263,7 @@ class Forker:
         log.warning("zygote ended, pid=%d code=%d\n%s", zygote.pid, code, words)
         self._zygote = None
         asked, self._asked = self._asked, None
+        # What it may have forked for the request reads the end of its gate and exits, so the request can be repeated.
         self._close_gate()
         self._promote_heir()
         if asked is not None:

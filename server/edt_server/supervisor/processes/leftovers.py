@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from edt_sdk.schemas.wire.context import JOB_VARIABLE
+from edt_server.system.processes import identify, send_signal
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +35,12 @@ def end_leftovers(job_id: str) -> int:
 
 
 def _kill(pid: int, job_id: str) -> bool:
-    if pid == os.getpid() or not _belongs(pid, job_id):
-        return False
     try:
-        descriptor = os.pidfd_open(pid)
+        # Identified before the check: a process that gets this pid in between is not signalled.
+        identity = identify(pid)
     except ProcessLookupError:
         return False
-    try:
-        # Only with the pidfd open is the pid certain to be the process that was found.
-        if _belongs(pid, job_id):
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            return True
-    except ProcessLookupError:
-        log.debug("process %d has ended meanwhile", pid)
-    finally:
-        os.close(descriptor)
-    return False
+    return pid != os.getpid() and _belongs(pid, job_id) and send_signal(identity, signal.SIGKILL)
 
 
 def _belongs(pid: int, job_id: str) -> bool:

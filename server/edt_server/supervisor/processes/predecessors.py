@@ -16,7 +16,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edt_server.system.processes import stat_fields
+from edt_server.system.processes import identify, send_signal, stat_fields
 
 log = logging.getLogger(__name__)
 
@@ -150,14 +150,9 @@ def _has_open(pid: int, wanted: os.stat_result) -> bool:
 
 def _kill_holder(pid: int, path: Path) -> None:
     try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        # Only with the pidfd open is the pid certain to be the process that was found.
+        # Identified before the check: a process that gets this pid in between is not signalled.
+        identity = identify(pid)
         if _has_open(pid, os.stat(path)):
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            send_signal(identity, signal.SIGKILL)
     except (ProcessLookupError, FileNotFoundError):
-        log.debug("process %d has ended meanwhile", pid)
-    finally:
-        os.close(descriptor)
+        log.debug("process %d has exited in the meantime", pid)
