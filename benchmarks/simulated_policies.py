@@ -24,8 +24,8 @@ from benchmarks.workloads.make_workload import KINDS, MOST_WORKERS, Kind  # noqa
 from edt_sdk.schemas.plan import Plan  # noqa: E402
 from edt_sdk.schemas.wire.control import Slot  # noqa: E402
 from edt_server.simulator.engine import (  # noqa: E402
-    Run,
     Settings,
+    SimulatedRun,
     simulate,
 )
 from edt_server.simulator.figures import completion, finish_time_fairness  # noqa: E402
@@ -59,7 +59,7 @@ def workload(kinds: Sequence[Kind], seed: int) -> list[SimulatedJob]:
     ]
 
 
-def play(jobs: Sequence[SimulatedJob], policy: str, resize_cost: float = 1.0) -> Run:
+def play(jobs: Sequence[SimulatedJob], policy: str, resize_cost: float = 1.0) -> SimulatedRun:
     """The jobs on 64 slots."""
     slots = [Slot(id=number, host="h") for number in range(SLOTS)]
     settings = Settings(resize_cost=resize_cost, tell_speeds=policy == "throughput")
@@ -74,7 +74,7 @@ def latest_first(jobs: Sequence[SimulatedJob]) -> list[SimulatedJob]:
     ]
 
 
-def in_whole_slots(rhos: dict[str, float], run: Run) -> dict[str, float]:
+def in_whole_slots(rhos: dict[str, float], run: SimulatedRun) -> dict[str, float]:
     """ρ against a cluster of its own that has whole slots only: n-th parts rounded down, but one at least."""
     found = {}
     for life in run.lives:
@@ -98,7 +98,7 @@ def fairness() -> list[list[str]]:
     """One line for each way to look at the shipped workload under fairshare."""
     jobs = workload(KINDS, 1)
     rows = [["", "median ρ", "worst ρ", "ρ > 1", "ρ > 1.05", "ρ > 1.1", "mean JCT"]]
-    ways: list[tuple[str, list[SimulatedJob], float, Callable[[dict[str, float], Run], dict[str, float]]]] = [
+    ways: list[tuple[str, list[SimulatedJob], float, Callable[[dict[str, float], SimulatedRun], dict[str, float]]]] = [
         ("as it is", jobs, 1.0, lambda rhos, run: rhos),
         ("changing size is free", jobs, 0.0, lambda rhos, run: rhos),
         ("… and the other cluster has whole slots", jobs, 0.0, in_whole_slots),

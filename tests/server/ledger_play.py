@@ -12,6 +12,7 @@ from edt_server.jobs.submission import Submission
 from edt_server.ledger import recovery, reports, suspension
 from edt_server.ledger.ledger import Ledger
 from edt_server.service import views
+from tests.server.core.invariants import check
 
 
 class Play:
@@ -26,7 +27,7 @@ class Play:
 
     def do(self, work):
         value, self.outcome = self.ledger.change(work)
-        self.ledger.core.check()
+        check(self.ledger.core)
         for job in self.outcome.launches:
             self.supervise(job)
         return value

@@ -18,6 +18,7 @@ from edt_server.jobs.submission import Submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
 from edt_server.service.clock import MOST_START, Clock, next_tell, pass_time
+from tests.server.core.invariants import check
 
 
 class Play:
@@ -36,7 +37,7 @@ class Play:
             return work(change)
 
         value, self.outcome = self.ledger.change(later)
-        self.ledger.core.check()
+        check(self.ledger.core)
         return value
 
     def submit(self, name: str, **options) -> None:

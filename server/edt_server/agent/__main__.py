@@ -6,7 +6,7 @@ import sys
 
 
 def main(argv: list[str]) -> int:
-    """Be an agent, its guard, or a supervisor or outpost below one."""
+    """Run an agent, its guard, or a supervisor or outpost below an agent."""
     from edt_server.agent.guard import die_with, guarded
 
     match argv[1:]:
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
             from edt_server.agent import outpost
 
             return outpost.main(rest)
-    # The guard is a fork of this process from before anything large is imported.
+    # The guard is forked before large modules are imported, so that it stays small.
     _, orders, lock = argv
     if guarded(lock):
         return 0

@@ -1,9 +1,9 @@
-"""The agent's guard: when the agent ends, however that is, everything below it is killed at once.
+"""The agent's guard: when the agent ends, for whatever reason, everything below it is killed at once.
 
-The guard is the agent's parent and the next subreaper above it: whatever loses its parent below the agent becomes a
-child of the agent, and of the guard when there is no agent any more. It does nothing but wait for that, and end an
-agent that was stopped. Supervisors and outposts ask the kernel to be killed with the agent as well, and the agent with
-the guard, so that the death of both leaves only workers, which miss their supervisor and end by themselves.
+The guard is the agent's parent and the next subreaper above it: a process below the agent that loses its parent becomes
+a child of the agent, or of the guard when the agent is gone. The guard only waits for that, and kills an agent that was
+stopped. The kernel also kills supervisors and outposts with the agent, and the agent with the guard. So the death of
+both leaves only workers, which notice that their supervisor is gone and exit by themselves.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def guarded(lock: str) -> bool:
-    """Fork the agent. False in the agent, which goes on; True in its guard, when everything below is gone.
+    """Fork the agent. Return False in the agent, which continues; True in its guard, when everything below is gone.
 
     Args:
-        lock: file that is held meanwhile. One that is held by somebody else for long is somebody else's host: the
-            answer is True at once.
+        lock: the lock file of the host. When another guard holds it for long, the host is that guard's, and the
+            result is True at once.
     """
     if not _hold(lock):
         return True
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # Kept for `sigtimedwait`, which tells of the child's end and of its being stopped.
+    # Blocked for `sigtimedwait`, which reports that the child has ended or was stopped.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     own = os.getpid()
     agent = os.fork()
@@ -49,7 +49,7 @@ def guarded(lock: str) -> bool:
 
 
 def _hold(lock: str) -> bool:
-    """Whether the lock could be had. Never closed: it is free when guard and agent are gone."""
+    """Take the lock; return False when it cannot be had. Never closed: it is free when guard and agent are gone."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + _LOCK_PATIENCE
     while True:
@@ -71,7 +71,7 @@ def die_with(parent: int) -> None:
 
 
 def end_children() -> None:
-    """Kill and reap all descendants: whoever loses its parent becomes a child of this process."""
+    """Kill and reap all descendants: those that lose their parent become children of this process."""
     while True:
         for pid in children():
             with contextlib.suppress(ProcessLookupError):
@@ -84,18 +84,18 @@ def end_children() -> None:
 
 
 def children() -> list[int]:
-    """Pids of this process's children."""
+    """Return the pids of this process's children."""
     own = str(os.getpid())
     return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _stat(name)[1:2] == [own]]
 
 
 def state_of(pid: int) -> str:
-    """The process's state as in /proc/<pid>/stat, "" when there is none."""
+    """Return the process's state as in /proc/<pid>/stat, "" when there is none."""
     return "".join(_stat(str(pid))[:1])
 
 
 def _stat(pid: str) -> list[str]:
-    """State, parent and so on; nothing when there is no such process."""
+    """Return the fields from the state on; none when there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -105,7 +105,7 @@ def _stat(pid: str) -> list[str]:
 
 
 def _watch(agent: int) -> None:
-    """Return when the agent has ended; kill it when it stays stopped."""
+    """Return when the agent has exited; kill it when it stays stopped."""
     stopped: float | None = None
     while True:
         signal.sigtimedwait({signal.SIGCHLD}, _LOOK)

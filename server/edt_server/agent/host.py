@@ -1,8 +1,8 @@
-"""The agent of one host: starts supervisors and outposts below itself, reaps them, and passes on what is said to them.
+"""The agent of one host: starts supervisors and outposts below itself, reaps them, and forwards messages to them.
 
-It decides nothing and knows nothing of jobs but their ids. Everything below it is killed with it (`guard.py`); when it
-starts, what its host had in memory counts as lost. It ends by itself when nothing runs below it and no server has
-spoken to it for a while.
+It decides nothing and knows only the ids of jobs. Everything below it is killed with it (`guard.py`). When it starts,
+all that its host had in memory counts as lost. It exits by itself when nothing runs below it and no server has
+sent anything for a while.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from edt_server.system.processes import identify
 
 log = logging.getLogger(__name__)
 
-# One that nobody needs. A server that is restarted is back before.
+# Seconds without a server. A server that restarts is back sooner.
 IDLE_PATIENCE = 20.0
 LOOK_INTERVAL = 0.5
 END_PATIENCE = 5.0
@@ -63,11 +63,11 @@ class _Outpost(_Below):
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Agent:
-    """One host.
+class HostAgent:
+    """The agent of one host.
 
     Args:
-        orders: what it is told.
+        orders: its orders.
     """
 
     def __init__(self, orders: AgentOrders) -> None:
@@ -75,7 +75,7 @@ class Agent:
         self._address_file = Path(orders.address_file)
         self._context = zmq.asyncio.Context()
         self._gatekeeper = Gatekeeper(self._context)
-        self._socket: zmq.asyncio.Socket
+        self._socket = self._context.socket(zmq.ROUTER)
         self._below: dict[int, _Below] = {}
         self._outposts: dict[str, _Outpost] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +84,7 @@ class Agent:
         self._over = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until nobody needs this agent."""
+        """Serve until no server needs this agent."""
         forget_host(self._orders.host, Path(self._orders.runtime_dir))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -109,7 +109,7 @@ class Agent:
         client_public, client_secret = (part.decode("ascii") for part in zmq.curve_keypair())
         self._gatekeeper.start()
         self._gatekeeper.admit(_CLIENT, client_public)
-        self._socket = router = self._context.socket(zmq.ROUTER)
+        router = self._socket
         router.linger = 0
         router.curve_server = True
         router.curve_publickey, router.curve_secretkey = public, secret
@@ -128,7 +128,7 @@ class Agent:
         write_private(self._address_file, wire.encode(address))
         log.info("agent of host %s listens at %s", address.host, address.endpoint)
 
-    # --- what is said -------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         while True:
@@ -139,7 +139,7 @@ class Agent:
             try:
                 await self._receive(peer, job, data)
             except (OSError, msgspec.MsgspecError) as wrong:
-                # One job's trouble must not silence the others.
+                # One job's error must not affect the others.
                 log.warning("a message could not be dealt with, job=%s: %s", job, wrong)
 
     async def _receive(self, peer: bytes, job: str, data: bytes) -> None:
@@ -154,7 +154,7 @@ class Agent:
                 self._heard = time.monotonic()
                 self._send(peer, job, wire.encode(self._start_supervisor(path)))
             case wire.StartOutpost() as order:
-                # Not in this loop: the one before it has to end first.
+                # Not in this loop: the outpost before it has to end first.
                 self._spawn(self._start_outpost(peer, job, order), f"outpost {job}")
             case _ if outpost is not None and outpost.peer == peer and outpost.writer is not None:
                 outpost.writer.write(data + b"\n")
@@ -162,7 +162,7 @@ class Agent:
                 log.warning("no outpost for a %s, job=%s", type(message).__name__, job)
 
     def _send(self, peer: bytes, job: str, data: bytes) -> None:
-        # A client that is gone is none of our business; what is lost with it is told to the next.
+        # A client that is gone is ignored; the next client gets what was lost with it.
         frames = [peer, job.encode(), data]
         sent = cast(asyncio.Future[object], self._socket.send_multipart(frames, flags=zmq.DONTWAIT))
         if sent.exception() is not None:
@@ -202,7 +202,7 @@ class Agent:
         reader, outpost.writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)
         log.info("outpost started, job=%s pid=%d", job, process.pid)
         self._send(peer, job, wire.encode(wire.OutpostStarted(pid=process.pid)))
-        # Until it has ended and nothing of what it said is left.
+        # Until it has exited and all its output is read.
         with contextlib.suppress(ConnectionError, ValueError):
             while (line := await reader.readline()).endswith(b"\n"):
                 self._send(peer, job, line[:-1])
@@ -238,7 +238,7 @@ class Agent:
                 log.info("process below ended, pid=%d code=%d", pid, below.process.returncode)
                 if isinstance(below, _Outpost):
                     below.gone.set()
-        # Workers whose supervisor is gone come to an end by themselves.
+        # Workers without a supervisor exit by themselves.
         reap_orphans(self._below.keys(), kill=False)
 
     async def _look(self) -> None:
@@ -250,7 +250,7 @@ class Agent:
                 self._look_at(below, now)
             idle = not self._below and not reap_orphans((), kill=False)
             if idle and (self._retired or now - self._heard > IDLE_PATIENCE):
-                log.info("nobody needs the agent of host %s any more", self._orders.host)
+                log.info("the agent of host %s is not needed any more", self._orders.host)
                 self._over.set()
 
     def _look_at(self, below: _Below, now: float) -> None:
@@ -272,15 +272,15 @@ class Agent:
         if not task.cancelled() and task.exception() is not None:
             log.error("%s ended", task.get_name(), exc_info=task.exception())
             if task.get_name() in ("serve", "look"):
-                self._over.set()  # the server sees it, and starts another
+                self._over.set()  # the server notices, and starts another agent
 
 
 def main(text: str) -> int:
-    """Be the agent."""
+    """Run the agent."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     orders = msgspec.json.decode(text, type=AgentOrders)
     make_private_dir(Path(orders.address_file).parent)
-    asyncio.run(Agent(orders).run())
+    asyncio.run(HostAgent(orders).run())
     return 0
 
 

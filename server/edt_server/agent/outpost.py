@@ -1,8 +1,8 @@
 """A job's outpost: the process below a host's agent that forks the job's workers there, for a supervisor elsewhere.
 
 What the supervisor does for workers of its own host is done here with the same parts: the job's own zygote, redirected
-streams, the link, signs of life. It decides nothing: everything is told, and done as told. With the supervisor gone it
-closes the links, so that the workers write down what they have, and ends with the last of them.
+streams, the link, heartbeats. It decides nothing and carries out what it is sent. Without the supervisor it closes the
+links, so that the workers write their checkpoints, and exits with the last of them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from edt_server.agent.host import MAX_LINE
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker
+from edt_server.supervisor.processes.liveness import observe, pulse_file
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder
 from edt_server.supervisor.processes.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.processes.predecessors import Predecessors
-from edt_server.supervisor.processes.strays import end_what_was_left
-from edt_server.supervisor.processes.vital_signs import pulse_file, sights
 from edt_server.supervisor.processes.zygote import ZygoteProcess
-from edt_server.supervisor.programs.environment import Surroundings
+from edt_server.supervisor.programs.environment import JobEnvironment
 from edt_server.supervisor.programs.programs import program_of, zygote_environment_of
 from edt_server.system.processes import ended, visible
 
 log = logging.getLogger(__name__)
 
-# Without a word from the supervisor, which looks twice a second; for one that cannot be seen from here.
+# Seconds without a message of the supervisor, which sends two a second; for one that cannot be seen from here.
 LEASE = 60.0
 # Workers that lost their supervisor finish an update and write a checkpoint.
 LAST_PATIENCE = 60.0
@@ -53,13 +52,21 @@ class Outpost:
     """One job on one host.
 
     Args:
-        orders: the supervisor's.
-        order: what the outpost was started with.
+        orders: the supervisor's orders.
+        order: the message that started the outpost.
         agent: orders of the agent of this host.
         umask: for the job's processes.
+        writer: the writing end of the connection to the agent.
     """
 
-    def __init__(self, orders: Launch, order: wire.StartOutpost, agent: wire.AgentOrders, umask: int) -> None:
+    def __init__(
+        self,
+        orders: Launch,
+        order: wire.StartOutpost,
+        agent: wire.AgentOrders,
+        umask: int,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         root = Path(agent.runtime_dir)
         self._runtime_dir = root / orders.job_id
         self._supervisor = order.supervisor
@@ -68,11 +75,11 @@ class Outpost:
         memory_dir = memory_folder(orders.job_id, host=host_mark(agent.host, root))
         here = msgspec.structs.replace(orders, runtime_dir=str(self._runtime_dir))
         link = self._runtime_dir / f"link.{order.number}"
-        self._job = Surroundings(here, agent.host, link, dict(os.environ), memory_dir)
+        self._job = JobEnvironment(here, agent.host, link, dict(os.environ), memory_dir)
         self._predecessors = Predecessors(self._runtime_dir / "alive.lock", 0.0)
         environment = zygote_environment_of(orders)
         zygote: ZygoteProcess | None = None
-        with contextlib.suppress(OSError):  # said when it is asked for
+        with contextlib.suppress(OSError):  # reported when the zygote is needed
             zygote = ZygoteProcess(orders.interpreter, environment)
         streams = self._job.paths.streams_dir
         forker = Forker(orders.interpreter, environment, streams, zygote, needed=lambda: bool(self._running))
@@ -84,19 +91,18 @@ class Outpost:
             on_message=lambda worker, message: self._say(wire.ProcessSaid(worker=worker, message=message)),
             on_lost=lambda worker, why: self._say(wire.ProcessSilent(worker=worker, why=why)),
         )
-        self._writer: asyncio.StreamWriter
+        self._writer = writer
         self._heard = time.monotonic()
         self._dismissed = asyncio.Event()
 
-    async def run(self, connection: socket.socket) -> None:
-        """Serve the supervisor until it needs nothing any more, or is gone."""
+    async def run(self, reader: asyncio.StreamReader) -> None:
+        """Serve the supervisor until it needs nothing more, or is gone."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._dismissed.set)
         if not self._predecessors.join():
             log.error("another attempt of the job has begun")
             self._children.kill_all()
             return
-        reader, self._writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
         await self._link.start()
         ends = {
             "told": asyncio.create_task(self._listen(reader)),
@@ -109,13 +115,13 @@ class Outpost:
                 if task.done() and task.exception() is not None:
                     log.error("outpost: %s", name, exc_info=task.exception())
             if not ends["told"].done() and not ends["dismissed"].done():
-                await self._see_off()
+                await self._wait_for_workers()
         finally:
             for task in ends.values():
                 task.cancel()
             await asyncio.gather(*ends.values(), return_exceptions=True)
             self._children.kill_all()
-            # Only /proc tells when they are gone.
+            # Only /proc shows when they are gone.
             while reap_orphans((), kill=True):  # noqa: ASYNC110
                 await asyncio.sleep(_POLL)
             with contextlib.suppress(ConnectionError):
@@ -123,7 +129,7 @@ class Outpost:
                 self._writer.close()
             self._predecessors.close()
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while (line := await reader.readline()).endswith(b"\n"):
@@ -157,7 +163,7 @@ class Outpost:
 
         try:
             program = program_of(self._job, worker, slot, self._umask, self._predecessors.descriptor, task=task)
-            # Without this process nobody could end it, and its supervisor takes it for lost.
+            # Without this process no process could end it, and its supervisor counts it as lost.
             program = replace(program, bound=True)
         except OSError as wrong:
             failed(str(wrong))
@@ -167,7 +173,7 @@ class Outpost:
     async def _before_reap(self, worker: int) -> None:
         await self._link.drained(worker)
         if self._job.orders.spec.framework == Framework.TORCHRUN:
-            await end_what_was_left(self._children)
+            await self._children.end_orphans()
 
     def _exited(self, worker: int, code: int, signals: tuple[int, ...]) -> None:
         self._children.reap_orphans()
@@ -182,14 +188,14 @@ class Outpost:
         now = time.monotonic()
         return tuple(
             wire.Vital(
-                worker=sight.worker,
-                phase=None if sight.beat is None else int(sight.beat.phase),
-                updates=0 if sight.beat is None else sight.beat.updates,
-                age=0.0 if sight.beat is None else now - sight.beat.since,
-                state=sight.state,
-                used=sight.cpu,
+                worker=seen.worker,
+                phase=None if seen.beat is None else int(seen.beat.phase),
+                updates=0 if seen.beat is None else seen.beat.updates,
+                age=0.0 if seen.beat is None else now - seen.beat.since,
+                state=seen.state,
+                used=seen.cpu,
             )
-            for sight in sights(self._running, taking_part, self._runtime_dir, now)
+            for seen in observe(self._running, taking_part, self._runtime_dir, now)
         )
 
     # --- without a supervisor -----------------------------------------------------------------------------------------
@@ -201,8 +207,8 @@ class Outpost:
         while time.monotonic() - self._heard < LEASE:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
 
-    async def _see_off(self) -> None:
-        """Let the workers find out that nobody leads them, and wait until they have ended."""
+    async def _wait_for_workers(self) -> None:
+        """Close the links, so that the workers notice that no supervisor is left, and wait until they have exited."""
         log.info("the supervisor is gone")
         await self._link.stop()
         with contextlib.suppress(TimeoutError):
@@ -216,7 +222,7 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Be an outpost: its `StartOutpost` and the `AgentOrders` as JSON; stdin is a socket to the agent."""
+    """Run an outpost: its `StartOutpost` and the `AgentOrders` as JSON; stdin is a socket to the agent."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s outpost %(levelname)s %(message)s")
     umask = os.umask(0o077)
     adopt_orphans()
@@ -240,4 +246,5 @@ def main(argv: list[str]) -> int:
 async def _run(
     orders: Launch, order: wire.StartOutpost, agent: wire.AgentOrders, umask: int, connection: socket.socket
 ) -> None:
-    await Outpost(orders, order, agent, umask).run(connection)
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
+    await Outpost(orders, order, agent, umask, writer).run(reader)

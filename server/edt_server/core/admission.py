@@ -1,9 +1,9 @@
-"""Which jobs may run when not all can have the least they need: by turn, as long as they fit. Worked out from nothing.
+"""Which jobs may run when not all floors fit: by turn, as long as they fit. Computed from scratch.
 
-What a group owns is there for its jobs first, and its limit on borrowing holds; within that, lower turns go first, and
-who does not fit is passed over. A leaf with a strict policy has one turn for all its jobs, and needs what the first of
-them needs; which of them run is its policy's business. With floors of one slot, one job more displaces at most one, and
-`crowd.py` keeps the same up to date.
+What a group owns is for its own jobs first, and its limit on borrowing holds. Within that, lower turns go first, and a
+job that does not fit is skipped. A leaf with a strict policy has one turn for all its jobs and needs what the first of
+them needs; its policy chooses which of them run. With floors of one slot, one more job displaces at most one other, and
+`incremental_admission.py` finds the same result incrementally.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterable
 from edt_server.core.claim import Claim
 from edt_server.core.ranking import Ranking
 from edt_server.core.speedup import speedup
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 
 def least(claim: Claim) -> int:
-    """Slots it needs or may keep, whichever is more, of those it asks for."""
+    """Return the slots the job needs or may keep, whichever is more, at most its cap."""
     needed = claim.floor if claim.floor > claim.keep else claim.keep
     return needed if needed < claim.cap else claim.cap
 
 
 def useful(claim: Claim, aware: bool) -> int:
-    """Its cap; where speed counts, not more than the size beyond which it was measured to get slower."""
+    """Return the cap; where speed counts, at most the size beyond which the job was measured to get slower."""
     if not aware:
         return claim.cap
     most = speedup(claim.speeds).most
@@ -32,41 +32,41 @@ def useful(claim: Claim, aware: bool) -> int:
     return min(claim.cap, max(least(claim), most // claim.unit * claim.unit))
 
 
-def ranking(node: Node) -> Ranking:
-    """The jobs of a leaf with a strict policy, first served first."""
+def ranking(node: GroupNode) -> Ranking:
+    """Return the jobs of a leaf with a strict policy, in the order they are served."""
     if node.ranking is None:
         node.ranking = Ranking(node.policy, node.claims.values())
     return node.ranking
 
 
-def strict_floor(node: Node, slots: int) -> int:
-    """What a leaf with a strict policy needs: what its jobs keep, and the floor of the first that can run at all.
+def strict_floor(node: GroupNode, slots: int) -> int:
+    """Return what a leaf with a strict policy needs: what its jobs keep, and the floor of its first job that can run.
 
-    Only the former while the leaf is shut.
+    While the leaf is excluded, only the former counts.
     """
     order = ranking(node)
-    first = None if node.shut else order.first(slots)
+    first = None if node.excluded else order.first(slots)
     return order.kept + (least(first) - min(first.keep, first.cap) if first is not None else 0)
 
 
-def ask(tree: Tree, leaf: Node) -> None:
-    """Let a leaf ask for all its jobs."""
+def ask(tree: Tree, leaf: GroupNode) -> None:
+    """Set a leaf's needs to those of all its jobs."""
     fair = leaf.policy == "fairshare"
     floor = sum(map(least, leaf.claims.values())) if fair else strict_floor(leaf, tree.root.own)
     tree.need(leaf, floor, sum(useful(claim, leaf.aware) for claim in leaf.claims.values()))
 
 
-def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
-    """The jobs that may run, by order of arrival, and whether all floors fit.
+def admit(tree: Tree, leaves: Iterable[GroupNode]) -> tuple[dict[int, Claim], bool]:
+    """Return the jobs that may run, by arrival number, and whether all floors fit.
 
     Afterwards the needs of the tree are those of these jobs.
 
-    All jobs of leaves with a strict policy are admitted, as these choose by it; the leaf is `shut` when not even its
-    first job can count on its floor.
+    All jobs of a leaf with a strict policy are admitted, because the policy chooses among them. The leaf is `excluded`
+    when not even its first job can count on its floor.
     """
     leaves = list(leaves)
     for leaf in leaves:
-        leaf.shut = False
+        leaf.excluded = False
         ask(tree, leaf)
     everyone = {claim.order: claim for leaf in leaves for claim in leaf.claims.values()}
     if not tree.excess:
@@ -78,7 +78,7 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
         tree.need(leaf, 0, leaf.demand)
     waiting = _let_in(tree, waiting, admitted, grow=False)
     if any(floor > 1 for _, floor, _ in waiting):
-        # Who waits for many slots does not hold back what its group could lend meanwhile.
+        # Demand counts against what a group lends. A job that waits for many slots must not block lending until then.
         _forget_the_demand_of(tree, waiting)
         waiting = _let_in(tree, waiting, admitted, grow=True)
     else:
@@ -86,23 +86,23 @@ def admit(tree: Tree, leaves: Iterable[Node]) -> tuple[dict[int, Claim], bool]:
     return admitted, False
 
 
-Candidate = tuple[Node, int, Claim | None]  # of a leaf, its floor; the job, None for what a strict leaf needs
+Candidate = tuple[GroupNode, int, Claim | None]  # of a leaf, its floor; the job, None for what a strict leaf needs
 Key = tuple[int, float, int, tuple[int, str] | int]
 KEPT, IN_TURN = 0, 1
 
 
 def key_of_job(claim: Claim) -> Key:
-    """Lower goes in first: who keeps what it has, then turns; of equal ones leaves, then who came first."""
+    """Return the sort key of admission: jobs that keep slots, then by turn; at equal turns leaves, then arrival."""
     return KEPT if claim.keep else IN_TURN, claim.turn, 1, claim.order
 
 
-def key_of_leaf(leaf: Node) -> Key:
-    """The same of a leaf with a strict policy, for its first job."""
+def key_of_leaf(leaf: GroupNode) -> Key:
+    """Return the same key for the first job of a leaf with a strict policy."""
     group = leaf.parent if leaf.parent is not None and leaf.parent.user_shares is not None else leaf
     return IN_TURN, leaf.turn, 0, (group.order, leaf.name)
 
 
-def _by_turn(tree: Tree, leaves: Iterable[Node]) -> list[Candidate]:
+def _by_turn(tree: Tree, leaves: Iterable[GroupNode]) -> list[Candidate]:
     found: list[tuple[Key, Candidate]] = []
     for leaf in leaves:
         if leaf.policy == "fairshare":
@@ -116,9 +116,9 @@ def _by_turn(tree: Tree, leaves: Iterable[Node]) -> list[Candidate]:
 
 
 def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *, grow: bool) -> list[Candidate]:
-    """Admit who fits; return who does not. `grow`: the leaf's demand does not yet count those who wait."""
+    """Admit the candidates that fit; return the others. `grow`: the leaf's demand does not count them yet."""
     still: list[Candidate] = []
-    closed: set[tuple[int, int]] = set()  # leaves and floors that do not fit, and will not as more are let in
+    closed: set[tuple[int, int]] = set()  # leaves and floors that do not fit, and never will as more jobs are admitted
     for leaf, floor, claim in waiting:
         before, was, demand = tree.excess, leaf.floor, leaf.demand
         kept = claim.keep > 0 if claim is not None else was == 0 and ranking(leaf).kept > 0
@@ -130,16 +130,16 @@ def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *,
             tree.need(leaf, was, demand)
             still.append((leaf, floor, claim))
             closed.add((id(leaf), floor))
-            leaf.shut = leaf.shut or (claim is None and not kept)
+            leaf.excluded = leaf.excluded or (claim is None and not kept)
         elif claim is not None:
             admitted[claim.order] = claim
         elif not kept:
-            leaf.shut = False
+            leaf.excluded = False
     return still
 
 
 def _forget_the_demand_of(tree: Tree, waiting: Iterable[Candidate]) -> None:
-    less: dict[int, tuple[Node, int]] = {}
+    less: dict[int, tuple[GroupNode, int]] = {}
     for leaf, _, claim in waiting:
         if claim is not None:
             less[id(leaf)] = leaf, less.get(id(leaf), (leaf, 0))[1] + useful(claim, leaf.aware)

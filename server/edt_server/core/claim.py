@@ -1,4 +1,4 @@
-"""What one job asks of the rule: the only thing the rule knows of it."""
+"""What one job asks of the rule, and all that the rule knows of it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One job as the rule sees it. Counts are slots; floor, cap and keep are multiples of `unit`.
+    """One job's request. Counts are slots; floor, cap and keep are multiples of `unit`.
 
     Attributes:
         job: its id.
         group: the instance group it is in, one that holds no others.
-        user: whose it is; counts where the group has user shares.
+        user: its owner; counts where the group has user shares.
         weight: its priority, ≥ 1.
-        order: number of its arrival, unique; settles ties, lower first.
-        turn: lower runs first while not all floors fit; of equal turns the lower order.
+        order: its arrival number, unique; settles ties, lower first.
+        turn: lower runs first while not all floors fit; at equal turns the lower order.
         floor: fewest slots it can run with.
         cap: most slots it can use; 0 for a job that asks for nothing.
-        unit: slots it takes at once.
+        unit: slots it takes at a time.
         keep: slots that may not be taken from it, because its group does not preempt.
         speeds: (slots, measured speed) of sizes it has run at; used where the group is throughput-aware.
     """

@@ -1,23 +1,29 @@
 """The state machine that decides which job holds which slot.
 
-It owns the plan, the slots, the jobs' claims and who holds what; it never reads a clock, does I/O or starts anything.
-After every event the rule says whose entitlement changed (`rule.py`), and only the difference to what these hold is
-told: it is level-triggered, so an entitlement that cannot be met yet is met when the slots come back. An event costs
-what it changes, not what there is. Invariant: a slot has at most one job, holding or leaving it, and no job holds more
-than it is entitled to.
+It owns the plan, the slots, the jobs' claims and their allocation. It never reads a clock, does I/O or starts anything.
+After every event the rule reports which targets changed (`rule.py`), and the core answers with the difference to what
+those jobs hold. It is level-triggered: a target that cannot be met yet is met when slots come back. The cost of an
+event depends on what it changes, not on how many jobs there are.
+
+Invariant: a slot has at most one job, which holds it or is leaving it, and no job holds more than its target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import msgspec
 
-from edt_sdk.schemas.errors import Conflict, Unprocessable
-from edt_sdk.schemas.job import check_max_workers, check_priority, check_units
-from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
+from edt_sdk.schemas.job import Reason, check_max_workers, check_priority, check_units
+from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
+from edt_server.core import reason as reasons
+from edt_server.core.deadlines import NEVER, Deadlines
 from edt_server.core.events import (
     CoreEvent,
     JobArrived,
@@ -32,44 +38,252 @@ from edt_server.core.events import (
     SpeedMeasured,
     TimePassed,
 )
-from edt_server.core.instructions import Instruction, Revoke
-from edt_server.core.job import Job, arrived
+from edt_server.core.instructions import GiveUp, Instruction, Revoke
+from edt_server.core.job import CoreJob, arrived
 from edt_server.core.pool import Pool
-from edt_server.core.state import FIELDS
-from edt_server.core.timing import TimedCore
-from edt_server.core.turns import Party, Turns
+from edt_server.core.pool_view import PoolView
+from edt_server.core.rule import Holding
+from edt_server.core.turns import StrictQueue, Turns, TurnTaker
 
-Lost = list[tuple[Job, int]]
+_NO_ENDS: Mapping[str, tuple[float, float]] = {}
+_JOB_FIELDS = tuple(each.name for each in fields(CoreJob))
+
+Lost = list[tuple[CoreJob, int]]
 
 
-class Core(TimedCore):
+class Core:
     """The slots of all resource groups, divided among the jobs.
 
     Args:
-        plan: how, until a PlanChanged says otherwise.
+        plan: the division until a PlanChanged replaces it.
 
     Raises:
         Unprocessable: the plan cannot be used.
     """
 
     def __init__(self, plan: Plan | None = None) -> None:
-        super().__init__()
-        self._left: list[Party] = []  # by jobs, in the event under way
-        self._use((plan or Plan()).check())
+        self._plan = (plan or Plan()).check()
+        self._leaves: dict[str, InstanceGroup] = {}
+        self._slots: dict[int, Slot] = {}
+        self._jobs: dict[str, CoreJob] = {}  # in order of arrival
+        self._taken: dict[int, str] = {}  # slot → the job that holds it or is leaving it
+        self._pools: dict[str, Pool] = {}
+        self._pool_of: dict[int, Pool] = {}  # slot → its pool
+        self._arrivals = 0
+        self._views: dict[str, PoolView] = {}  # a cache, valid until the next event
+        self._deadlines = Deadlines(self._deadline)
+        self._touched: dict[str, CoreJob] = {}  # by the present event
+        self._left: list[StrictQueue] = []  # queues that jobs left in the present event
+        self._use(self._plan)
+
+    # --- reading it ---------------------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that divides the slots."""
+        return self._plan
+
+    @property
+    def groups(self) -> tuple[InstanceGroup, ...]:
+        """The instance groups that jobs may be in."""
+        return self._plan.leaves()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """All slots, by id."""
+        return tuple(self._slots.values())
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """All jobs that are not gone, in order of arrival."""
+        return tuple(self._jobs)
+
+    def free(self) -> tuple[int, ...]:
+        """Return the ids of the slots without a job, ascending."""
+        return tuple(slot for slot in self._slots if slot not in self._taken)
+
+    def holder(self, slot: int) -> str | None:
+        """Return the job in this slot, leaving or not; None when the slot is free or does not exist."""
+        return self._taken.get(slot)
+
+    def holdings(self) -> dict[str, Holding]:
+        """Return what each instance group has, owns, borrows and lends."""
+        return {name: holding for pool in self._pools.values() for name, holding in pool.rule.groups().items()}
+
+    def group_of(self, job: str) -> InstanceGroup:
+        """Return the group whose policy applies to the job: its own, or the plan's first when its own is gone."""
+        return self._group(self._job(job))
+
+    def resource_group_of(self, slot: int) -> str | None:
+        """Return the slot's resource group; None for a slot outside every group, or one that does not exist."""
+        pool = self._pool_of.get(slot)
+        return None if pool is None else pool.name
+
+    def holding(self, job: str) -> tuple[int, ...]:
+        """Return the slots that the job holds and may keep, in the order of their grants."""
+        return tuple(self._job(job).held)
+
+    def leaving(self, job: str) -> tuple[int, ...]:
+        """Return the slots that were revoked from the job and that it has not released yet."""
+        return tuple(self._job(job).leaving)
+
+    def entitled(self, job: str) -> int:
+        """Return how many slots the job should hold now under the rule."""
+        return self._job(job).target
+
+    def asked(self, job: str) -> int:
+        """Return how many slots the job could use: min(max_workers, demand), at least its minimum, 0 if suspended."""
+        return self._job(job).asked
+
+    def speeds(self, job: str) -> dict[int, float]:
+        """Return the job's measured speeds: slots → speed."""
+        return dict(self._job(job).speeds)
+
+    def suspended(self, job: str) -> bool:
+        """Return whether the job is between JobSuspended and JobResumed, also while it still leaves slots."""
+        return self._job(job).suspended
+
+    def settled(self) -> bool:
+        """Return whether every job holds exactly its target and leaves nothing."""
+        return not any(job.leaving or len(job.held) < job.target for job in self._jobs.values())
+
+    def reason(
+        self,
+        job: str,
+        names: Callable[[str], str] = str,
+        *,
+        now: float | None = None,
+        ends: Mapping[str, tuple[float, float]] | None = None,
+    ) -> Reason | None:
+        """Return why the job holds less than it asked for, None when it does not.
+
+        O(jobs of its resource group) for the first call after an event, O(slots) for the others.
+
+        Args:
+            job: its id.
+            names: id → the name that users know.
+            now: the time that a forecast counts from; None for a sentence without a forecast.
+            ends: job → earliest and latest end by its progress, where known. Pass the same mapping for several jobs:
+                it is then sorted once.
+        """
+        me = self._job(job)
+        if len(me.held) >= me.asked and not me.suspended:
+            return None
+        pool, group = self._pools[me.pool], self._group(me)
+        view = self._views.get(pool.name)
+        if view is None:
+            view = PoolView(pool, (each for each in self._jobs.values() if each.pool == pool.name))
+            self._views[pool.name] = view
+        return reasons.explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
+
+    def most(self, instance_group: str) -> int:
+        """Return how many slots the group's jobs can have at best, with no other job there."""
+        return self._pools[self._plan.group(instance_group).resource_group].rule.most(instance_group)
+
+    def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
+        """Check that a job of this least size could ever run in that group.
+
+        A resource group without slots refuses nothing: its hosts may still be starting.
+
+        Raises:
+            Unprocessable: it could not, or there is no such group.
+        """
+        group = self.check_group(instance_group)
+        needed = -(-min_workers // slots_per_unit) * slots_per_unit
+        slots, most = len(self._pools[group.resource_group].slots), self.most(group.name)
+        if slots and needed > most:
+            raise Unprocessable(
+                reasons.never(needed, most, slots, group.name),
+                hint="edt cluster shows what each group has.",
+                field="min_workers",
+            )
+
+    def check_group(self, name: str) -> InstanceGroup:
+        """Return the instance group of this name, or raise Unprocessable with the names there are."""
+        return self._plan.group(name)
+
+    def check_plan(self, plan: Plan) -> Plan:
+        """Return the plan, or raise Unprocessable: it contradicts itself, or leaves a job without a group."""
+        plan.check()
+        leaves = {group.name for group in plan.leaves()}
+        left: dict[str, list[str]] = {}
+        for job in self._jobs.values():
+            # A group that is already gone, with jobs in it, must not block a change of another group.
+            if job.group not in leaves and job.group in self._leaves:
+                left.setdefault(job.group, []).append(job.name)
+        for group, jobs in left.items():
+            inner = any(each.name == group for each in plan.instance_groups)
+            raise Unprocessable(
+                f"The instance group {group!r} cannot {'hold other groups' if inner else 'be removed'}: it has "
+                f"{len(jobs)} job{'s' if len(jobs) > 1 else ''}, such as {jobs[0]}.",
+                hint="Move these jobs to another group first, or wait until they have ended.",
+                field="instance_groups",
+            )
+        return plan
+
+    def next_wake(self, now: float) -> float | None:
+        """Return when to apply the next TimePassed, in seconds, never before `now`; None when nothing waits for time.
+
+        The core reads no clock: turns and deadlines end only in a TimePassed.
+        """
+        wake = min(self._deadlines.next(), *(pool.turns.next_end() for pool in self._pools.values()))
+        return None if wake == NEVER else max(wake, now)
+
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of the whole state; equal states, and only they, have equal digests."""
+        return hashlib.sha256(json.dumps(self.state(), separators=(",", ":")).encode()).hexdigest()
+
+    def state(self) -> dict[str, Any]:
+        """Return the whole state as JSON, for `restored`."""
+        return {
+            "plan": msgspec.to_builtins(self._plan),
+            "slots": [[slot.id, slot.host, slot.device] for slot in self._slots.values()],
+            "arrivals": self._arrivals,
+            "jobs": [[getattr(job, name) for name in _JOB_FIELDS] for job in self._jobs.values()],
+            "turns": {pool.name: pool.turns.state() for pool in self._pools.values()},
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Core:
+        """Return the core that returned this `state`, also after a round trip through JSON."""
+        core = cls(msgspec.convert(state["plan"], Plan))
+        core._arrivals = state["arrivals"]
+        core._slots = {number: Slot(id=number, host=host, device=device) for number, host, device in state["slots"]}
+        for values in state["jobs"]:
+            job = CoreJob(**dict(zip(_JOB_FIELDS, values, strict=True)))
+            job.held, job.leaving = list(job.held), list(job.leaving)
+            job.speeds = tuple((slots, speed) for slots, speed in job.speeds)
+            core._jobs[job.name] = job
+            core._taken.update(dict.fromkeys((*job.held, *job.leaving), job.name))
+        core._spread_slots()
+        for name, turns in state["turns"].items():
+            core._pools[name].turns = Turns.restored(turns)
+        for job in core._jobs.values():
+            pool, group = core._pools[job.pool], core._group(job)
+            pool.turns.rejoin(job, group)
+            pool.rule.put(job.claim(group))
+            pool.owe(job)
+            core._deadlines.watch(job.name)
+        for pool in core._pools.values():
+            for queue in pool.turns.queues():
+                pool.rule.set_turn(queue.group, queue.user, queue.turn)
+            # The targets were stored with the jobs. Settling only makes the rule's own state agree with them.
+            pool.rule.settle()
+        return core
 
     # --- changing it --------------------------------------------------------------------------------------------------
 
     def apply(self, event: CoreEvent, now: float) -> list[Instruction]:
         """Take an event in and return what must happen, revocations before grants.
 
-        `now` is the event's time in seconds. It tells since when a job is short; it decides nothing, but in a
-        TimePassed, which ends turns and the patience of jobs. An event that is refused leaves the core as it was.
+        `now` is the event's time in seconds. It records since when a job holds too little. It decides nothing, except
+        in a TimePassed, which ends turns and deadlines. An event that is refused leaves the core as it was.
 
         Raises:
             NotFound: no such job.
             Conflict: the job is there already, or does not have the slot it releases.
-            Unprocessable: no such instance group, a value out of bounds, a plan that contradicts itself or that has no
-                place for a job that is there.
+            Unprocessable: no such instance group, a value out of bounds, a plan that contradicts itself or leaves a
+                job without a group.
         """
         if isinstance(event, JobArrived | JobChanged) and event.instance_group is not None:
             self.check_group(event.instance_group)
@@ -79,17 +293,17 @@ class Core(TimedCore):
 
     @classmethod
     def replay(cls, events: Iterable[tuple[CoreEvent, float]], plan: Plan | None = None) -> Core:
-        """The core that has seen these events, the first of them under `plan`. Equal events give an equal digest.
+        """Return the core that has seen these events, the first of them under `plan`.
 
-        Groups that were configured when a job arrived and are not any more do not stop it: that would keep a server
-        from starting over a job that ended long ago.
+        Equal events give an equal digest. An event may name a group that has since been removed: refusing it would
+        keep a server from starting because of a job that ended long ago.
         """
         core = cls(plan)
         core.follow(events)
         return core
 
     def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
-        """Take in what another core has taken in from where this one is; decisions are known already."""
+        """Apply events that another core in the same state has accepted; their instructions are already known."""
         for event, now in events:
             self._step(event, now)
 
@@ -97,7 +311,7 @@ class Core(TimedCore):
         lost: Lost = []
         given_up: list[Instruction] = []
         self._touched, self._left = {}, []
-        self._standings.clear()
+        self._views.clear()
         match event:
             case SlotsChanged(slots=slots):
                 lost = self._set_slots(slots)
@@ -123,7 +337,7 @@ class Core(TimedCore):
                 job = self._job(name)
                 if job.suspended:
                     job.suspended, job.patient_since = False, now
-                    self._patience.watch(job.name)
+                    self._deadlines.watch(job.name)
                 self._put(job)
             case JobGone(job=name):
                 self._go(self._job(name))
@@ -138,18 +352,18 @@ class Core(TimedCore):
         return [*given_up, *self._settle(lost, now)]
 
     def _set_slots(self, slots: Sequence[Slot]) -> Lost:
-        """Replace the slots; return what jobs held of those that are gone, which they are leaving now."""
+        """Replace the slots and return those that jobs held and now have to leave."""
         by_id = {slot.id: slot for slot in sorted(slots)}
         if len(by_id) != len(slots):
             raise Unprocessable("Two slots have the same id.", field="slots")
-        # A slot that is another device now is another slot: the worker in the old one has to leave.
+        # A slot with another device is another slot: the worker in the old one has to leave.
         kept = {slot.id for slot in self._slots.values() if by_id.get(slot.id) == slot}
         self._slots = by_id
         self._spread_slots()
         return self._expel(lambda job, slot: slot in kept and self._belongs(job, slot))
 
     def _spread_slots(self) -> None:
-        """Give each resource group its slots: those of the hosts it names, or of those nobody names."""
+        """Give each resource group the slots of its hosts; a group without hosts takes the hosts no group names."""
         by_host = {host: group.name for group in self._plan.resource_groups for host in group.hosts}
         rest = next((group.name for group in self._plan.resource_groups if not group.hosts), None)
         parts: dict[str, set[int]] = {name: set() for name in self._pools}
@@ -161,8 +375,8 @@ class Core(TimedCore):
         for name, ids in parts.items():
             self._pools[name].set_slots(ids, self._taken)
 
-    def _expel(self, may_stay: Callable[[Job, int], bool]) -> Lost:
-        """Make jobs leave slots they may not stay in."""
+    def _expel(self, may_stay: Callable[[CoreJob, int], bool]) -> Lost:
+        """Make jobs leave the slots they may not stay in."""
         lost = [(job, slot) for job in self._jobs.values() for slot in job.held if not may_stay(job, slot)]
         self._leave(lost)
         return lost
@@ -174,7 +388,7 @@ class Core(TimedCore):
             self._put(job)
 
     def _use(self, plan: Plan) -> Lost:
-        """Divide by this plan from now on; return the slots that jobs may not use any more."""
+        """Divide by this plan from now on and return the slots that jobs may not use any more."""
         self._plan = plan
         self._leaves = {group.name: group for group in plan.leaves()}
         old = self._pools
@@ -189,17 +403,17 @@ class Core(TimedCore):
         }
         self._spread_slots()
         for job in self._jobs.values():
-            job.target = 0  # the new rules know of none
+            job.target = 0  # the new rules start without targets
             if job.pool != self._group(job).resource_group:
                 self._enter(job, old.get(job.pool))
             else:
                 self._pools[job.pool].turns.renew(job, self._group(job))
             self._put(job)
-            self._patience.watch(job.name)
+            self._deadlines.watch(job.name)
         for pool in self._pools.values():
-            for party in pool.turns.parties():
-                pool.turns.renew(party, self._leaves[party.group])
-                pool.rule.line_up(party.group, party.user, party.turn)
+            for queue in pool.turns.queues():
+                pool.turns.renew(queue, self._leaves[queue.group])
+                pool.rule.set_turn(queue.group, queue.user, queue.turn)
         return self._expel(self._belongs)
 
     def _arrive(self, event: JobArrived, now: float) -> None:
@@ -210,10 +424,10 @@ class Core(TimedCore):
         self._jobs[job.name] = job
         self._enter(job, None)
         self._put(job)
-        self._patience.watch(job.name)
+        self._deadlines.watch(job.name)
 
-    def _enter(self, job: Job, old: Pool | None) -> None:
-        """Put the job in line in the resource group that its instance group is over."""
+    def _enter(self, job: CoreJob, old: Pool | None) -> None:
+        """Move the job into the resource group of its instance group."""
         if old is not None:
             old.rule.remove(job.name)
             self._forget(job, old)
@@ -222,6 +436,7 @@ class Core(TimedCore):
 
     def _change(self, event: JobChanged) -> Lost:
         job = self._job(event.job)
+        # Every check comes before the first assignment: a refused event must leave the core as it was.
         priority = job.priority if event.priority is None else check_priority(event.priority)
         if event.max_workers is not None:
             check_max_workers(event.max_workers)
@@ -237,11 +452,11 @@ class Core(TimedCore):
                 self._leave(lost)
             else:
                 self._pools[job.pool].turns.renew(job, self._group(job))
-            self._patience.watch(job.name)
+            self._deadlines.watch(job.name)
         self._put(job)
         return lost
 
-    def _go(self, job: Job) -> None:
+    def _go(self, job: CoreJob) -> None:
         del self._jobs[job.name]
         pool = self._pools[job.pool]
         pool.rule.remove(job.name)
@@ -249,7 +464,7 @@ class Core(TimedCore):
         for slot in (*job.held, *job.leaving):
             self._free(slot)
 
-    def _release(self, job: Job, slot: int) -> None:
+    def _release(self, job: CoreJob, slot: int) -> None:
         if slot in job.leaving:
             job.leaving.remove(slot)
         elif slot in job.held:
@@ -265,40 +480,80 @@ class Core(TimedCore):
         if pool is not None:
             pool.free(slot)
 
-    def _put(self, job: Job) -> None:
-        """Tell the rule what the job asks for now."""
+    def _put(self, job: CoreJob) -> None:
+        """Pass the job's present claim to the rule."""
         pool, group = self._pools[job.pool], self._group(job)
-        before = pool.turns.party(job.name)
-        party = pool.turns.ask(job, group)
-        if before is not None and before is not party:
-            self._leave_party(job, before, pool)
-        if party is not None:
-            pool.rule.line_up(party.group, party.user, party.turn)
+        before = pool.turns.queue_of(job.name)
+        queue = pool.turns.ask(job, group)
+        if before is not None and before is not queue:
+            self._leave_queue(job, before, pool)
+        if queue is not None:
+            pool.rule.set_turn(queue.group, queue.user, queue.turn)
         pool.rule.put(job.claim(group))
         self._touched[job.name] = job
 
-    def _forget(self, job: Job, pool: Pool) -> None:
-        """The job asks for nothing in this pool any more."""
-        party = pool.turns.forget(job)
-        if party is not None:
-            self._leave_party(job, party, pool)
+    def _forget(self, job: CoreJob, pool: Pool) -> None:
+        """Remove the job from the turns of this pool."""
+        queue = pool.turns.forget(job)
+        if queue is not None:
+            self._leave_queue(job, queue, pool)
 
-    def _leave_party(self, job: Job, party: Party, pool: Pool) -> None:
-        self._left.append(party)
-        group = self._leaves.get(party.group)
-        if party.jobs and job.held and group is not None and not group.preemption:
-            pool.turns.over(party, group)  # it has no other end: else who waits would wait for the whole queue
-            pool.rule.line_up(party.group, party.user, party.turn)
+    def _leave_queue(self, job: CoreJob, queue: StrictQueue, pool: Pool) -> None:
+        self._left.append(queue)
+        group = self._leaves.get(queue.group)
+        if queue.jobs and job.held and group is not None and not group.preemption:
+            # Without preemption no timer ends this turn. If the job's leaving did not end it either, the other waiting
+            # jobs would wait until the whole queue is empty.
+            pool.turns.end_turn(queue, group)
+            pool.rule.set_turn(queue.group, queue.user, queue.turn)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _pass_time(self, now: float) -> list[Instruction]:
+        given_up: list[Instruction] = []
+        while (expired := self._deadlines.pop_expired(now)) is not None:
+            deadline, name = expired
+            job = self._jobs[name]
+            job.given_up = True
+            given_up.append(GiveUp(name, deadline - job.patient_since))
+        for pool in self._pools.values():
+            for taker in pool.turns.end_expired(now, self._group_of_taker, self._contested):
+                if isinstance(taker, StrictQueue):
+                    pool.rule.set_turn(taker.group, taker.user, taker.turn)
+                    # The next turn of the jobs that stay starts in `_look_at`, which visits touched jobs only.
+                    running = (self._jobs[name] for name in taker.jobs if self._jobs[name].target)
+                    self._touched.update((job.name, job) for job in running)
+                else:
+                    self._put(self._jobs[taker.name])
+        return given_up
+
+    def _group_of_taker(self, taker: TurnTaker) -> InstanceGroup:
+        return self._leaves[taker.group] if isinstance(taker, StrictQueue) else self._group(self._jobs[taker.name])
+
+    def _contested(self, taker: TurnTaker) -> bool:
+        group = self._group_of_taker(taker)
+        user = taker.user if isinstance(taker, StrictQueue) else self._jobs[taker.name].owner
+        return self._pools[group.resource_group].rule.contested(group.name, user)
+
+    def _deadline(self, name: str) -> float:
+        job = self._jobs.get(name)
+        if job is None or job.served or job.given_up or job.suspended:
+            return NEVER
+        timeout = job.pending_timeout
+        if timeout is None:
+            timeout = self._group(job).pending_timeout
+        return NEVER if timeout is None else job.patient_since + timeout
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _settle(self, lost: Lost, now: float) -> list[Instruction]:
-        """Move what the jobs hold as near to what they are entitled to as the free slots allow."""
+        """Move what the jobs hold as close to their targets as the free slots allow."""
         for pool in self._pools.values():
             for name, target in pool.rule.settle().items():
                 job = self._jobs[name]
                 job.target = target
                 self._touched[name] = job
+        # In order of arrival: the order of instructions must depend on the events alone, not on a dictionary's history.
         touched = sorted(self._touched.values(), key=lambda job: job.arrival)
         touched = [job for job in touched if job.name in self._jobs]
         self._place(touched)
@@ -309,6 +564,7 @@ class Core(TimedCore):
             del job.held[job.target :]
             instructions += [Revoke(job.name, slot, job.target) for slot in revoked]
             self._pools[job.pool].owe(job)
+        # After all revocations: a slot that one job has just lost is not free before its worker has left it.
         for pool in self._pools.values():
             for grant in pool.grants(self._jobs):
                 instructions.append(grant)
@@ -319,24 +575,24 @@ class Core(TimedCore):
                 self._look_at(job, now)
         return instructions
 
-    def _place(self, touched: list[Job]) -> None:
-        """Note who runs and who waits for a turn."""
-        parties = {party.name: party for party in self._left}
+    def _place(self, touched: list[CoreJob]) -> None:
+        """Record which of these jobs and queues run and which wait for a turn."""
+        queues = {queue.name: queue for queue in self._left}
         for job in touched:
             turns = self._pools[job.pool].turns
-            party = turns.party(job.name)
-            if party is None:
+            queue = turns.queue_of(job.name)
+            if queue is None:
                 turns.placed(job)
             else:
-                parties[party.name] = party
-        for party in parties.values():
-            if party.jobs:
-                pool = self._pools[self._leaves[party.group].resource_group]
-                party.target, party.floor = pool.rule.used(party.group, party.user)
-                pool.turns.placed(party)
+                queues[queue.name] = queue
+        for queue in queues.values():
+            if queue.jobs:
+                pool = self._pools[self._leaves[queue.group].resource_group]
+                queue.target, queue.floor = pool.rule.used(queue.group, queue.user)
+                pool.turns.placed(queue)
 
-    def _look_at(self, job: Job, now: float) -> None:
-        """Note what follows from what the job holds."""
+    def _look_at(self, job: CoreJob, now: float) -> None:
+        """Record what follows from the slots that the job holds."""
         group = self._group(job)
         if job.held:
             job.served = True
@@ -345,35 +601,24 @@ class Core(TimedCore):
         elif job.short_since is None:
             job.short_since = now
         turns = self._pools[job.pool].turns
-        turner = turns.party(job.name) or job
-        if turner.turn_since is None and 0 < job.floor <= len(job.held):
-            turns.begin(turner, group, now)
+        taker = turns.queue_of(job.name) or job
+        if taker.turn_since is None and 0 < job.floor <= len(job.held):
+            turns.begin(taker, group, now)
         if job.rigid or not group.preemption:
-            self._pools[job.pool].rule.put(job.claim(group))  # what it was given it keeps
+            # The claim's `keep` depends on the slots held, so it changes with every grant.
+            self._pools[job.pool].rule.put(job.claim(group))
 
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> Core:
-        """The core that told this `state`, also by way of JSON."""
-        core = cls(msgspec.convert(state["plan"], Plan))
-        core._arrivals = state["arrivals"]
-        core._slots = {number: Slot(id=number, host=host, device=device) for number, host, device in state["slots"]}
-        for values in state["jobs"]:
-            job = Job(**dict(zip(FIELDS, values, strict=True)))
-            job.held, job.leaving = list(job.held), list(job.leaving)
-            job.speeds = tuple((slots, speed) for slots, speed in job.speeds)
-            core._jobs[job.name] = job
-            core._taken.update(dict.fromkeys((*job.held, *job.leaving), job.name))
-        core._spread_slots()
-        for name, turns in state["turns"].items():
-            core._pools[name].turns = Turns.restored(turns)
-        for job in core._jobs.values():
-            pool, group = core._pools[job.pool], core._group(job)
-            pool.turns.again(job, group)
-            pool.rule.put(job.claim(group))
-            pool.owe(job)
-            core._patience.watch(job.name)
-        for pool in core._pools.values():
-            for party in pool.turns.parties():
-                pool.rule.line_up(party.group, party.user, party.turn)
-            pool.rule.settle()  # nothing new
-        return core
+    def _belongs(self, job: CoreJob, slot: int) -> bool:
+        pool = self._pool_of.get(slot)
+        return pool is not None and pool.name == job.pool
+
+    def _group(self, job: CoreJob) -> InstanceGroup:
+        return self._leaves.get(job.group) or self._plan.leaves()[0]
+
+    def _job(self, name: str) -> CoreJob:
+        try:
+            return self._jobs[name]
+        except KeyError:
+            raise NotFound(
+                f"The scheduler knows no job {name}.", hint="It has ended or never arrived.", job=name
+            ) from None

@@ -1,7 +1,7 @@
-"""What keeps a job from one slot more: where its next claim lost, and to whose. Numbers, for others to put in words.
+"""What keeps a job from one slot more: where its next claim lost, and against which. Numbers; `reason` makes sentences.
 
 Under a divisor rule the answer is one comparison: the job's claim to its next slot, and the weakest claim of another
-that still beat it. Where the job's own group has no such rival the comparison is one level up, between groups.
+that still won. Where the job's own group has no such rival the comparison is one level up, between groups.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from edt_server.core.admission import least, ranking
 from edt_server.core.claim import Claim
 from edt_server.core.lending import Holding, holdings
 from edt_server.core.replan import add_up, weighted
-from edt_server.core.tree import Node, Tree, path
-from edt_server.core.webster import Claim as Weighted
-from edt_server.core.webster import divide, worth
+from edt_server.core.tree import GroupNode, Tree, path
+from edt_server.core.webster import WeightedClaim, divide, worth
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where the slots ended for one job. Counts are slots.
+    """The point where the slots ended for one job. Counts are slots.
 
     Attributes:
-        job, target, cap: it, what it is entitled to, what it asks for.
+        job, target, cap: the job, what it is entitled to, what it asks for.
         why: "met" it has what it asks for; "never" its floor is more than there could be for it; "turn" not all floors
             fit, and others run first; "order" the policy is strict, and others come first; "share" a claim of another
-            was stronger; "floors" others have what they cannot run without, or keep; "borrow" a group has all it may
-            have; "lend" what is left is not lent; "unit" less is left than it takes at once; "slower" it was measured
-            to get slower with more.
+            was stronger; "floors" others have their floors, or keep slots; "borrow" a group has all it may have;
+            "lend" what is left is not lent; "unit" less is left than it takes at once; "slower" it was measured to
+            get slower with more.
         level: the group, or user, among whose children it was decided; "" at the root.
-        claimant: who made the claim there: the job, or the group or user that it is in.
+        claimant: the claimant there: the job, or its group or user.
         weight, held: of the claimant: its claim is weight ÷ (held + unit ÷ 2); `worth` is that, or by measured speed.
-        rival: job, group or user that got the last slot before; "" when nobody's claim decided.
+        rival: job, group or user that got the last slot before; "" when no claim decided.
         rival_weight, rival_held, rival_worth: of the claim that the rival won with.
         borrowed: group → slots of the job's that it owns; only a group's last slots are borrowed ones.
     """
@@ -57,21 +56,21 @@ class Cut:
 
 
 class Cuts:
-    """The cuts of jobs after everything was divided. What several of them need is worked out once.
+    """The cuts of jobs after a division. What several of them need is computed once.
 
-    Valid until the tree or the targets change.
+    They are valid until the tree or the targets change.
     """
 
     def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
         add_up(tree.root)
         self._tree, self._targets = tree, targets
         self._holdings: dict[str, Holding] | None = None
-        self._weakest: dict[Node, list[_Winner]] = {}
-        self._owned: dict[Node, Mapping[str, int]] = {}
-        self._last: dict[Node, list[str]] = {}
+        self._weakest: dict[GroupNode, list[_Winner]] = {}
+        self._owned: dict[GroupNode, Mapping[str, int]] = {}
+        self._last: dict[GroupNode, list[str]] = {}
 
     def of(self, claim: Claim) -> Cut:
-        """The cut of one job. O(jobs of its leaf) for the first one there, then O(groups above it)."""
+        """Return the cut of one job. O(jobs of its leaf) for the first one there, then O(groups above it)."""
         tree, target = self._tree, self._targets[claim.job]
         leaf = tree.leaf(claim.group, claim.user)
         cut = Cut(claim.job, target, claim.cap, "met", borrowed=self._borrowed(leaf, claim))
@@ -88,12 +87,12 @@ class Cuts:
             before = self._before(leaf, claim)
             if before:
                 return replace(cut, why="order", level=leaf.name, rival=before)
-            if target == 0 and leaf.shut:
+            if target == 0 and leaf.excluded:
                 return replace(cut, why="turn")
         return self._compared_upwards(cut, leaf, claim, mine)
 
-    def _compared_upwards(self, cut: Cut, leaf: Node, claim: Claim, mine: Weighted) -> Cut:
-        """Where the claim lost: in its leaf, or that of a group above it among its siblings."""
+    def _compared_upwards(self, cut: Cut, leaf: GroupNode, claim: Claim, mine: WeightedClaim) -> Cut:
+        """Find where the claim lost: in its leaf, or where a group above it lost among its siblings."""
         found = self._compared(cut, leaf, mine)
         if found is not None:
             return found
@@ -109,8 +108,8 @@ class Cuts:
             return replace(cut, why="floors")
         return replace(cut, why="unit" if claim.unit > 1 else "lend")
 
-    def _before(self, leaf: Node, claim: Claim) -> str:
-        """Of a strict leaf: the last job but this one that gets something, or who is first while nobody does; or ""."""
+    def _before(self, leaf: GroupNode, claim: Claim) -> str:
+        """Return the last other job of a strict leaf that gets slots, or the first in line while none does; or ""."""
         last = self._last.get(leaf)
         if last is None:
             order = ranking(leaf)
@@ -119,8 +118,8 @@ class Cuts:
             last = self._last[leaf] = last if first is None else [first.job]
         return next((job for job in reversed(last) if job != claim.job), "")
 
-    def _borrowed(self, leaf: Node, claim: Claim) -> dict[str, int]:
-        """Slots of the job that other groups own, by group: those that it has only because its group has borrowed."""
+    def _borrowed(self, leaf: GroupNode, claim: Claim) -> dict[str, int]:
+        """Return the job's slots that other groups own, by group: those it has only because its group has borrowed."""
         target = self._targets[claim.job]
         if not target:
             return {}
@@ -141,8 +140,8 @@ class Cuts:
                 mine[name] = taken
         return mine
 
-    def _without(self, leaf: Node, slots: int) -> dict[str, int]:
-        """What the jobs of a leaf would have of fewer slots."""
+    def _without(self, leaf: GroupNode, slots: int) -> dict[str, int]:
+        """Return what the jobs of a leaf would have of fewer slots."""
         targets = self._targets
         if leaf.policy != "fairshare":
             shares = {}
@@ -154,8 +153,8 @@ class Cuts:
         found = divide(slots, [weighted(each, leaf) for each in running])
         return dict(zip((each.job for each in running), found, strict=True))
 
-    def _compared(self, cut: Cut, level: Node, me: Weighted) -> Cut | None:
-        """The cut with the weakest claim that still got slots, among siblings; None when all they have are floors."""
+    def _compared(self, cut: Cut, level: GroupNode, me: WeightedClaim) -> Cut | None:
+        """Compare with the weakest claim among siblings that still got slots; None when all they have are floors."""
         rival = next((each for each in self._two_weakest(level) if each.name != cut.job), None)
         if rival is None:
             return None
@@ -175,7 +174,7 @@ class Cuts:
             rival_worth=_exactly(rival.claim, rival.held),
         )
 
-    def _two_weakest(self, level: Node) -> list[_Winner]:
+    def _two_weakest(self, level: GroupNode) -> list[_Winner]:
         found = self._weakest.get(level)
         if found is None:
             if level.children:
@@ -189,24 +188,24 @@ class Cuts:
 
 @dataclass(frozen=True, slots=True)
 class _Winner:
-    """A claim that got slots, and what was held when it got the last one or the last unit."""
+    """A claim that got slots, and what it held before the last one or the last unit."""
 
     name: str
-    claim: Weighted
+    claim: WeightedClaim
     held: int
 
     def strength(self) -> tuple[int, int, int]:
         return worth(self.claim, self.held, 64), self.claim.weight, -self.claim.order
 
 
-def _ever(node: Node) -> int:
-    """The most a node could have if it alone asked."""
+def _ever(node: GroupNode) -> int:
+    """Return the most that a node could have if it alone asked."""
     if node.parent is None or node.borrow is None:
         return node.own if node.parent is None else 1 << 62
     return node.own + node.borrow
 
 
-def _exactly(claim: Weighted, held: int) -> Fraction:
+def _exactly(claim: WeightedClaim, held: int) -> Fraction:
     if claim.speedup is not None:
         return Fraction(worth(claim, held, 0))
     return Fraction(2 * claim.weight, 2 * (held - claim.owned) + claim.unit)

@@ -1,11 +1,11 @@
-"""One node's division, kept up to date: the claims on either side of the cut, in order.
+"""One node's division, updated incrementally: the claims on either side of the cut, in order.
 
 Claims to single slots are totally ordered and the strongest win, so a number of slots is a place in their order: the
-cut. That order is written down only as far as it is needed, as two sorted lists that end at the cut: of each claim the
-last slot that it holds, the next one that it would get, and those between where the cut has been. A slot that moves is
-taken from the end of one list and put at the end of the other, without a search where the cut has been before; a claim
-that changes takes its place at the cut at once, however much it holds. The result is what `webster.divide` gives from
-nothing. Entries of what has changed stay in the lists until the cut comes to them.
+cut. That order is stored only as far as it is needed, as two sorted lists that end at the cut: for each claim the last
+slot that it holds, the next one that it would get, and those between where the cut has been. A slot that moves is taken
+from the end of one list and put at the end of the other, without a search where the cut has been before. A changed
+claim is placed at the cut at once, however much it holds. The result is what `webster.divide` computes from scratch.
+Entries of changed claims stay in the lists until the cut reaches them: removing them would need a search.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from edt_server.core.webster import Claim
+from edt_server.core.webster import WeightedClaim
 
 _BITS = 64  # exact for up to 2³⁰ slots: see webster.precision
 _SERIAL, _ORDER, _WEIGHT = 30, 48, 40  # an entry: worth, then these bits of weight, order and serial number
@@ -26,8 +26,8 @@ _LAST_SERIAL = (1 << _SERIAL) - 1
 class _Item:
     """A claim and what it holds.
 
-    In the lists are its claims to the slots from `low` up to and without `high`, counted from 0. `low` is less than
-    `held` but at its floor, and `high` is more but at its cap.
+    The lists contain its claims to the slots from `low` up to and without `high`, counted from 0. `low` is less than
+    `held` except at its floor, and `high` is more except at its cap.
     """
 
     __slots__ = (
@@ -46,15 +46,15 @@ class _Item:
         "weight",
     )
 
-    def __init__(self, name: str, claim: Claim, held: int) -> None:
+    def __init__(self, name: str, claim: WeightedClaim, held: int) -> None:
         self.name = name
         self.held = self.low = self.high = held
         self.serial = -1
         self.tie = 0
         self.become(claim)
 
-    def become(self, claim: Claim) -> None:
-        """Take over another claim. Its entries are those of the former one until it has another number."""
+    def become(self, claim: WeightedClaim) -> None:
+        """Take over another claim. Its entries stay those of the former one until `number` is called."""
         self.order = claim.order
         self.weight = claim.weight
         self.scaled = claim.weight << _BITS
@@ -64,22 +64,22 @@ class _Item:
         self.floor = claim.floor if claim.floor < claim.cap else claim.cap
 
     def number(self, serial: int) -> None:
-        """Have other entries than before."""
+        """Invalidate its entries by a new serial number."""
         self.serial = serial
         self.tie = (self.weight << _ORDER | (_LAST_ORDER - self.order)) << _SERIAL | serial
 
     def entry(self, slot: int) -> int:
-        """Its claim to that slot, higher for the stronger; those of others are never equal."""
+        """Return its claim to that slot, higher for the stronger, never equal to another claim's."""
         if self.speedup is not None:
             return (self.weight * self.speedup.gain(slot)) << _TIES | self.tie
         return self.scaled // (2 * (slot - self.owned) + 1) << _TIES | self.tie
 
     def above(self, cut: int) -> int:
-        """The slots it holds when it wins those to which its claim is above the cut."""
+        """Return the slots it holds when it wins those for which its claim is above the cut."""
         if self.speedup is not None:
             slots = range(self.floor, self.cap)
             return self.floor + bisect_left(slots, -cut, key=lambda slot: -self.entry(slot))
-        worth = (cut >> _TIES) + (cut & _LAST_TIE > self.tie)  # the least that is enough
+        worth = (cut >> _TIES) + (cut & _LAST_TIE > self.tie)  # the least worth that wins
         # scaled ÷ (2k + 1), rounded down, is that much as long as 2k + 1 ≤ scaled ÷ worth
         held = self.owned + (self.scaled // worth + 1) // 2 if worth else self.cap
         return self.floor if held < self.floor else self.cap if held > self.cap else held
@@ -92,14 +92,14 @@ class Division:
         shares: (name, claim, what it holds now, 0 when it is new).
     """
 
-    def __init__(self, shares: Iterable[tuple[str, Claim, int]]) -> None:
+    def __init__(self, shares: Iterable[tuple[str, WeightedClaim, int]]) -> None:
         self._items: dict[str, _Item] = {}
         self._lost: list[int] = []  # entries of claims to slots that they do not hold, the strongest last
-        self._won: list[int] = []  # of those that they do, as negative numbers: the weakest last
-        self._by_serial: dict[int, _Item] = {}  # whose an entry is; of an item that has changed it is nobody's
+        self._won: list[int] = []  # entries of claims to slots that they hold, negated: the weakest last
+        self._by_serial: dict[int, _Item] = {}  # serial → item; entries with an outdated serial have none
         self._serials = 0
         self._held = 0
-        self._before: dict[str, int] = {}  # of those who do not hold what they held at the last settle
+        self._before: dict[str, int] = {}  # what items held at the last settle, where that changed
         self._slots = -1
         self._touched = True
         for name, claim, held in shares:
@@ -108,8 +108,8 @@ class Division:
             self._hold(item, min(max(held, item.floor), item.cap))
         self._write_down()
 
-    def put(self, name: str, claim: Claim) -> None:
-        """A claim is there, or is another one now."""
+    def put(self, name: str, claim: WeightedClaim) -> None:
+        """Add or replace a claim."""
         item = self._items.get(name)
         if item is None:
             item = self._items[name] = _Item(name, claim, 0)
@@ -121,17 +121,17 @@ class Division:
         self._place(item)
 
     def bound(self, name: str, floor: int, cap: int, owned: int) -> None:
-        """The claim of that name has another floor ≤ cap now, or owns another number. Cheap where nothing follows."""
+        """Set another floor ≤ cap, or number of owned slots, for a claim. Cheap where nothing follows from it."""
         item = self._items[name]
         same = owned == item.owned
         item.floor, item.cap, item.owned = floor, cap, owned
         low, held, high = item.low, item.held, item.high
         if same and floor <= low and high <= cap and (low < held or held == floor) and (held < high or held == cap):
-            return  # all that has to be written down is, and nothing else
+            return  # its entries are complete
         self._place(item)
 
     def remove(self, name: str) -> None:
-        """A claim is gone, with what it held."""
+        """Remove a claim with what it held."""
         item = self._items.pop(name)
         del self._by_serial[item.serial]
         self._touched = True
@@ -142,11 +142,11 @@ class Division:
         return name in self._items
 
     def held(self, name: str) -> int:
-        """What the claim of that name holds."""
+        """Return what the claim of that name holds."""
         return self._items[name].held
 
     def settle(self, slots: int) -> dict[str, int]:
-        """Move the cut until so many are divided; what every claim that holds another number than before now holds."""
+        """Move the cut until so many slots are divided; return what every changed claim holds now."""
         if slots == self._slots and not self._touched:
             return {}
         self._slots, self._touched = slots, False
@@ -172,14 +172,14 @@ class Division:
         self._serials += 1
 
     def _place(self, item: _Item) -> None:
-        """Write an item down anew, holding what it wins where the cut is now."""
+        """Write an item's entries again, with what it wins at the present cut."""
         self._touched = True
         self._by_serial.pop(item.serial, None)
         self._number(item)
         lost, won = self._lost, self._won
         if lost:
             held = item.above(lost[-1])
-        else:  # nobody lacks anything: it can have what is left, too
+        else:  # no claim lacks anything: this one can have what is left, too
             held = item.above(-won[-1]) if won else item.floor
             held = max(held, min(item.cap, self._slots - self._held + item.held))
         self._hold(item, held)
@@ -192,7 +192,7 @@ class Division:
             insort(lost, item.entry(held))
 
     def _write_down(self) -> None:
-        """Write all down anew, as little as is needed; items that are not on their side of the cut are placed."""
+        """Write all entries again, as few as needed; items on the wrong side of the cut are placed."""
         self._by_serial.clear()
         self._serials = 0
         won: list[int] = []
@@ -206,7 +206,7 @@ class Division:
             if held < item.cap:
                 item.high += 1
                 lost.append(item.entry(held))
-        line = sorted(lost + won)  # a list has as many as before, whatever is on the wrong side
+        line = sorted(lost + won)  # a list keeps its length, whatever is on the wrong side
         self._lost = line[: len(lost)]
         self._won = [-entry for entry in reversed(line[len(lost) :])]
         if won and lost and min(won) < max(lost):
@@ -252,4 +252,4 @@ class Division:
                 item.high = held + 1
                 insort(lost, item.entry(held))
             slots -= 1
-        self._held -= slots  # that nobody can use
+        self._held -= slots  # slots that no claim can use

@@ -1,8 +1,8 @@
-"""What the core is told, and how that is kept as a row of the event list.
+"""The core's inputs, and their form as rows of the event list.
 
-The store keeps kind and JSON data (`edt_sdk.schemas.events`); the core takes structs. `to_data` and `from_data` are
-each other's inverse. Data may carry further keys for people (`name`, `before`, …): the core never reads them, so what
-it decides depends on its inputs alone.
+The store keeps kind and JSON data (`edt_sdk.schemas.events`), the core takes structs. `to_data` and `from_data` are
+inverse to each other. Data may have further keys for people (`name`, `before`, …). The core never reads them, so its
+decisions depend on its inputs alone.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from edt_sdk.schemas.wire.control import Slot
 
 
 class SlotsChanged(msgspec.Struct, frozen=True, tag=True):
-    """All slots there are from now on; slots that are missing here are revoked."""
+    """All slots from now on; slots that are missing here are revoked."""
 
     slots: tuple[Slot, ...]
 
 
 class PlanChanged(msgspec.Struct, frozen=True, tag=True):
-    """How the slots are shared from now on."""
+    """The plan from now on."""
 
     plan: Plan
 
 
 class TimePassed(msgspec.Struct, frozen=True, tag=True):
-    """Nothing happened but that it is later: turns end, and jobs that waited too long are given up."""
+    """Time has passed: turns end, and jobs that waited too long are given up."""
 
 
 class JobArrived(msgspec.Struct, frozen=True, tag=True):
-    """A new job. It asks for `demand`, or the least it can start on, until its first JobDemand.
+    """A new job. It asks for `demand`, or its least size, until its first JobDemand.
 
     Attributes:
         job: its id.
         priority: weight, see `InstanceGroup.policy`.
         max_workers: most workers it may have.
         instance_group: the group it is in.
-        owner: whose it is, for groups that divide among users.
-        min_workers: it runs on no fewer than these.
+        owner: its owner, for groups that divide among users.
+        min_workers: the fewest workers it runs on.
         slots_per_unit: slots are given and taken in multiples of this.
         pending_timeout: seconds after which it is given up if it never got a slot; None for its group's.
-        rigid: what it runs would have to begin again without one of its slots: nobody takes them while it has them.
-        demand: slots it can use before it says so; a job that does not train by itself can use any number at once.
+        rigid: it would restart from the beginning without one of its slots: none is taken while it has them all.
+        demand: slots it can use before its first JobDemand; a job that never sends one can use any number at once.
     """
 
     job: str
@@ -63,7 +63,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobDemand(msgspec.Struct, frozen=True, tag=True):
-    """How many slots the job's training can use (its shards), 0 between trainings."""
+    """The number of slots that the job's training can use (its shards), 0 between trainings."""
 
     job: str
     demand: int
@@ -79,19 +79,19 @@ class JobChanged(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobGone(msgspec.Struct, frozen=True, tag=True):
-    """The job has ended and its processes are gone: everything it held is free."""
+    """The job has ended and its processes are gone: all its slots are free."""
 
     job: str
 
 
 class JobSuspended(msgspec.Struct, frozen=True, tag=True):
-    """The job asks for no slot, whatever its training could use, until its JobResumed. It keeps its place in order."""
+    """The job asks for no slot, whatever its training could use, until its JobResumed. It keeps its arrival number."""
 
     job: str
 
 
 class JobResumed(msgspec.Struct, frozen=True, tag=True):
-    """The job asks again for what it could use."""
+    """The job asks for slots again."""
 
     job: str
 
@@ -104,7 +104,7 @@ class SlotReleased(msgspec.Struct, frozen=True, tag=True):
 
 
 class SpeedMeasured(msgspec.Struct, frozen=True, tag=True):
-    """What the job was measured to do: slots → samples a second. Replaces what was measured before."""
+    """The job's measured speed: slots → samples a second. Replaces all earlier measurements."""
 
     job: str
     speeds: dict[int, float]
@@ -141,19 +141,19 @@ _KIND = {cls: kind for kind, cls in _BY_KIND.items()}
 
 
 def kind_of(event: CoreEvent) -> str:
-    """The event's kind in the event list."""
+    """Return the event's kind in the event list."""
     return _KIND[type(event)]
 
 
 def to_data(event: CoreEvent) -> dict[str, Any]:
-    """The event as a JSON object, job included, kind not."""
+    """Return the event as a JSON object, job included, kind not."""
     data: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
-    del data["type"]  # the row's kind says it already
+    del data["type"]  # the row has the kind
     return data
 
 
 def from_data(kind: str, data: dict[str, Any]) -> CoreEvent:
-    """The event a row stands for.
+    """Return the event that a row contains.
 
     Raises:
         KeyError: `kind` is no input of the core.
@@ -163,5 +163,5 @@ def from_data(kind: str, data: dict[str, Any]) -> CoreEvent:
 
 
 def inputs(events: Iterable[Event]) -> list[tuple[CoreEvent, float]]:
-    """The core's inputs among rows of the event list, in their order, ready for `Core.replay`."""
+    """Return the core's inputs among rows of the event list, in their order, ready for `Core.replay`."""
     return [(from_data(event.kind, event.data), event.time) for event in events if event.kind in kinds.INPUTS]

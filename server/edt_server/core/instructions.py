@@ -1,4 +1,4 @@
-"""What the core decides. The service commits these to the store before it acts on them."""
+"""The core's decisions. The service commits these to the store before it acts on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edt_sdk.schemas.events import JOB_GIVEN_UP, SLOT_GRANTED, SLOT_REVOKED
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The job may use this slot from now on; `held` slots are its own after it."""
+    """The job may use this slot from now on, and then holds `held` slots."""
 
     job: str
     slot: int
@@ -19,7 +19,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """The job must leave this slot, which is free only when it has; it is entitled to `entitled` slots now."""
+    """The job must leave this slot, which stays occupied until it has; it is entitled to `entitled` slots now."""
 
     job: str
     slot: int
@@ -28,7 +28,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The job has waited for its first slot as long as it may, `seconds`: it is to be ended."""
+    """The job has waited `seconds` for its first slot, its whole timeout: it has to be ended."""
 
     job: str
     seconds: float
@@ -38,7 +38,7 @@ Instruction = Grant | Revoke | GiveUp
 
 
 def to_event(instruction: Instruction) -> tuple[str, dict[str, Any]]:
-    """Kind and data of the instruction's row in the event list; its job is `instruction.job`."""
+    """Return kind and data of the instruction's row in the event list; its job is `instruction.job`."""
     match instruction:
         case Grant(slot=slot, held=held):
             return SLOT_GRANTED, {"slot": slot, "slots": held}

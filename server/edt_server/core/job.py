@@ -1,4 +1,4 @@
-"""One job as the core keeps it: what it may have, what it has, and whose turn it is. Slots are ids."""
+"""One job in the core: its settings, its slots and its turns. Slots are ids."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _BITS = 64  # w ÷ (2k + 1) of different claims differ by more than 2^-64 as lon
 
 
 def turn(attained: int, place: int) -> int:
-    """Sort key of who takes turns, the lower first: by what they have had, then by `place`."""
+    """Return the sort key of turns, lower first: by what was attained, then by `place`."""
     return (attained << 48) | place
 
 
 @dataclass(slots=True)
-class Job:
+class CoreJob:
     """The state of one job.
 
     Attributes:
-        arrival: number of its arrival, unique.
+        arrival: its arrival number, unique.
         patient_since: since when it waits for its first slot, seconds since the epoch: it arrived or was resumed.
-        group: the instance group it was put in, which the plan need not know any more.
-        pool: the resource group that is over now.
-        rigid: nobody takes from it what it can run on.
+        group: its instance group, which may be missing from the present plan.
+        pool: the resource group of that group now.
+        rigid: slots that it can run on are never taken from it.
         held: slots it may use, oldest grant first.
-        leaving: slots it has to leave, and has not yet.
+        leaving: slots it has to leave, and has not left yet.
         target: slots it is entitled to.
         served: it has had a slot.
         short_since: since when it holds less than it asks for.
-        attained: what it had of the turns so far, see `turns.py`; `place` settles equal ones.
+        attained: what its turns have added up to, see `turns.py`; `place` settles ties.
         turn_since: when its present turn began, None while it has none.
     """
 
@@ -64,31 +64,31 @@ class Job:
 
     @property
     def floor(self) -> int:
-        """Fewest slots it runs with."""
+        """The fewest slots it runs with."""
         return -(-self.min_workers // self.unit) * self.unit
 
     @property
     def asked(self) -> int:
-        """Slots it could use now, 0 while it is suspended or between trainings; never a part of a unit."""
+        """The slots it could use now, 0 while it is suspended or between trainings; a multiple of the unit."""
         if self.suspended or self.demand == 0:
             return 0
         return max(self.floor, min(self.max_workers, self.demand) // self.unit * self.unit)
 
     @property
     def turn(self) -> int:
-        """Lower runs first while there are more jobs than slots."""
+        """The sort key of its turn: lower runs first while there are more jobs than slots."""
         return turn(self.attained, self.place)
 
     @property
     def missing(self) -> int:
-        """Slots it has to be given at once, next: its least size, then a unit; 0 when it has its due."""
+        """The slots it needs next, all at once: first its least size, then a unit; 0 when it holds its target."""
         held = len(self.held)
         if held >= self.target:
             return 0
         return self.floor - held if held < self.floor else self.unit - held % self.unit
 
     def claim(self, group: InstanceGroup) -> Claim:
-        """What it asks of the rule, in that group of the present plan."""
+        """Return its claim under that group of the present plan."""
         asked = self.asked
         return Claim(
             job=self.name,
@@ -105,14 +105,14 @@ class Job:
         )
 
     def _kept(self, asked: int) -> int:
-        """Slots nobody takes from it: what it holds, as far as it can run on that."""
+        """Return the slots that stay its own: what it holds, if it can run on that."""
         held = len(self.held) // self.unit * self.unit
         return min(held, asked) if held >= self.floor else 0
 
     def urgency(self) -> tuple[bool, int, int, int]:
-        """Sort key among jobs that wait for slots they are entitled to, first served first.
+        """Return the sort key among jobs that wait for slots they are entitled to; the lowest is served first.
 
-        What a job needs to run at all comes before what makes another faster; then the stronger claim.
+        A slot that a job needs to run at all comes before one that makes another job faster; then the stronger claim.
         """
         held = len(self.held)
         if held < self.floor:
@@ -120,8 +120,8 @@ class Job:
         return True, -((self.priority << _BITS) // (2 * held + 1)), -held, self.arrival
 
 
-def arrived(event: JobArrived, number: int, now: float) -> Job:
-    """The job of this event, the `number`-th of all.
+def arrived(event: JobArrived, number: int, now: float) -> CoreJob:
+    """Return the job of this event, the `number`-th of all.
 
     Raises:
         Unprocessable: a value is out of bounds.
@@ -129,7 +129,7 @@ def arrived(event: JobArrived, number: int, now: float) -> Job:
     check_priority(event.priority)
     check_max_workers(event.max_workers)
     check_units(event.min_workers, event.max_workers, event.slots_per_unit)
-    return Job(
+    return CoreJob(
         name=event.job,
         arrival=number,
         patient_since=now,

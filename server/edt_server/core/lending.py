@@ -1,14 +1,14 @@
-"""Who has borrowed slots from whom, after all is divided.
+"""Which groups have borrowed slots from which, after the division.
 
-A group uses its own slots first. What it uses beyond them comes from slots nobody owns, then from those its siblings
-own and do not use, then from what the group above has borrowed in turn.
+A group uses its own slots first. What it uses beyond them comes from slots without an owner, then from slots that its
+siblings own and do not use, then from what the group above has borrowed in turn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,10 @@ class Holding:
 
     Attributes:
         entitled: the sum of the targets of its jobs.
-        own: slots that are its own, of those that there are now.
-        borrowed: what it uses beyond its own, owned by nobody or by others.
+        own: its own slots, of those that there are now.
+        borrowed: what it uses beyond its own, whether owned by other groups or by none.
         lent: what others use of its own.
-        lenders: group → slots of `borrowed` that it owns; the rest is nobody's.
+        lenders: group → slots of `borrowed` that it owns; the rest has no owner.
     """
 
     entitled: int
@@ -31,7 +31,7 @@ class Holding:
 
 
 def holdings(tree: Tree) -> dict[str, Holding]:
-    """Of every group, by name in the order of the plan."""
+    """Return the holding of every group, by name in the order of the plan."""
     lenders = {"": dict[str, int]()}
     lent: dict[str, int] = {}
     _trace(tree.root, lenders, lent)
@@ -47,15 +47,15 @@ def holdings(tree: Tree) -> dict[str, Holding]:
     }
 
 
-def _trace(node: Node, lenders: dict[str, dict[str, int]], lent: dict[str, int]) -> None:
+def _trace(node: GroupNode, lenders: dict[str, dict[str, int]], lent: dict[str, int]) -> None:
     """Fill in the lenders of the groups below a node, and what each of them lends."""
     groups = [] if node.user_shares is not None else list(node.children.values())
     if not groups:
         return
     unused = {child.name: child.own - child.used for child in groups if child.used < child.own}
     above = dict(lenders[node.name])
-    owned = node.own - sum(child.own for child in groups)  # by the node itself, or at the root by nobody
-    # What the node has borrowed but nobody owns fills up its own.
+    owned = node.own - sum(child.own for child in groups)  # owned by the node itself, or at the root by no group
+    # Slots that the node has borrowed but that have no owner count with its own.
     nobodys = owned + max(0, node.used - node.own) - sum(above.values())
     for child in sorted(groups, key=lambda child: child.order):
         wanted = max(0, child.used - child.own)
@@ -73,7 +73,7 @@ def _trace(node: Node, lenders: dict[str, dict[str, int]], lent: dict[str, int])
                     if source is unused:
                         lent[name] = lent.get(name, 0) + slots
         lenders[child.name] = mine
-    # What a group lends to others outside its parent it lends as part of it, after what is the parent's alone.
+    # What a group lends outside its parent, it lends as part of the parent, after what belongs to the parent alone.
     beyond = lent.get(node.name, 0) - nobodys
     for name in unused:
         slots = max(0, min(unused[name], beyond))

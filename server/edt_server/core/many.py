@@ -1,8 +1,8 @@
-"""Many Webster divisions at once, with numpy: the nodes of one level of the tree in a few passes over all their claims.
+"""Many Webster divisions at once, with numpy: all nodes of one level of the tree in a few passes over all their claims.
 
-The price of a slot is bracketed in floats, a little too high, so that whoever gets a slot at it gets it under the exact
-rule as well; the few claims within the bracket are then compared exactly, in whole numbers. Bit for bit what `divide`
-gives.
+The price of a slot is bracketed in floats, a little too high, so that a claim that gets a slot at that price gets it
+under the exact rule as well. The few claims within the bracket are then compared exactly, in integers. The result is
+that of `divide`, bit for bit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MOST_SLOTS = 1 << 20  # beyond, fractions of claims do not fit into 64 bits
-_SAFE = 1e-9  # far above what a float rounds off, far below the distance between two slots of one claim
+_SAFE = 1e-9  # far above the rounding of a float, far below the distance between two slots of one claim
 _FRACTION = 42  # bits: fractions with denominators below 2²¹ differ by more than 2⁻⁴²
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Claims of several divisions, one below the other: arrays of one length, units of 1, floors ≤ caps."""
+    """Claims of several divisions, one after the other: arrays of one length, units of 1, floors ≤ caps."""
 
     weight: Ints
     floor: Ints
@@ -33,12 +33,12 @@ class Columns:
 
 
 def divide_many(budgets: Ints, starts: Ints, claims: Columns) -> Ints:
-    """What each claim gets of its division's budget.
+    """Return what each claim gets of its division's budget.
 
     Args:
         budgets: slots of each division, at least the sum of its floors, below `MOST_SLOTS`.
         starts: index of the first claim of each division, ascending; none is empty.
-        claims: of all divisions, in that order.
+        claims: the claims of all divisions, in that order.
     """
     sizes = np.diff(np.append(starts, len(claims.weight)))
     target = np.minimum(budgets, np.add.reduceat(claims.cap, starts))
@@ -56,12 +56,12 @@ def divide_many(budgets: Ints, starts: Ints, claims: Columns) -> Ints:
         within: Ints = np.minimum(np.maximum(bought, claims.floor), claims.cap)
         return within
 
-    high = np.maximum.reduceat(weight, starts) * 4  # nobody buys at more than twice the heaviest weight
+    high = np.maximum.reduceat(weight, starts) * 4  # at twice the heaviest weight no claim buys a slot
     low = np.minimum.reduceat(weight, starts) / (2.0 * MOST_SLOTS)
     steps = np.add.reduceat(weight, starts) / np.maximum(target, 1)
     for guess in (steps, steps * 0.97, steps * 1.03):
         _narrow(low, high, np.clip(guess, low, high), at, starts, target)
-    # Until no claim has two slots within the bracket.
+    # Until no claim has two slots within the bracket: then one comparison per claim decides.
     finest = 1.0 / (4.0 * (target + 2.0))
     while bool(np.any((high - low > low * finest) & open_)):
         _narrow(low, high, np.sqrt(low * high), at, starts, target)
@@ -80,7 +80,7 @@ def _narrow(low: Floats, high: Floats, price: Floats, at: Callable[[Floats], Int
 
 
 def _hand_out(given: Ints, left: Ints, near: Ints, division: Ints, claims: Columns) -> Ints:
-    """One slot each to the strongest of the claims `near` the price, as many as are left in each division."""
+    """Give one slot each to the strongest of the claims `near` the price, as many as are left in each division."""
     weight, divisor = claims.weight[near], 2 * (given[near] - claims.owned[near]) + 1
     whole, rest = np.divmod(weight, divisor)
     fraction = (rest << _FRACTION) // divisor

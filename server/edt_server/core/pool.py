@@ -1,8 +1,8 @@
-"""The slots of one resource group: which are free, who is owed some, and the rule that says how many.
+"""The slots of one resource group: the free ones, the jobs that are owed some, and the rule that decides how many.
 
-Knows nothing of events. Free slots go, lowest id first, to the job that needs them most of those the free ones suffice
-for: what a job needs at once, its least size or a unit, is given at once or not at all. Nobody can lose by that, as no
-job is given more than its entitlement and these never add up to more than there is.
+A pool knows no events. Free slots go, lowest id first, to the most urgent job among those that the free slots suffice
+for: what a job needs at once, its least size or a unit, is granted at once or not at all. No job loses by skipping one
+that does not fit, because no job gets more than its target and the targets never add up to more than there is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.instructions import Grant
-from edt_server.core.job import Job
+from edt_server.core.job import CoreJob
 from edt_server.core.rule import Rule
 from edt_server.core.turns import Turns
 
@@ -23,9 +23,9 @@ class Pool:
     """One resource group.
 
     Args:
-        name: of the resource group.
-        groups: the instance groups over it.
-        turns: of its jobs so far.
+        name: the name of the resource group.
+        groups: its instance groups.
+        turns: the turns of its jobs so far.
     """
 
     def __init__(self, name: str, groups: Iterable[InstanceGroup], turns: Turns | None = None) -> None:
@@ -35,34 +35,34 @@ class Pool:
         self.groups = tuple(groups)
         self.rule = Rule(self.groups, 0)
         self._free: set[int] = set()
-        self._lowest: list[int] = []  # a heap of them, with some that are not free any more
-        self._short: list[tuple[Urgency, str]] = []  # a heap of who is owed slots, with some that are out of date
+        self._lowest: list[int] = []  # a heap of them, with slots that are no longer free
+        self._short: list[tuple[Urgency, str]] = []  # a heap of jobs that are owed slots, with outdated entries
 
     def set_slots(self, slots: set[int], taken: Mapping[int, str]) -> None:
-        """These are its slots now; those in `taken` are not free."""
+        """Replace its slots; those in `taken` are not free."""
         self.slots = slots
         self._free = {slot for slot in slots if slot not in taken}
         self._lowest = sorted(self._free)
         self.rule.set_slots(len(slots))
 
     def free(self, slot: int) -> None:
-        """Nobody is in the slot any more; nothing happens when it is none of these."""
+        """Take in that the slot is empty; ignored when it belongs to another pool."""
         if slot in self.slots and slot not in self._free:
             self._free.add(slot)
             heapq.heappush(self._lowest, slot)
 
     @property
     def idle(self) -> set[int]:
-        """The slots nobody is in."""
+        """The slots without a process."""
         return self._free
 
-    def owe(self, job: Job) -> None:
-        """The job may hold less than it is entitled to: it is to be looked at when slots are granted."""
+    def owe(self, job: CoreJob) -> None:
+        """Look at the job in the next `grants`, because it may hold less than its target."""
         if job.missing:
             heapq.heappush(self._short, (job.urgency(), job.name))
 
-    def grants(self, jobs: Mapping[str, Job]) -> list[Grant]:
-        """Hand the free slots out, as far as anybody is entitled to them; the jobs hold them afterwards."""
+    def grants(self, jobs: Mapping[str, CoreJob]) -> list[Grant]:
+        """Grant free slots as far as jobs are entitled to them; the jobs hold them afterwards."""
         grants: list[Grant] = []
         later: list[tuple[Urgency, str]] = []
         while self._free and self._short:
@@ -71,8 +71,9 @@ class Pool:
             if job is None or job.pool != self.name or not job.missing or job.urgency() != entry[0]:
                 continue
             if later and entry == later[-1]:
-                continue
+                continue  # a job can be in the heap several times with one urgency
             if job.missing > len(self._free):
+                # Not a reason to stop: a job of a lower urgency may need fewer slots at once.
                 later.append(entry)
                 continue
             for _ in range(job.missing):
@@ -82,6 +83,7 @@ class Pool:
             self.owe(job)
         for entry in later:
             heapq.heappush(self._short, entry)
+        # Outdated entries are dropped when they reach the top. Those below it would pile up while no slot is free.
         if len(self._short) > 2 * len(jobs) + 64:
             self._short = sorted(set(self._short))
             if len(self._short) > len(jobs) + 64:

@@ -1,6 +1,6 @@
-"""The jobs of a leaf with a strict policy, in the order they are served in: the higher priority first, or who came.
+"""The jobs of a leaf with a strict policy, in the order they are served: by priority, or by arrival.
 
-Kept sorted, as thousands may wait in such a queue while a few of its first jobs change.
+The list is kept sorted, because thousands may wait in such a queue while a few of its first jobs change.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _Entry = tuple[int, int, Claim]  # orders are unique, so that claims themselves 
 
 
 class Ranking:
-    """Claims of one leaf, first served first.
+    """The claims of one leaf, in the order they are served.
 
     Args:
         policy: "priority" or "fifo".
-        claims: those there are, each asking for something.
+        claims: the claims of the leaf, each asking for something.
     """
 
     __slots__ = ("_by_priority", "_entries", "kept")
@@ -29,23 +29,23 @@ class Ranking:
         self.kept = sum(min(claim.keep, claim.cap) for _, _, claim in self._entries)  # slots that its jobs keep
 
     def put(self, claim: Claim) -> None:
-        """A job comes, which is not there yet."""
+        """Add a new job's claim."""
         insort(self._entries, self._entry(claim))
         self.kept += min(claim.keep, claim.cap)
 
     def drop(self, claim: Claim) -> None:
-        """A job goes that came with exactly this claim."""
+        """Remove a job, given exactly its present claim."""
         place = bisect_left(self._entries, self._entry(claim)[:2])
         assert self._entries[place][2] == claim, f"{claim.job} is not in line"
         del self._entries[place]
         self.kept -= min(claim.keep, claim.cap)
 
     def claims(self) -> list[Claim]:
-        """All of them, first served first."""
+        """Return all claims, in the order they are served."""
         return [claim for _, _, claim in self._entries]
 
     def first(self, slots: int) -> Claim | None:
-        """The first that can run at all on so many slots; None when nobody can."""
+        """Return the first claim that can run at all on so many slots; None when none can."""
         for _, _, claim in self._entries:
             if min(max(claim.floor, claim.keep), claim.cap) <= slots:
                 return claim

@@ -1,7 +1,7 @@
-"""Why a job holds less than it asked for: one sentence with numbers, worked out when somebody asks.
+"""Why a job holds less than it asked for: one sentence with numbers, computed on demand.
 
 Pure: from a `Situation`, which the core makes of its state, to a `Reason`. Under a divisor rule the answer is always
-the same comparison: the job's claim to its next slot, and the weakest claim of another that still beat it (`cut.py`).
+the same comparison: the job's claim to its next slot, and the weakest claim of another that still won (`cut.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MOST_NAMED = 100  # jobs in the numbers of one reason; with thousands a list of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One job of instance group `group` as others see it; counts are slots.
+class JobShare:
+    """What one job of instance group `group` holds and asks for; counts are slots.
 
     `short_since` is in seconds since the epoch, None when it is not short.
     """
@@ -40,8 +40,8 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """When a job should get slots, seconds since the epoch: not before `earliest`; by `latest`, None when unknown."""
+class SlotForecast:
+    """When a job should get slots, seconds since the epoch: at `earliest`, and by `latest`, None when unknown."""
 
     earliest: float
     latest: float | None
@@ -49,42 +49,42 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the sentence about one job is made of.
+    """The data of the sentence about one job.
 
     Attributes:
         me: the job.
-        group: the instance group it is under.
+        group: the instance group whose policy applies to it.
         cut: what keeps it from one slot more.
-        slots: of its resource group.
+        slots: the slots of its resource group.
         most: slots its group can have at best, by the plan.
-        running: by id, the jobs over the same resource group that are entitled to slots, in order of arrival.
-        leaving: those that have slots to leave.
-        ahead: how many of those that wait are before it, 0 when it is next.
+        running: by id, the jobs of the same resource group that are entitled to slots, in order of arrival.
+        leaving: the jobs that have slots to leave.
+        ahead: how many waiting jobs and queues are before it, 0 when it is next.
         turns: whether running jobs make room for it in turn.
-        if_gone: what it would be entitled to without the rival of the cut, None when that was not worked out.
+        if_gone: what it would be entitled to without the rival of the cut, None when that was not computed.
         forecast: when it should get a slot, or one more; None when nothing is known.
-        now: the time, None when nobody said.
+        now: the time, None for a sentence without a forecast.
     """
 
-    me: Standing
+    me: JobShare
     group: InstanceGroup
     cut: Cut
     slots: int
     most: int
-    running: Mapping[str, Standing]
-    leaving: Sequence[Standing]
+    running: Mapping[str, JobShare]
+    leaving: Sequence[JobShare]
     ahead: int = 0
     turns: bool = False
     if_gone: int | None = None
-    forecast: Forecast | None = None
+    forecast: SlotForecast | None = None
     now: float | None = None
 
 
 def explain(at: Situation, names: Names) -> Reason | None:
-    """The reason of the job, None when it holds what it asked for and is not suspended.
+    """Return the reason of the job, None when it holds what it asked for and is not suspended.
 
-    Codes: "suspended" a person suspended it; "never_fits" it needs more than there can be; "busy" others run, and it
-    waits; "starting" slots it is entitled to are still being left by others; "share" it has its share; "capped" it has
+    Codes: "suspended" a user suspended it; "never_fits" it needs more than there can be; "busy" others run, and it
+    waits; "starting" others are still leaving slots that it is entitled to; "share" it has its share; "capped" it has
     every slot there is; "limit" its group may not have more; "order" its queue serves others first; "unit" what is left
     is less than it takes at once; "slower" more slots were measured to make it slower.
     """
@@ -137,7 +137,7 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
 
 
 def never(needed: int, most: int, slots: int, group: str) -> str:
-    """That a job which needs so many slots at once can never run in a group."""
+    """Return the sentence that a job which needs so many slots at once can never run in a group."""
     there = (
         f"its resource group has {slots}" if most == slots else f"the plan gives that group at most {most} of {slots}"
     )
@@ -147,7 +147,7 @@ def never(needed: int, most: int, slots: int, group: str) -> str:
     )
 
 
-def _suspended(me: Standing) -> Reason:
+def _suspended(me: JobShare) -> Reason:
     again = f"job.resume(), or at a shell: edt resume {me.job}"
     if me.leaving:
         text = f"It is being suspended: its workers still leave {_count(me.leaving, 'slot')}. To go on: {again}"
@@ -157,7 +157,7 @@ def _suspended(me: Standing) -> Reason:
 
 
 def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
-    running = list(at.running.values())  # the job is none of them
+    running = list(at.running.values())  # without the job itself, which holds nothing
     numbers.update(running=[each.job for each in running[:_MOST_NAMED]], ahead=at.ahead)
     need = f"It needs {_count(at.me.floor, 'slot')} at once. " if at.me.floor > 1 else ""
     if not running or at.cut.why in ("borrow", "lend"):
@@ -169,7 +169,7 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
         if rival and rival not in at.running:  # the queue waits, and it is not the first in it
             numbers["rival"] = rival
             return "order", f"{need}It waits: {_policy(at.group)}, and {names(rival)}, which waits, comes before it."
-        if before:  # else nobody of its queue runs, and the order of the queue says nothing
+        if before:  # else no job of its queue runs, and the order of the queue explains nothing
             numbers["rival"] = rival
             who = _list([names(each) for each in before])
             return "order", f"{need}It waits: {_policy(at.group)}, and {who} {_come(len(before))} before it."
@@ -190,7 +190,7 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
     return "busy", f"{need}{taken}, and none is taken from a job that runs: {place} when one of them ends."
 
 
-def _starting(me: Standing, leaving: Sequence[Standing], slots: int, names: Names, numbers: dict[str, Any]) -> str:
+def _starting(me: JobShare, leaving: Sequence[JobShare], slots: int, names: Names, numbers: dict[str, Any]) -> str:
     leavers = [each for each in leaving if each.job != me.job]
     missing = me.entitled - me.held
     numbers.update(leaving={each.job: each.leaving for each in (*leavers, me) if each.leaving})
@@ -205,7 +205,7 @@ def _starting(me: Standing, leaving: Sequence[Standing], slots: int, names: Name
 
 
 def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
-    """The comparison that decided, between jobs or between their groups."""
+    """Return the comparison that decided, between jobs or between their groups."""
     cut, me = at.cut, at.me
     rival = at.running.get(cut.rival) if cut.claimant == me.job else None
     who = names(cut.rival) if rival else f"the group {cut.rival}"
@@ -279,7 +279,7 @@ def _seconds(value: float) -> str:
 
 def _claim(weight: int, held: int, unit: int, worth: Fraction) -> str:
     if Fraction(2 * weight, 2 * held + unit) != worth:
-        return "by measured speed"  # what it is worth is in no unit people know
+        return "by measured speed"  # the worth has no unit that users know
     return f"{weight} ÷ {held + unit / 2:g} = {_number(worth)}"
 
 

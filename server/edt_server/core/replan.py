@@ -1,8 +1,8 @@
-"""All targets from nothing: who may run, then down the tree, at every node the same divisor rule.
+"""All targets from scratch: first which jobs may run, then the same divisor rule at every node, down the tree.
 
-First what each child has before anything is weighed, its own slots in use and the floors below it; then the rest by
-share, each child up to what it may have. Composed of rules that never move anybody the wrong way, so the whole never
-does. Slots that units or floors leave over in one leaf are offered again to the others.
+Each child first has its own slots in use and the floors below it. The rest is divided by share, each child up to what
+it may have. Every step is monotonic (one slot more shrinks no claim), so the whole is. Slots that units or floors leave
+over in one leaf are offered to the others again.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from edt_server.core.admission import admit, ask, least, ranking, useful
 from edt_server.core.claim import Claim
 from edt_server.core.many import MOST_SLOTS, Columns, divide_many
 from edt_server.core.speedup import EACH_LIKE_THE_FIRST, speedup
-from edt_server.core.tree import Node, Tree
-from edt_server.core.webster import Claim as Weighted
-from edt_server.core.webster import divide
+from edt_server.core.tree import GroupNode, Tree
+from edt_server.core.webster import WeightedClaim, divide
 
-MANY = 1_000  # slots; with fewer a heap is quicker than arrays
+MANY = 1_000  # slots; with fewer a heap is faster than arrays
 
 
 @dataclass(frozen=True, slots=True)
 class Replanned:
-    """All targets, worked out from nothing.
+    """All targets, computed from scratch.
 
     Attributes:
-        targets: of every job that asks for something, 0 for those that wait.
-        admitted: orders of the jobs that can run; None when all can.
-        plain: nothing was left over, so that they can be kept up to date.
+        targets: the target of every job that asks for something, 0 for those that wait.
+        admitted: arrival numbers of the jobs that can run; None when all can.
+        plain: nothing was left over, so that they can be updated incrementally.
     """
 
     targets: dict[str, int]
@@ -40,9 +39,10 @@ class Replanned:
 
 
 def replan(tree: Tree) -> Replanned:
-    """Who is entitled to what. Leaves that are `shut` need no floor.
+    """Return the targets of all jobs. Leaves that are `excluded` need no floor.
 
-    Fills in `budget` and `used`, and `shut` where not all can run; the needs of the tree are those of who can.
+    Fills in `budget` and `used`, and `excluded` where not all can run. The needs of the tree are then those of the
+    jobs that can.
     """
     leaves = list(tree.leaves())
     for leaf in leaves:
@@ -57,7 +57,7 @@ def replan(tree: Tree) -> Replanned:
     return _with_leftovers(tree, leaves)
 
 
-def _ask(tree: Tree, leaf: Node) -> None:
+def _ask(tree: Tree, leaf: GroupNode) -> None:
     if leaf.columns is None and _fits_in(leaf):
         leaf.columns = _columns(leaf)
     if leaf.columns is None:
@@ -66,13 +66,13 @@ def _ask(tree: Tree, leaf: Node) -> None:
         tree.need(leaf, int(leaf.columns.floor.sum()), int(leaf.columns.cap.sum()))
 
 
-def _fits_in(leaf: Node) -> bool:
+def _fits_in(leaf: GroupNode) -> bool:
     if leaf.aware or leaf.policy != "fairshare" or not leaf.claims:
         return False
     return all(claim.unit == 1 for claim in leaf.claims.values())
 
 
-def _columns(leaf: Node) -> Columns:
+def _columns(leaf: GroupNode) -> Columns:
     claims = leaf.claims.values()
     rows = [(claim.weight, least(claim), claim.cap, claim.order, 0) for claim in claims]
     return Columns(*np.array(rows, dtype=np.int64).T.copy())
@@ -87,6 +87,7 @@ def _give_down_by_level(tree: Tree) -> None:
             node.division = None
         level = [node for node in level if node.children]
         below = [child for node in level for child in node.children.values()]
+        # One call of numpy for a whole level: one per node would cost more than the heap that it replaces.
         if level and MANY <= tree.root.own < MOST_SLOTS:
             rows = [(child.share, child.base, child.most, child.order, child.reserve) for child in below]
             starts = np.cumsum([0] + [len(node.children) for node in level[:-1]])
@@ -99,7 +100,7 @@ def _give_down_by_level(tree: Tree) -> None:
         level = below
 
 
-def _share_out_all(leaves: list[Node], targets: dict[str, int]) -> None:
+def _share_out_all(leaves: list[GroupNode], targets: dict[str, int]) -> None:
     """Divide the budgets of all leaves among their jobs."""
     slots = sum(leaf.budget for leaf in leaves)
     vectors = [leaf for leaf in leaves if leaf.columns is not None] if MANY <= slots < MOST_SLOTS else []
@@ -119,8 +120,8 @@ def _share_out_all(leaves: list[Node], targets: dict[str, int]) -> None:
         targets.update(zip(chain.from_iterable(leaf.claims for leaf in vectors), shares_of_all, strict=True))
 
 
-def _with_leftovers(tree: Tree, leaves: list[Node]) -> Replanned:
-    """What `replan` gives where somebody has to wait, or units leave something over."""
+def _with_leftovers(tree: Tree, leaves: list[GroupNode]) -> Replanned:
+    """Replan where jobs have to wait, or units leave something over."""
     admitted, all_fit = admit(tree, leaves)
     running = {id(leaf): [c for c in leaf.claims.values() if c.order in admitted] for leaf in leaves}
     targets = {claim.job: 0 for leaf in leaves for claim in leaf.claims.values()}
@@ -142,7 +143,7 @@ def _with_leftovers(tree: Tree, leaves: list[Node]) -> Replanned:
     return Replanned(targets, None if all_fit else admitted.keys(), plain)
 
 
-def give_down(node: Node, budget: int) -> None:
+def give_down(node: GroupNode, budget: int) -> None:
     """Divide a budget among the nodes below."""
     node.budget = budget
     node.division = None
@@ -152,18 +153,18 @@ def give_down(node: Node, budget: int) -> None:
             give_down(child, slots)
 
 
-def divide_node(node: Node, budget: int) -> tuple[int, ...]:
-    """The budget of each child, in their order."""
+def divide_node(node: GroupNode, budget: int) -> tuple[int, ...]:
+    """Return the budget of each child, in their order."""
     children = node.children.values()
     if node.bases_below <= budget:
         return divide(budget, [child.weighted() for child in children])
-    # Jobs keep slots that owners want back: floors hold, owners have the rest in proportion.
-    claims = [Weighted(max(1, child.own), child.floor, child.base, child.order) for child in children]
+    # Jobs keep slots that owners want back: floors hold, and owners share the rest in proportion.
+    claims = [WeightedClaim(max(1, child.own), child.floor, child.base, child.order) for child in children]
     return divide(budget, claims)
 
 
-def share_out(leaf: Node, claims: Iterable[Claim]) -> dict[str, int]:
-    """What each of the jobs of a leaf gets of its budget."""
+def share_out(leaf: GroupNode, claims: Iterable[Claim]) -> dict[str, int]:
+    """Return what each of the jobs of a leaf gets of its budget."""
     if leaf.policy == "fairshare":
         jobs = list(claims)
         shares = divide(min(leaf.budget, leaf.demand), [weighted(claim, leaf) for claim in jobs])
@@ -172,7 +173,7 @@ def share_out(leaf: Node, claims: Iterable[Claim]) -> dict[str, int]:
 
 
 def in_turn(claims: Iterable[Claim], budget: int) -> dict[str, int]:
-    """Each job all that it asks for before the next one gets anything but what it keeps."""
+    """Give each job all that it asks for before the next one gets more than it keeps."""
     claims = list(claims)
     left = max(0, budget - sum(min(claim.keep, claim.cap) for claim in claims))
     shares: dict[str, int] = {}
@@ -186,19 +187,19 @@ def in_turn(claims: Iterable[Claim], budget: int) -> dict[str, int]:
     return shares
 
 
-def weighted(claim: Claim, leaf: Node) -> Weighted:
-    """A job's claim beside those of its leaf. Of units of one slot where the policy is strict."""
+def weighted(claim: Claim, leaf: GroupNode) -> WeightedClaim:
+    """Return a job's claim within its leaf, in units of one slot where the policy is strict."""
     if leaf.policy != "fairshare":
         weight = claim.weight if leaf.policy == "priority" else 1
-        return Weighted(weight, min(claim.keep, claim.cap), claim.cap, claim.order, speedup=EACH_LIKE_THE_FIRST)
+        return WeightedClaim(weight, min(claim.keep, claim.cap), claim.cap, claim.order, speedup=EACH_LIKE_THE_FIRST)
     if not leaf.aware:
-        return Weighted(claim.weight, least(claim), claim.cap, claim.order, unit=claim.unit)
+        return WeightedClaim(claim.weight, least(claim), claim.cap, claim.order, unit=claim.unit)
     cap, table = useful(claim, leaf.aware), speedup(claim.speeds)
-    return Weighted(claim.weight, least(claim), cap, claim.order, unit=claim.unit, speedup=table)
+    return WeightedClaim(claim.weight, least(claim), cap, claim.order, unit=claim.unit, speedup=table)
 
 
-def add_up(node: Node) -> int:
-    """Fill in `used` of the inner nodes from that of the leaves; that of the node itself."""
+def add_up(node: GroupNode) -> int:
+    """Fill in `used` of the inner nodes from the leaves; return that of the node itself."""
     if node.children:
         node.used = sum(add_up(child) for child in node.children.values())
     return node.used

@@ -1,14 +1,15 @@
-"""The rule: how many slots each job of one resource group is entitled to. A function of its input.
+"""The rule: how many slots each job of one resource group is entitled to. It is a function of its input.
 
-Down the tree of instance groups every node divides what it has by Webster's rule, after what each child owns and uses
-and after the floors below it; a leaf divides among its jobs by its policy. Only groups, slots, claims and turns count,
-not what was decided before, so nothing can oscillate: nobody grows when somebody arrives, nobody shrinks when somebody
-leaves, and the fewest slots move. Floors and units above one slot bend this where one of them begins or ceases to fit,
-and only there.
+Every node of the tree of instance groups divides its slots by Webster's rule, after the slots that each child owns and
+uses and after the floors below it. A leaf divides among its jobs by its policy. Only groups, slots, claims and turns
+count, never an earlier decision, so nothing can oscillate: an arrival lets no other job grow, a departure shrinks no
+other job, and the fewest slots move. Floors and units above one slot break this only where one of them starts or stops
+to fit.
 
-An event costs what moves: who is let in is kept up to date by `crowd` while not all floors fit, and how slots are
-divided among those who are by `upkeep`. With units above one slot, with floors above one that do not all fit, and when
-slots or groups change, everything is worked out from nothing (`replan`). Both give the same.
+The cost of an event depends on what moves. `incremental_admission` updates the set of running jobs while not all floors
+fit, and `incremental_targets` updates how slots are divided among them. With units above one slot, with floors above
+one that do not all fit, and when slots or groups change, `replan` recomputes everything. Both ways give the same
+targets.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from dataclasses import replace
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.admission import ranking
 from edt_server.core.claim import Claim
-from edt_server.core.crowd import Crowd
 from edt_server.core.cut import Cut, Cuts
+from edt_server.core.incremental_admission import IncrementalAdmission
+from edt_server.core.incremental_targets import IncrementalTargets, exchange, forces_replan
 from edt_server.core.lending import Holding, holdings
 from edt_server.core.replan import add_up, replan
-from edt_server.core.tree import Node, Tree
-from edt_server.core.upkeep import Upkeep, exchange, odd
+from edt_server.core.tree import Tree, path
 
 __all__ = ["Claim", "Cut", "Holding", "Rule"]
 
@@ -32,227 +33,244 @@ __all__ = ["Claim", "Cut", "Holding", "Rule"]
 class Rule:
     """The targets of all jobs of one resource group.
 
-    Changes are collected by `put`, `remove`, `set_slots` and `set_groups`; `settle` works out what follows from them.
-    What is read lies where the last `settle` left it.
+    `put`, `remove`, `set_slots` and `set_groups` collect changes, and `settle` computes what follows from them. Every
+    read returns the state of the last `settle`.
 
     Args:
         groups: the instance groups over the resource group, parents and leaves, as the plan has checked them.
-        slots: how many there are, ≥ 0.
+        slots: the number of slots, ≥ 0.
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
         self._groups = tuple(groups)
         self._claims: dict[str, Claim] = {}
-        self._running = self._claims  # those that the tree knows of; while there is a crowd, another dictionary
+        self._running = self._claims  # the claims in the tree: all of them unless `_admission` keeps some out
         self._targets: dict[str, int] = {}
         self._tree = Tree(groups, slots)
-        self._crowd: Crowd | None = None
+        self._admission: IncrementalAdmission | None = None
         self._turns: dict[tuple[str, str], float] = {}  # of leaves with a strict policy
-        self._changed: dict[str, Claim | None] = {}  # job → its claim at the last settle
+        self._changed: dict[str, Claim | None] = {}  # job → its claim at the last settle, None for a new job
         self._turned: dict[tuple[str, str], float] = {}
         self._cuts: Cuts | None = None  # as of the last settle
-        self._whole = True  # everything is to be worked out from nothing
-        self._resized = False  # there is another number of slots: who is let in can be kept up to date
-        self._odd = 0  # claims that keep the targets from being kept up to date
-        self._gangs = 0  # claims that need more than one slot at once
-        self._kept = 0
-        self._nothing_kept = False
+        self._replan_due = True
+        self._resized = False  # the number of slots changed: targets need a replan, the admission does not
+        self._forcing = 0  # how many claims force a replan at every settle
+        self._gangs = 0  # how many claims need more than one slot at once
+        self._kept = 0  # sum of the slots that jobs keep
+        self._keeps_dropped = False  # more is kept than there is: `keep` is 0 in the tree's copies of the claims
 
     # --- changing it --------------------------------------------------------------------------------------------------
 
     def put(self, claim: Claim) -> None:
-        """A job arrives, or asks for something else. KeyError when there is no such group."""
-        self._tree.groups[claim.group]
+        """Add a job or replace its claim. KeyError when there is no such group."""
+        self._tree.groups[claim.group]  # raises before anything has changed
         old = self._claims.get(claim.job)
         if claim.job not in self._changed:
+            # Only the first of several changes: the tree still has the claim of the last `settle`.
             self._changed[claim.job] = old
         self._count(old, -1)
         self._count(claim, 1)
         self._claims[claim.job] = claim
 
     def remove(self, job: str) -> None:
-        """A job is gone. KeyError when it was not there."""
+        """Remove a job. KeyError when it is not there."""
         old = self._claims.pop(job)
         if job not in self._changed:
             self._changed[job] = old
         self._count(old, -1)
 
     def set_slots(self, slots: int) -> None:
-        """There are so many slots now."""
+        """Set the number of slots."""
         if slots != self._tree.root.own:
             self._tree.resize(slots)
             self._resized = True
 
     def set_groups(self, groups: Sequence[InstanceGroup]) -> None:
-        """The plan is another one. KeyError, and nothing has changed, when a job is in a group that is not there."""
+        """Replace the groups. KeyError, and nothing has changed, when a job is in a group that is not there."""
         tree = Tree(groups, self._tree.root.own)
         for claim in self._claims.values():
             tree.groups[claim.group]
-        self._groups, self._tree, self._whole = tuple(groups), tree, True
-        self._crowd, self._running = None, self._claims
+        self._groups, self._tree, self._replan_due = tuple(groups), tree, True
+        self._admission, self._running = None, self._claims
         for claim in self._claims.values():
             exchange(tree, None, claim)
+        # The new tree has the present claims already, so these are what a replan has to take out of it.
         self._changed = {job: self._claims.get(job) for job in self._changed}
-        self._odd = sum(odd(tree, claim) for claim in self._claims.values())
+        self._forcing = sum(forces_replan(tree, claim) for claim in self._claims.values())
         self._turns = {at: turn for at, turn in self._turns.items() if at[0] in tree.groups}
         for (group, user), turn in self._turns.items():
             tree.leaf(group, user).turn = turn
 
-    def line_up(self, group: str, user: str, turn: float) -> None:
-        """The turn of a group, or of a user of one, with a strict policy; lower runs first, 0 unless it was set.
+    def set_turn(self, group: str, user: str, turn: float) -> None:
+        """Set the turn of a leaf with a strict policy. The lower turn runs first, and the default is 0.
 
-        All jobs there have that one turn; what it is used for is the policy's choice. `user` counts where the group has
-        user shares. KeyError when there is no such group.
+        All jobs of the leaf share this turn, and the policy chooses which of them run. `user` counts where the group
+        has user shares. KeyError when there is no such group.
         """
         self._tree.leaf(group, user).turn = turn
         self._turns[group, user] = self._turned[group, user] = turn
 
     def settle(self) -> dict[str, int]:
-        """The jobs whose target is another one than after the last time, and that target; without removed jobs."""
+        """Return the jobs whose target changed since the last call, with their targets; removed jobs are left out."""
         self._cuts = None
         changed, self._changed = self._changed, {}
         turned, self._turned = self._turned, {}
-        if not (changed or turned or self._whole or self._resized):
+        if not (changed or turned or self._replan_due or self._resized):
             return {}
         for job in changed:
             if job in self._claims:
                 self._targets.setdefault(job, 0)
             else:
                 self._targets.pop(job, None)
-        moved = None if self._needs_a_new_plan() else self._kept_up(changed, turned)
+        moved = None if self._must_replan() else self._update_incrementally(changed, turned)
         if moved is None:
-            self._let_everybody_in(changed)
-            moved = self._from_nothing()
+            self._admit_all(changed)
+            moved = self._replan()
         self._resized = False
         self._targets.update(moved)
         return moved
 
-    def _needs_a_new_plan(self) -> bool:
-        """Whether what is known does not help."""
-        if self._whole or self._odd or self._nothing_kept or self._kept > self._tree.root.own:
+    def _must_replan(self) -> bool:
+        """Return whether no incremental update is possible."""
+        if self._replan_due or self._forcing or self._keeps_dropped or self._kept > self._tree.root.own:
             return True
-        return self._resized if self._crowd is None else self._gangs > 0
+        return self._resized if self._admission is None else self._gangs > 0
 
-    def _kept_up(self, changed: dict[str, Claim | None], turned: dict[tuple[str, str], float]) -> dict[str, int] | None:
-        """The targets that are others now; None when it takes everything from nothing."""
-        tree, upkeep = self._tree, Upkeep(self._tree, self._targets)
-        if self._crowd is None:
-            if upkeep.ask(changed, self._claims):
-                return upkeep.divide()
+    def _update_incrementally(
+        self, changed: dict[str, Claim | None], turned: dict[tuple[str, str], float]
+    ) -> dict[str, int] | None:
+        """Return the targets that changed; None when only a replan can find them."""
+        tree, targets = self._tree, IncrementalTargets(self._tree, self._targets)
+        if self._admission is None:
+            if targets.ask(changed, self._claims):
+                return targets.divide()
             if self._gangs:
-                return None
-            self._crowd = Crowd(self._groups, tree.root.own, self._claims, self._turns)
-            self._running = self._crowd.running
+                return None  # the exchange argument of the incremental admission needs floors of one slot
+            self._admission = IncrementalAdmission(self._groups, tree.root.own, self._claims, self._turns)
+            self._running = self._admission.running
             outside = self._outside()
         else:
-            outside = self._crowd.settle(changed, self._claims, turned, tree.root.own)
-        assert self._crowd is not None
-        if self._crowd.crushed:
+            outside = self._admission.settle(changed, self._claims, turned, tree.root.own)
+        assert self._admission is not None
+        if self._admission.overcommitted:
             return None
-        upkeep.ask(outside, self._running)
-        for group, user, shut in self._crowd.shut():
-            upkeep.shut(tree.leaf(group, user), shut)
+        targets.ask(outside, self._running)
+        for group, user, excluded in self._admission.strict_leaves():
+            targets.exclude(tree.leaf(group, user), excluded)
         if tree.excess and not self._resized:
-            return None  # jobs keep what is not their group's
-        if self._crowd.scattered:
-            self._crowd, self._running = None, self._claims
-        return self._from_nothing() if self._resized else upkeep.divide()
+            return None  # jobs without preemption keep slots that belong to other groups
+        if self._admission.uncontended:
+            # Not as soon as all jobs are in: around the limit it would be built and dropped at every event.
+            self._admission, self._running = None, self._claims
+        return self._replan() if self._resized else targets.divide()
 
     def _outside(self) -> dict[str, Claim | None]:
-        """Who is not let in."""
+        """Return the jobs that are not admitted; the tree holds no claim of theirs, hence None."""
         return {job: claim for job, claim in self._claims.items() if job not in self._running}
 
-    def _let_everybody_in(self, changed: dict[str, Claim | None]) -> None:
-        """Put the claims of all jobs in the tree, from which a plan can be made from nothing."""
+    def _admit_all(self, changed: dict[str, Claim | None]) -> None:
+        """Put the claims of all jobs into the tree, as `replan` needs them."""
+        # First the waiting jobs with their present claims, then the changed ones, which may be among them.
         for claim in self._outside().values():
             exchange(self._tree, None, claim)
-        self._crowd, self._running = None, self._claims
+        self._admission, self._running = None, self._claims
         for job, old in changed.items():
             exchange(self._tree, old, self._claims.get(job))
-        self._keep_what_can_be_kept()
+        self._limit_keeps()
         for leaf in self._tree.leaves():
-            leaf.shut = False
+            leaf.excluded = False
 
-    def _from_nothing(self) -> dict[str, int]:
-        """The targets that are others now, of those whose claims are in the tree."""
+    def _replan(self) -> dict[str, int]:
+        """Recompute the targets from the claims in the tree; return those that changed."""
         before = self._targets
         found = replan(self._tree)
-        if found.admitted is not None and self._crowd is not None:  # jobs keep what is not their group's
-            self._let_everybody_in({})
+        if found.admitted is not None and self._admission is not None:
+            # The tree held admitted jobs only, and not even these fit: jobs keep slots of other groups.
+            self._admit_all({})
             found = replan(self._tree)
         self._targets = found.targets
         if len(found.targets) != len(self._claims):
             self._targets = dict.fromkeys(self._claims, 0) | found.targets
-        self._whole = not found.plain or (found.admitted is not None and self._gangs > 0)
-        if found.admitted is not None and not (self._whole or self._odd or self._nothing_kept):
-            crowd = Crowd(self._groups, self._tree.root.own, self._claims, self._turns, found.admitted)
-            if crowd.crushed:
-                self._whole = True
+        self._replan_due = not found.plain or (found.admitted is not None and self._gangs > 0)
+        if found.admitted is not None and not (self._replan_due or self._forcing or self._keeps_dropped):
+            admission = IncrementalAdmission(
+                self._groups, self._tree.root.own, self._claims, self._turns, found.admitted
+            )
+            if admission.overcommitted:
+                self._replan_due = True
             else:
-                self._crowd, self._running = crowd, crowd.running
+                self._admission, self._running = admission, admission.running
                 for claim in self._outside().values():
                     exchange(self._tree, claim, None)
         return {job: target for job, target in self._targets.items() if before.get(job, 0) != target}
 
     def _count(self, claim: Claim | None, sign: int) -> None:
         if claim is not None:
-            self._odd += sign * odd(self._tree, claim)
+            self._forcing += sign * forces_replan(self._tree, claim)
             self._gangs += sign * (claim.cap > 0 and claim.floor > 1)
             self._kept += sign * min(claim.keep, claim.cap)
 
-    def _keep_what_can_be_kept(self) -> None:
-        """More is kept than there is when slots were lost: then nothing can be."""
+    def _limit_keeps(self) -> None:
+        """Ignore what jobs keep while it is more than there is, which happens when slots were lost."""
         too_much = self._kept > self._tree.root.own
-        if too_much or self._nothing_kept:
+        if too_much or self._keeps_dropped:
             for node in self._tree.leaves():
                 node.columns = node.ranking = None
                 for job in node.claims:
                     claim = self._claims[job]
                     node.claims[job] = replace(claim, keep=0) if too_much else claim
-        self._nothing_kept = too_much
+        self._keeps_dropped = too_much
 
     # --- reading it ---------------------------------------------------------------------------------------------------
 
     @property
     def slots(self) -> int:
-        """How many slots there are."""
+        """The number of slots."""
         return self._tree.root.own
 
     def target(self, job: str) -> int:
-        """Slots the job is entitled to; 0 before the first `settle`. KeyError when it is not there."""
+        """Return the slots the job is entitled to; 0 before the first `settle`. KeyError when it is not there."""
         return self._targets[job]
 
     def used(self, group: str, user: str) -> tuple[int, int]:
-        """Of a leaf with a strict policy: slots its jobs are entitled to, and those that the first of them needs."""
+        """Return, for a leaf with a strict policy, the slots its jobs are entitled to and the first job's floor."""
         leaf = self._tree.leaf(group, user)
         first = ranking(leaf).first(self.slots)
         return leaf.used, 1 if first is None else max(1, first.floor)
 
     def contested(self, group: str, user: str) -> bool:
-        """Whether anybody who is not let in could take the place of one who is in this leaf.
+        """Return whether a waiting job could use a slot that this leaf gives up.
 
-        True where that is not kept up to date, and for what was not there at the last `settle`.
+        True where no incremental admission can answer it, and for a leaf that was not there at the last `settle`.
         """
-        return self._crowd is None or self._crowd.contested(group, user)
+        return self._admission is None or self._admission.contested(group, user)
 
     def claim(self, job: str) -> Claim:
-        """What the job asks for. KeyError when it is not there."""
+        """Return the job's claim. KeyError when it is not there."""
         return self._claims[job]
 
     def cut(self, job: str) -> Cut:
-        """What keeps the job from one slot more, in numbers. KeyError when it is not there.
+        """Return what keeps the job from one slot more, in numbers. KeyError when it is not there.
 
-        O(jobs of its group) for the first one after a change, hardly anything for others.
+        O(jobs of its group) for the first call after a change, about O(1) for the others.
         """
         if self._cuts is None:
             self._cuts = Cuts(self._tree, self._targets)
         return self._cuts.of(self._claims[job])
 
     def groups(self) -> dict[str, Holding]:
-        """What each instance group has, owns, borrows and lends, by name in the order of the plan."""
+        """Return what each instance group has, owns, borrows and lends, by name in the order of the plan."""
         add_up(self._tree.root)
         return holdings(self._tree)
 
-    def node(self, group: str) -> Node:
-        """The node of a group, with all its numbers."""
-        return self._tree.groups[group]
+    def most(self, group: str) -> int:
+        """Return how many slots the jobs of a leaf can have at best, with no other job there."""
+        *above, root = path(self._tree.groups[group])
+        best = root.own
+        for node in reversed(above):
+            siblings = node.parent.children.values() if node.parent is not None else ()
+            withheld = (max(0, each.own - each.lend) for each in siblings if each is not node and each.lend is not None)
+            best = max(best - sum(withheld), node.own)
+            if node.borrow is not None:
+                best = min(best, node.own + node.borrow)
+        return best

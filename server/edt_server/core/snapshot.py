@@ -1,7 +1,7 @@
-"""The core as bytes, so that a server that starts needs only the events since.
+"""The core as bytes, so that a starting server replays only the events since.
 
-What `Core.state` tells, as JSON, compressed. `VERSION` is a hash of its form: of the kinds of events there are, and of
-the fields of what is kept. A snapshot of another version is none, and every event there ever was is replayed instead.
+It is `Core.state` as compressed JSON. `VERSION` is a hash of its form: the kinds of events and the fields of what is
+stored. A snapshot of another version is ignored, and every event is replayed instead.
 """
 
 from __future__ import annotations
@@ -18,29 +18,35 @@ from edt_sdk.schemas.plan import Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import CoreEvent
-from edt_server.core.job import Job
+from edt_server.core.job import CoreJob
 
 log = logging.getLogger(__name__)
 
-# To be raised when the core decides otherwise than before from equal events: then its history tells another present.
+# Raise this when equal events lead to other decisions than before: an old snapshot then differs from a replay.
 RULES = 2
 _FORM = (
     RULES,
     sorted(Core().state()),
-    [(field.name, str(field.type)) for field in dataclasses.fields(Job)],
-    msgspec.json.schema_components((Plan, Slot, CoreEvent))[1],
+    [(field.name, str(field.type)) for field in dataclasses.fields(CoreJob)],
+    # The docstrings are part of a schema, but not of the form.
+    [
+        {key: value for key, value in schema.items() if key != "description"}
+        for _, schema in sorted(msgspec.json.schema_components((Plan, Slot, CoreEvent))[1].items())
+    ],
 )
 VERSION = hashlib.sha256(json.dumps(_FORM, sort_keys=True).encode()).hexdigest()[:16]
+# VERSION → the version of this same form in the release before, which hashed the docstrings too.
+_BEFORE = {"67b9021bfd0c314b": "5d450cfec1d5594e"}
 
 
 def dump(core: Core) -> bytes:
-    """All of it; `load` of this makes a core of equal digest."""
+    """Return the whole core; `load` of this makes a core of equal digest."""
     return zlib.compress(json.dumps(core.state(), separators=(",", ":")).encode(), 1)
 
 
 def load(version: str, data: bytes) -> Core | None:
-    """The core that was dumped, None where that cannot be known any more."""
-    if version != VERSION:
+    """Return the core that was dumped, None where its form is another one or the data is damaged."""
+    if version not in (VERSION, _BEFORE.get(VERSION)):
         log.info("the core's snapshot is of another release; every event is replayed")
         return None
     try:

@@ -1,8 +1,8 @@
-"""What one slot more is worth to a job whose speed was measured: the gain in log speed, on the hull of its table.
+"""What one slot more is worth to a job with measured speeds: the gain in log speed, on the hull of its table.
 
 With the logarithm as utility a slot goes where it speeds up most in proportion, and no job is left behind for another
-that is faster in absolute terms. The hull makes the gains fall from slot to slot, which is all that a divisor rule
-needs for its guarantees. Measured speeds are floats; they are made whole numbers here, before anything is compared.
+that is faster in absolute terms. On the hull the gains fall from slot to slot, which is all that a divisor rule needs
+for its guarantees. Measured speeds are floats. They become integers here, before anything is compared.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-SCALE = 1 << 32  # of a gain: whole numbers per unit of log speed
+SCALE = 1 << 32  # integer steps per unit of log speed
 FIRST = 2 * SCALE  # a first slot is worth more than any second one, which at most doubles the speed: log 2
-_MARKS = 10_000  # speeds are told apart to four digits, finer than they can be measured
+_MARKS = 10_000  # speeds are compared to four digits, finer than they can be measured
 
 
 class Speedup:
     """The gains of one job, from its measured speeds.
 
-    Below the fewest slots measured, and above the most, speed is taken to grow with the slots, but above never faster
-    than it did last: a size has to be tried to be known. Sizes that were measured to slow the job down are not worth
-    having.
+    Below the smallest measured size, and above the largest, speed is assumed to grow with the slots, but above never
+    faster than it did last: a size has to be tried to be known. A size that was measured to slow the job down is worth
+    nothing.
 
     Args:
-        speeds: (slots ≥ 1, speed > 0 in any unit) of each size measured; none for a job that nothing is known of.
+        speeds: (slots ≥ 1, speed > 0 in any unit) of each measured size; empty for a job without measurements.
     """
 
     __slots__ = ("_gains", "_last", "most")
 
     def __init__(self, speeds: Sequence[tuple[int, float]]) -> None:
-        points = _hull(_points(speeds))  # begins at one slot
+        points = _hull(_points(speeds))  # starts at one slot
         self._gains: list[int] = []
-        self.most: int | None = None  # slots beyond which it gets slower; None where that was not seen
+        self.most: int | None = None  # slots beyond which it gets slower; None where that was not measured
         for (low, a), (high, b) in pairwise(points):
             if b <= a:
                 self.most = low
@@ -42,7 +42,7 @@ class Speedup:
         self._last = self._gains[-1] if self._gains else SCALE
 
     def gain(self, held: int, unit: int = 1) -> int:
-        """What each of `unit` slots on top of `held` is worth, a whole number; never more than one slot before."""
+        """Return what each of `unit` slots on top of `held` is worth; never more than one slot before."""
         if unit > 1:
             return sum(self.gain(held + more) for more in range(unit)) // unit
         if held == 0:
@@ -55,7 +55,7 @@ class Speedup:
 
 
 class _Strict(Speedup):
-    """Every slot is worth as much as the first: the strongest claim gets all that it asks for before the next."""
+    """A speedup whose slots are all worth the same: the strongest claim gets all it asks for before the next."""
 
     def gain(self, held: int, unit: int = 1) -> int:
         return 1
@@ -63,17 +63,17 @@ class _Strict(Speedup):
 
 @lru_cache(maxsize=4096)
 def speedup(speeds: tuple[tuple[int, float], ...]) -> Speedup:
-    """The `Speedup` of a table; equal tables share one."""
+    """Return the `Speedup` of a table; equal tables share one."""
     return Speedup(speeds)
 
 
 def _linear(held: int) -> int:
-    """The gain of a slot on top of `held` ≥ 1 where speed grows with the slots."""
+    """Return the gain of a slot on top of `held` ≥ 1 where speed grows with the slots."""
     return round(math.log1p(1 / held) * SCALE)
 
 
 def _points(speeds: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
-    """(slots, log speed as a whole number), from one slot on, ascending."""
+    """Return (slots, log speed as an integer), from one slot on, ascending."""
     known = sorted((slots, speed) for slots, speed in dict(speeds).items() if slots >= 1 and speed > 0)
     if not known:
         return [(1, 0)]
@@ -85,7 +85,7 @@ def _points(speeds: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
 
 
 def _hull(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The points on the concave upper hull, ascending."""
+    """Return the points on the concave upper hull, ascending."""
     hull: list[tuple[int, int]] = []
     for x, y in points:
         while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-1][0]) <= (y - hull[-1][1]) * (

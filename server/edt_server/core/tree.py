@@ -1,8 +1,8 @@
-"""The tree that slots are divided down: groups, users below a group with user shares; and what each node needs.
+"""The tree that slots are divided down: groups, users below a group with user shares, and what each node needs.
 
-What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`Node`), kept up to date
-in O(depth) a change. What is owned is counted once: a parent owns at least what its children do; when slots were
-lost and fewer are left than are owned, all owners lose in proportion, whether they use theirs or not.
+What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`GroupNode`), updated in
+O(depth) per change. Owned slots are counted once: a parent owns at least what its children do. When fewer slots are
+left than are owned, all owners lose in proportion, whether they use their slots or not.
 """
 
 from __future__ import annotations
@@ -15,43 +15,42 @@ from edt_server.core.claim import Claim
 from edt_server.core.division import Division
 from edt_server.core.many import Columns
 from edt_server.core.ranking import Ranking
-from edt_server.core.webster import Claim as Weighted
-from edt_server.core.webster import divide
+from edt_server.core.webster import WeightedClaim, divide
 
 EVERYBODY_ELSE = "*"
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class GroupNode:
     """The root, one group, or one user of a group. All counts are slots.
 
     Attributes:
-        name: of the group, "" of the root; of a user, the owner of its jobs.
+        name: the group, "" for the root; for a user, the owner of its jobs.
         order: settles ties among siblings, lower first.
         share: weight among siblings.
-        own: slots of its own, of those that there are.
+        own: its own slots, of those that there are.
         lend, borrow: limits; None for none.
         policy, aware: how it divides among jobs, and whether by measured speed.
         user_shares: owner of jobs → weight, None for no level of users.
-        claims: of the jobs directly in it, those that ask for something.
+        claims: the claims of its own jobs that ask for something.
         floor: what the jobs below need to run at all.
         demand: what it could use, without its limit on borrowing.
         reserve: what it has before others may borrow: its own slots in use, and those that it does not lend.
-        base: what it has before anything is weighed: reserve and floors.
+        base: what it has before the weighted division: reserve and floors.
         most: what it may have.
-        budget: slots it was given to divide, those that it does not lend included.
-        used: of these, what its jobs were given.
-        division: of its budget among what is below, kept up to date; None before it is needed.
-        ranking: its claims in order, of a leaf with a strict policy; None before it is needed.
-        turn: whose turn it is among others, lower first; of a leaf with a strict policy.
-        shut: not even its first job can count on its floor; of a leaf with a strict policy.
-        room: floors and reserves that there may be below it.
-        columns: its claims as arrays; None before they are needed, and where they do not fit in.
+        budget: the slots it divides, with those that it does not lend.
+        used: how many of these its jobs were given.
+        division: the division of its budget among its children, kept incrementally; None before it is needed.
+        ranking: the claims of a leaf with a strict policy, in order; None before it is needed.
+        turn: the turn of a leaf with a strict policy; lower runs first.
+        excluded: not even the first job of a leaf with a strict policy can count on its floor.
+        room: floors and reserves that may be below it.
+        columns: its claims as arrays; None before they are needed, and where arrays cannot hold them.
     """
 
     name: str
     order: int
-    parent: Node | None
+    parent: GroupNode | None
     share: int = 1
     own: int = 0
     lend: int | None = None
@@ -59,7 +58,7 @@ class Node:
     policy: str = "fairshare"
     aware: bool = False
     user_shares: dict[str, int] | None = None
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, GroupNode] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     floor: int = 0
     demand: int = 0
@@ -75,16 +74,16 @@ class Node:
     columns: Columns | None = None
     ranking: Ranking | None = None
     turn: float = 0
-    shut: bool = False
+    excluded: bool = False
     room: int = 0
 
-    def weighted(self) -> Weighted:
-        """Its claim beside its siblings'."""
-        return Weighted(self.share, self.base, self.most, self.order, owned=self.reserve)
+    def weighted(self) -> WeightedClaim:
+        """Return its claim among its siblings."""
+        return WeightedClaim(self.share, self.base, self.most, self.order, owned=self.reserve)
 
 
 class Tree:
-    """The nodes over some slots.
+    """The nodes that divide a number of slots.
 
     Attributes:
         root: the node that has all slots.
@@ -93,8 +92,8 @@ class Tree:
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
-        self.root = Node("", 0, None)
-        self.groups: dict[str, Node] = {}
+        self.root = GroupNode("", 0, None)
+        self.groups: dict[str, GroupNode] = {}
         self.excess = 0
         self._build(groups)
         self._planned = {group.name: group.own for group in groups}
@@ -102,17 +101,17 @@ class Tree:
         self.resize(slots)
 
     def resize(self, slots: int) -> None:
-        """There are so many slots now. The needs of leaves with jobs have to be set again."""
+        """Set the number of slots. The needs of leaves with jobs have to be set again."""
         self.root.own = self.root.room = slots
         _share_out_what_is_owned(self.root, self._planned, self._inner)
         for name, node in self.groups.items():
             if name not in self._inner and not node.children:
-                self.need(node, node.floor, node.demand)  # what it does not lend is withheld without jobs, too
+                self.need(node, node.floor, node.demand)  # slots that it does not lend are withheld even without jobs
 
     def _build(self, groups: Sequence[InstanceGroup]) -> None:
         inner = {group.parent for group in groups}
         for number, group in enumerate(groups):
-            self.groups[group.name] = Node(
+            self.groups[group.name] = GroupNode(
                 name=group.name,
                 order=number,
                 parent=None,
@@ -128,30 +127,30 @@ class Tree:
             self.groups[group.name].parent = parent
             parent.children[group.name] = self.groups[group.name]
 
-    def leaf(self, group: str, user: str) -> Node:
-        """The node that the jobs of this user are in, made if it is not there."""
+    def leaf(self, group: str, user: str) -> GroupNode:
+        """Return the node of this user's jobs; make it if it does not exist."""
         node = self.groups[group]
         if node.user_shares is None:
             return node
         if user not in node.children:
             share = node.user_shares.get(user, node.user_shares.get(EVERYBODY_ELSE, 1))
-            node.children[user] = Node(user, 0, node, share=share, policy=node.policy, aware=node.aware)
+            node.children[user] = GroupNode(user, 0, node, share=share, policy=node.policy, aware=node.aware)
             node.children = dict(sorted(node.children.items()))
             for number, child in enumerate(node.children.values()):
-                child.order = number  # by name, so that it does not depend on who came when
+                child.order = number  # by name, so that it does not depend on the order of arrival
             node.division = None
         return node.children[user]
 
-    def leaves(self) -> Iterator[Node]:
-        """Nodes that hold jobs, users in place of their group."""
+    def leaves(self) -> Iterator[GroupNode]:
+        """Yield the nodes that hold jobs, users in place of their group."""
         for node in self.groups.values():
             if node.user_shares is not None:
                 yield from node.children.values()
             elif not node.children:
                 yield node
 
-    def need(self, leaf: Node, floor: int, demand: int) -> None:
-        """Set what the jobs of a leaf need, and bring every node above up to date."""
+    def need(self, leaf: GroupNode, floor: int, demand: int) -> None:
+        """Set what the jobs of a leaf need, and update every node above."""
         node, reserves, bases, more = leaf, 0, floor, floor - leaf.floor
         leaf.floor = floor
         while node.parent is not None:
@@ -179,25 +178,25 @@ class Tree:
         node.excess = excess
 
 
-def path(node: Node) -> Iterable[Node]:
-    """The node and all above it, the root last."""
-    at: Node | None = node
+def path(node: GroupNode) -> Iterable[GroupNode]:
+    """Return the node and all above it, the root last."""
+    at: GroupNode | None = node
     while at is not None:
         yield at
         at = at.parent
 
 
-def _share_out_what_is_owned(root: Node, planned: dict[str, int], inner: set[str]) -> None:
-    def owned_below(node: Node) -> int:
+def _share_out_what_is_owned(root: GroupNode, planned: dict[str, int], inner: set[str]) -> None:
+    def owned_below(node: GroupNode) -> int:
         below = node.children.values() if node.name in inner else ()
         return max(planned[node.name], sum(owned_below(child) for child in below))
 
-    def give(node: Node) -> None:
+    def give(node: GroupNode) -> None:
         if node.name not in inner:
             return
         wanted = {child.name: owned_below(child) for child in node.children.values()}
         if sum(wanted.values()) > node.own:
-            claims = [Weighted(max(1, wanted[c.name]), 0, wanted[c.name], c.order) for c in node.children.values()]
+            claims = [WeightedClaim(max(1, wanted[c.name]), 0, wanted[c.name], c.order) for c in node.children.values()]
             wanted = dict(zip(node.children, divide(node.own, claims), strict=True))
         for child in node.children.values():
             child.own = wanted[child.name]

@@ -1,12 +1,12 @@
-"""Turns: who runs while the least that all jobs need does not fit, so that nobody waits for ever.
+"""Turns: which jobs run while not all floors fit, so that no job waits for ever.
 
-The jobs of a leaf with a strict policy take one turn together, as a `Party`: which of them runs is that policy's
-choice, and that others wait is what it means; but the leaf is not to starve others, nor others the leaf.
+The jobs of a leaf with a strict policy take one turn together, as a `StrictQueue`. Its policy chooses which of them
+runs, and lets the others wait. But the leaf must not starve other leaves, nor other leaves this one.
 
 Stride scheduling (C. A. Waldspurger and W. E. Weihl, 1995): every turn adds quantum × least slots ÷ weight to what a
-job has attained, and who attained least runs next. A newcomer starts as if it had just had a turn, behind those of its
-weight that wait: equals are served first come, first served, and each waits at most (⌈n ÷ G⌉ - 1) quanta when G of n
-fit. What was attained counts for as long as somebody waits; then everybody is even again.
+job has attained, and the job that attained least runs next. A new job starts as if it had just had a turn, after the
+waiting jobs of its weight. Jobs of equal weight are therefore served first come, first served, and each waits at most
+(⌈n ÷ G⌉ - 1) quanta when G of n fit. What was attained counts while jobs wait. When none waits, all are equal again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Protocol
 
 from edt_sdk.schemas.job import DEFAULT_PRIORITY
 from edt_sdk.schemas.plan import InstanceGroup
-from edt_server.core.job import Job, turn
+from edt_server.core.job import CoreJob, turn
 
 _SCALE = 1 << 32  # of what was attained: slot-microseconds per unit of weight, in whole numbers
 
 
-class Turner(Protocol):
-    """Who takes turns: a job, or the party of a leaf with a strict policy. See `Job`."""
+class TurnTaker(Protocol):
+    """A job, or the queue of a leaf with a strict policy. See `CoreJob` for the attributes."""
 
     name: str
     attained: int
@@ -54,14 +54,14 @@ class Turner(Protocol):
 
 
 @dataclass(slots=True)
-class Party:
-    """The jobs of one leaf with a strict policy, in line for one turn. Beside others it counts as one usual job.
+class StrictQueue:
+    """The jobs of one leaf with a strict policy, in line for one turn. It counts as one job of default priority.
 
     Attributes:
         group, user: the leaf; no user where the group has no level of users.
-        jobs: those that ask for slots.
-        floor: what the first of them needs.
-        target: what all of them are entitled to.
+        jobs: the jobs that ask for slots.
+        floor: the slots that the first of them needs.
+        target: the slots that all of them are entitled to.
     """
 
     group: str
@@ -78,100 +78,101 @@ class Party:
     priority: int = field(init=False, default=DEFAULT_PRIORITY)
 
     def __post_init__(self) -> None:
-        self.name = f"\n{self.group}\n{self.user}"  # no job is called that
+        self.name = f"\n{self.group}\n{self.user}"  # job ids have no line breaks
 
     @property
     def asked(self) -> int:
-        """How many jobs ask for slots."""
+        """The number of jobs that ask for slots."""
         return len(self.jobs)
 
     @property
     def turn(self) -> int:
-        """See `Job.turn`."""
+        """See `CoreJob.turn`."""
         return turn(self.attained, self.place)
 
 
-def price(turner: Turner, group: InstanceGroup) -> int:
-    """What one turn adds to what the job has attained."""
-    return max(1, round(group.quantum * 1e6) * turner.floor * _SCALE // turner.priority)
+def price(taker: TurnTaker, group: InstanceGroup) -> int:
+    """Return what one turn adds to what the job has attained."""
+    return max(1, round(group.quantum * 1e6) * taker.floor * _SCALE // taker.priority)
 
 
 class Turns:
-    """The turns of the jobs over one resource group."""
+    """The turns of the jobs of one resource group."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, Turner | None] = {}  # by name: who asks for slots and is entitled to none
-        self._parties: dict[str, Party] = {}
-        self._in_line: dict[str, Turner] = {}  # job that asks for slots → it, or its party
-        self._clock = 0  # the most anybody had attained who was let in
-        self._start = 0  # what everybody had attained when somebody began to wait
-        self._contest = 0  # how often that was
+        self.waiting: dict[str, TurnTaker | None] = {}  # by name; None between `restored` and `rejoin`
+        self._queues: dict[str, StrictQueue] = {}
+        self._takers: dict[str, TurnTaker] = {}  # job that asks for slots → it, or its queue
+        self._clock = 0  # the most that an admitted job had attained
+        self._start = 0  # the clock when the present contest began: the first job had to wait
+        self._contest = 0  # number of that contest
         self._places = 0
-        self._running: dict[str, tuple[float, Turner]] = {}  # turns that end, and when
-        self._ends: list[tuple[float, str]] = []  # the same as a heap, with some that are over already
+        self._running: dict[str, tuple[float, TurnTaker]] = {}  # turns that end by time, with their end
+        self._ends: list[tuple[float, str]] = []  # the same as a heap, with outdated entries
 
-    def ask(self, job: Job, group: InstanceGroup) -> Party | None:
-        """The job asks for slots, or for none, in that group from now on; its party where the group is strict."""
-        before, now = self._in_line.get(job.name), self._turner(job, group)
+    def ask(self, job: CoreJob, group: InstanceGroup) -> StrictQueue | None:
+        """Take in what the job asks for in that group; return its queue where the group is strict."""
+        before, now = self._takers.get(job.name), self._taker(job, group)
         if before is not now:
             self.forget(job)
             if now is not None:
-                self._in_line[job.name] = now
-                if isinstance(now, Party):
+                self._takers[job.name] = now
+                if isinstance(now, StrictQueue):
                     now.jobs.add(job.name)
                 if now.asked == 1 or now is job:
                     self._join(now, group)
-        return now if isinstance(now, Party) else None
+        return now if isinstance(now, StrictQueue) else None
 
-    def forget(self, job: Job) -> Party | None:
-        """The job asks for nothing here any more; the party that it leaves."""
-        before = self._in_line.pop(job.name, None)
-        if not isinstance(before, Party):
+    def forget(self, job: CoreJob) -> StrictQueue | None:
+        """Remove the job; return the queue that it leaves."""
+        before = self._takers.pop(job.name, None)
+        if not isinstance(before, StrictQueue):
             self._leave(job)
             return None
         before.jobs.discard(job.name)
         if not before.jobs:
             self._leave(before)
-            del self._parties[before.name]
+            del self._queues[before.name]
         return before
 
-    def party(self, job: str) -> Party | None:
-        """The party that the job is in line with, None where it has turns of its own."""
-        found = self._in_line.get(job)
-        return found if isinstance(found, Party) else None
+    def queue_of(self, job: str) -> StrictQueue | None:
+        """Return the job's queue, None where it has turns of its own."""
+        found = self._takers.get(job)
+        return found if isinstance(found, StrictQueue) else None
 
-    def parties(self) -> Iterable[Party]:
-        """All there are, in the order of their first jobs."""
-        return self._parties.values()
+    def queues(self) -> Iterable[StrictQueue]:
+        """Return all queues, in the order of their first jobs."""
+        return self._queues.values()
 
-    def renew(self, turner: Turner, group: InstanceGroup) -> None:
-        """Its turn, if it has one, goes on, and ends when the group it is in now says."""
-        since = turner.turn_since
-        self._stop(turner)
+    def renew(self, taker: TurnTaker, group: InstanceGroup) -> None:
+        """Continue its turn, if it has one, under the quantum of its present group."""
+        since = taker.turn_since
+        self._stop(taker)
         if since is not None:
-            self.begin(turner, group, since)
+            self.begin(taker, group, since)
 
-    def _turner(self, job: Job, group: InstanceGroup) -> Turner | None:
+    def _taker(self, job: CoreJob, group: InstanceGroup) -> TurnTaker | None:
         if not job.asked:
             return None
         if group.policy == "fairshare":
             return job
-        party = Party(group.name, job.owner if group.user_shares is not None else "")
-        return self._parties.setdefault(party.name, party)
+        queue = StrictQueue(group.name, job.owner if group.user_shares is not None else "")
+        return self._queues.setdefault(queue.name, queue)
 
-    def _join(self, turner: Turner, group: InstanceGroup) -> None:
-        start = self._clock + (price(turner, group) if self.waiting else 0)
-        same = turner.contest == self._contest and self.waiting
-        turner.attained = max(turner.attained, start) if same else start
-        turner.contest = self._contest
-        self._line_up(turner)
+    def _join(self, taker: TurnTaker, group: InstanceGroup) -> None:
+        start = self._clock + (price(taker, group) if self.waiting else 0)
+        # A job that was here in this contest keeps what it attained, else it could leave and come back as a new one.
+        same = taker.contest == self._contest and self.waiting
+        taker.attained = max(taker.attained, start) if same else start
+        taker.contest = self._contest
+        self._to_back(taker)
 
-    def _leave(self, turner: Turner) -> None:
-        self.waiting.pop(turner.name, None)
-        self._stop(turner)
+    def _leave(self, taker: TurnTaker) -> None:
+        self.waiting.pop(taker.name, None)
+        self._stop(taker)
 
-    def placed(self, job: Turner) -> None:
-        """What it is entitled to was worked out anew."""
+    def placed(self, job: TurnTaker) -> None:
+        """Take in the new target of a job or queue."""
         if job.target == 0:
             self._stop(job)
         if job.target or not job.asked:
@@ -184,11 +185,11 @@ class Turns:
                 job.contest = self._contest
             self.waiting[job.name] = job
 
-    def begin(self, job: Turner, group: InstanceGroup, since: float) -> None:
-        """It runs, and began a turn then; where nobody takes it from it the turn never ends."""
+    def begin(self, job: TurnTaker, group: InstanceGroup, since: float) -> None:
+        """Start a turn at `since`. Without preemption, and for jobs that cannot be preempted, it has no end by time."""
         job.turn_since = since
-        by_itself = isinstance(job, Job) and group.policy == "fairshare" and not job.rigid
-        if group.preemption and (by_itself or isinstance(job, Party)):
+        by_itself = isinstance(job, CoreJob) and group.policy == "fairshare" and not job.rigid
+        if group.preemption and (by_itself or isinstance(job, StrictQueue)):
             end = since + group.quantum
             self._running[job.name] = end, job
             heapq.heappush(self._ends, (end, job.name))
@@ -196,38 +197,40 @@ class Turns:
                 self._ends = [(each, name) for name, (each, _) in self._running.items()]
                 heapq.heapify(self._ends)
 
-    def end(
-        self, now: float, group_of: Callable[[Turner], InstanceGroup], contested: Callable[[Turner], bool]
-    ) -> list[Turner]:
-        """Those whose turn is over at `now` while others wait, each behind its equals now.
+    def end_expired(
+        self, now: float, group_of: Callable[[TurnTaker], InstanceGroup], contested: Callable[[TurnTaker], bool]
+    ) -> list[TurnTaker]:
+        """End the turns that are over at `now` while others wait; return their jobs and queues.
 
-        A place that is not `contested`, as nobody who waits could have it, is no turn, and goes on: were it counted,
-        an owner in its own slot would attain more and more, and newcomers, who begin where others are, with it.
+        A slot that is not `contested`, because no waiting job could use it, is not counted as a turn and continues.
+        Otherwise an owner in its own slot would attain more and more, and new jobs, which start at the clock, with it.
         """
-        over: list[Turner] = []
+        over: list[TurnTaker] = []
         while self.next_end() <= now:
             _, name = heapq.heappop(self._ends)
             over.append(self._running.pop(name)[1])
+        # In order of turns, not of ends: the new places decide between equals, and must not depend on the heap.
         over.sort(key=lambda job: job.turn)
+        # All are asked before any turn ends: ending one would change the answer for the next.
         ended = [job for job in over if contested(job)]
         names = {job.name for job in ended}
         for job in over:
             if job.name in names:
-                self.over(job, group_of(job))
+                self.end_turn(job, group_of(job))
             else:
                 self.begin(job, group_of(job), now)
         return ended
 
-    def over(self, job: Turner, group: InstanceGroup) -> None:
-        """A turn of it has ended."""
+    def end_turn(self, job: TurnTaker, group: InstanceGroup) -> None:
+        """End its present turn and put it after its equals."""
         base = job.attained if job.contest == self._contest else self._start
         job.attained = base + price(job, group)
         job.contest = self._contest
         self._stop(job)
-        self._line_up(job)
+        self._to_back(job)
 
     def next_end(self) -> float:
-        """When the next turn is over, infinity when nobody waits for one."""
+        """Return when the next turn is over, infinity when no job waits for one."""
         while self.waiting and self._ends:
             end, name = self._ends[0]
             if name in self._running and self._running[name][0] == end:
@@ -236,48 +239,48 @@ class Turns:
         return float("inf")
 
     def ends(self) -> list[float]:
-        """When the turns end that are under way, the next one first; nothing while nobody waits for one."""
+        """Return when the present turns end, ascending; nothing while no job waits."""
         return sorted(end for end, _ in self._running.values()) if self.waiting else []
 
     def waiting_turns(self) -> list[int]:
-        """The turns of all who wait."""
-        return [turner.turn for turner in self.waiting.values() if turner is not None]
+        """Return the sort keys of everything that waits."""
+        return [taker.turn for taker in self.waiting.values() if taker is not None]
 
     def state(self) -> list[Any]:
-        """All of it as JSON, but for what the jobs tell."""
-        parties = [[getattr(party, name) for name in _KEPT] for party in self._parties.values()]
-        return [list(self.waiting), self._clock, self._start, self._contest, self._places, parties]
+        """Return the state as JSON, without what is stored with the jobs."""
+        queues = [[getattr(queue, name) for name in _KEPT] for queue in self._queues.values()]
+        return [list(self.waiting), self._clock, self._start, self._contest, self._places, queues]
 
     @classmethod
     def restored(cls, state: list[Any]) -> Turns:
-        """What `state` told; `again` is still to be called for every job."""
+        """Return the turns of this `state`; call `rejoin` for every job afterwards."""
         turns = cls()
-        waiting, turns._clock, turns._start, turns._contest, turns._places, parties = state
+        waiting, turns._clock, turns._start, turns._contest, turns._places, queues = state
         turns.waiting = dict.fromkeys(waiting)
-        for values in parties:
-            party = Party(**dict(zip(_KEPT, values, strict=True)))
-            turns._parties[party.name] = party
+        for values in queues:
+            queue = StrictQueue(**dict(zip(_KEPT, values, strict=True)))
+            turns._queues[queue.name] = queue
         return turns
 
-    def again(self, job: Job, group: InstanceGroup) -> None:
-        """The job is in line as it was, after `restored`."""
-        turner = self._turner(job, group)
-        if turner is not None:
-            self._in_line[job.name] = turner
-            if turner.name in self.waiting:
-                self.waiting[turner.name] = turner
-        if isinstance(turner, Party):
-            turner.jobs.add(job.name)
-            if turner.turn_since is not None:
-                self.begin(turner, group, turner.turn_since)
+    def rejoin(self, job: CoreJob, group: InstanceGroup) -> None:
+        """Put the job back in line as it was, after `restored`."""
+        taker = self._taker(job, group)
+        if taker is not None:
+            self._takers[job.name] = taker
+            if taker.name in self.waiting:
+                self.waiting[taker.name] = taker
+        if isinstance(taker, StrictQueue):
+            taker.jobs.add(job.name)
+            if taker.turn_since is not None:
+                self.begin(taker, group, taker.turn_since)
         if job.turn_since is not None:
             self.begin(job, group, job.turn_since)
 
-    def _line_up(self, job: Turner) -> None:
+    def _to_back(self, job: TurnTaker) -> None:
         self._places += 1
         job.place = self._places
 
-    def _stop(self, job: Turner) -> None:
+    def _stop(self, job: TurnTaker) -> None:
         job.turn_since = None
         self._running.pop(job.name, None)
 

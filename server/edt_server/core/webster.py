@@ -1,8 +1,8 @@
 """Webster's divisor rule with floors and caps, in exact integers.
 
-A claim of weight w to its (k+1)-th slot is worth w ÷ (k + ½); the slots go to the highest claims of all. Why this rule:
-it is a function of the present claims only, so it cannot oscillate; one slot more shrinks nobody, a job that leaves
-shrinks nobody, one that arrives lets nobody grow and moves exactly the slots it gets (M. L. Balinski and H. P. Young,
+A claim of weight w to its (k+1)-th slot is worth w ÷ (k + ½), and the slots go to the highest claims of all. Why this
+rule: it is a function of the present claims only, so it cannot oscillate. One slot more, or a job that leaves, shrinks
+no other job. One that arrives lets no other grow and moves exactly the slots it gets (M. L. Balinski and H. P. Young,
 "Fair Representation", 1982: the divisor methods). Floats never decide: a tie must be a tie on every machine.
 """
 
@@ -18,16 +18,16 @@ Rank = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What one job, user or group may have.
+class WeightedClaim:
+    """The claim of one job, user or group.
 
     Attributes:
         weight: ≥ 1.
         floor: slots that come before every weighted claim of others.
         cap: most slots it can use, ≥ 0; a cap below the floor wins.
         order: settles ties, lower first; unique among the claims divided together.
-        owned: slots it has by itself, which do not count when its claim to a further one is weighed; ≤ floor.
-        unit: slots it takes at once; floor and cap are multiples.
+        owned: slots it owns, which do not count when its claim to a further one is weighed; ≤ floor.
+        unit: slots it takes at a time; floor and cap are multiples.
         speedup: gains of its measured speed, instead of 1 ÷ (k + ½).
     """
 
@@ -41,7 +41,7 @@ class Claim:
 
 
 def precision(slots: int) -> int:
-    """Bits to scale claims by so that integer division keeps their order, for up to `slots` slots.
+    """Return the bits to scale claims by so that integer division keeps their order, for up to `slots` slots.
 
     Different values of w ÷ (2k + 1) with k < slots differ by more than 1 ÷ (2·slots)²; scaled by more than that square,
     different ones stay at least 1 apart and equal ones stay equal.
@@ -49,20 +49,20 @@ def precision(slots: int) -> int:
     return 2 * (2 * slots + 1).bit_length()
 
 
-def worth(claim: Claim, held: int, bits: int) -> int:
-    """What one more slot on top of `held`, or one more unit, is worth to the claim, scaled; floors aside.
+def worth(claim: WeightedClaim, held: int, bits: int) -> int:
+    """Return what one more slot on top of `held`, or one more unit, is worth to the claim, scaled, without floors.
 
-    A unit of u slots is weighed at its middle, w ÷ (k + u/2): of one slot that is k + ½.
+    A unit of u slots is weighed at its middle, w ÷ (k + u/2). For one slot that is k + ½.
     """
     if claim.speedup is not None:
         return claim.weight * claim.speedup.gain(held, claim.unit)
     return (claim.weight << bits) // (2 * (held - claim.owned) + claim.unit)
 
 
-def rank(claim: Claim, held: int, bits: int) -> Rank:
-    """Sort key of the claim to one more slot on top of `held`, strongest first.
+def rank(claim: WeightedClaim, held: int, bits: int) -> Rank:
+    """Return the sort key of the claim to one more slot on top of `held`, strongest first.
 
-    Floors come first, one slot each in turn; then the worth of the claim; of equal worths the heavier weight, then the
+    Floors come first, one slot each in turn; then the worth of the claim; at equal worths the heavier weight, then the
     lower order.
     """
     if held < claim.floor:
@@ -70,16 +70,16 @@ def rank(claim: Claim, held: int, bits: int) -> Rank:
     return 1, -worth(claim, held, bits), -claim.weight, claim.order
 
 
-def divide(slots: int, claims: Sequence[Claim]) -> tuple[int, ...]:
-    """How many of `slots` each claim gets, in the order of `claims`; with units of 1 the sum is min(slots, Σ caps).
+def divide(slots: int, claims: Sequence[WeightedClaim]) -> tuple[int, ...]:
+    """Return how many of `slots` each claim gets, in the order of `claims`.
 
-    A unit that does not fit into what is left is passed over, and what is left goes to the next. O(n + slots·log n).
-    With fewer slots than floors the floors are filled one slot each in turn.
+    With units of 1 the sum is min(slots, Σ caps). A unit that does not fit into what is left is skipped, and what is
+    left goes to the next claim. O(n + slots·log n). With fewer slots than floors, floors get one slot each in turn.
     """
     shares = [0] * len(claims)
     left = slots
     floors = sum(min(claim.floor, claim.cap) for claim in claims)
-    if floors <= slots:  # they all fit: no need to hand them out one by one
+    if floors <= slots:  # they all fit: no need to give them one by one
         shares = [min(claim.floor, claim.cap) for claim in claims]
         left -= floors
     bits = precision(slots + max((claim.unit for claim in claims), default=1))

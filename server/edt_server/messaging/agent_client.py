@@ -1,6 +1,6 @@
-"""The other end of an agent's connection: one conversation with it, until it is lost.
+"""The client's end of an agent's connection: one conversation with it, until it is lost.
 
-An agent that ends closes its socket, so its loss is known at once. Who has lost a conversation reads the address anew.
+An agent that exits closes its socket, so its loss is known at once. After a loss the client reads the address again.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from edt_server.messaging.curve_dealer import dealer
 
 
 class AgentLost(Exception):
-    """There is no agent at this address, or not any more."""
+    """There is no agent at this address, or it is gone."""
 
 
 class AgentConnection:
-    """One conversation.
+    """One conversation with an agent.
 
     Args:
-        context: of the event loop.
-        address: of the agent.
+        context: the ZeroMQ context of the event loop.
+        address: the agent's address.
     """
 
     def __init__(self, context: zmq.asyncio.Context, address: AgentAddress) -> None:
@@ -46,13 +46,13 @@ class AgentConnection:
         self._socket.connect(address.endpoint)
 
     def send(self, job: str, message: wire.ToAgent | wire.ToOutpost) -> None:
-        """Send, if there is anybody; a loss shows in `receive`."""
+        """Send, if the agent is there; a loss shows in `receive`."""
         frames = [job.encode(), wire.encode(message)]
         sent = cast(asyncio.Future[object], self._socket.send_multipart(frames, flags=zmq.DONTWAIT))
         sent.exception()
 
     async def receive(self) -> tuple[str, wire.FromAgent | wire.FromOutpost]:
-        """The next message and the job that it is about. AgentLost when there will be none."""
+        """Return the next message and its job. AgentLost when there will be none."""
         data = asyncio.ensure_future(self._socket.recv_multipart())
         try:
             await asyncio.wait([data, self._lost], return_when=asyncio.FIRST_COMPLETED)
@@ -76,14 +76,14 @@ class AgentConnection:
 
 
 class Stranger(msgspec.Struct, frozen=True, kw_only=True):
-    """What every version of an agent writes in its address, whatever else that holds."""
+    """The part of an address that every version of an agent writes."""
 
     protocol: int
     identity: ProcessIdentity
 
 
 def read_stranger(hosts_dir: Path, host: str) -> Stranger | None:
-    """A host's agent that speaks another protocol than this process, None when there is none."""
+    """Return a host's agent that has another protocol version than this process, None when there is none."""
     try:
         found = msgspec.json.decode((hosts_dir / f"{host}.json").read_bytes(), type=Stranger)
     except (OSError, msgspec.MsgspecError):
@@ -92,7 +92,7 @@ def read_stranger(hosts_dir: Path, host: str) -> Stranger | None:
 
 
 def read_address(hosts_dir: Path, host: str) -> AgentAddress | None:
-    """The address of a host's agent, None when there is none that this process understands."""
+    """Return the address of a host's agent, None when there is none that this process understands."""
     try:
         address = msgspec.json.decode((hosts_dir / f"{host}.json").read_bytes(), type=AgentAddress)
     except (OSError, msgspec.MsgspecError):

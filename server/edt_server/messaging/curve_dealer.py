@@ -1,7 +1,7 @@
-"""The client's end of a conversation over ZeroMQ with CURVE: a socket, and one that tells when the other side is gone.
+"""The client's end of a conversation over ZeroMQ with CURVE: a socket, and one that reports the loss of the other side.
 
-Who speaks is known by its key on both sides. ZeroMQ connects again by itself, to whoever listens there by then; whoever
-uses this takes the first sign of that for the end of the conversation.
+Both sides identify each other by their keys. ZeroMQ reconnects by itself, to any process that listens there by then. So
+the user of this socket takes the first sign of a reconnect for the end of the conversation.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import zmq
 import zmq.asyncio
 
-# Anything of this means that the other side is not, or not any more, the one that was connected to.
+# Each of these means that the other side is not, or no longer, the one that was connected to.
 _LOST = (
     zmq.EVENT_DISCONNECTED
     | zmq.EVENT_CLOSED
@@ -23,14 +23,14 @@ _LOST = (
 def dealer(
     context: zmq.asyncio.Context, *, server_key: str, public_key: str, secret_key: str, linger: int
 ) -> tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]:
-    """A socket that is not connected yet, and its monitor: the first message there says that the other side is gone.
+    """Return an unconnected socket and its monitor, whose first message means that the other side is gone.
 
     Args:
-        context: of the event loop.
+        context: the ZeroMQ context of the event loop.
         server_key: the public key of the other side.
         public_key: of this side.
         secret_key: of this side.
-        linger: milliseconds that what was sent may take once the socket is closed.
+        linger: milliseconds to deliver what was sent once the socket is closed.
     """
     socket = context.socket(zmq.DEALER)
     socket.linger = linger

@@ -1,7 +1,7 @@
-"""Who may connect to the control channel: the handler that ZeroMQ asks about every client key (ZAP, RFC 27).
+"""Which clients may connect to the control channel: the handler that ZeroMQ asks about every client key (ZAP, RFC 27).
 
-A key that was admitted gets in under the name of its job, which ZeroMQ then attaches to each message of that
-connection; any other is turned away before it can send a byte.
+An admitted key connects under the name of its job, which ZeroMQ then attaches to each message of that connection. Any
+other key is refused before it can send a byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VERSION = b"1.0"
 
 
 class Gatekeeper:
-    """The keys (Z85) and their jobs, for the sockets of one context; one key a job."""
+    """The keys (Z85) and their jobs, for the sockets of one context; one key per job."""
 
     def __init__(self, context: zmq.asyncio.Context) -> None:
         self._context = context
@@ -29,27 +29,27 @@ class Gatekeeper:
         self._task: asyncio.Task[None] | None = None
 
     def admit(self, job_id: str, public_key: str) -> None:
-        """From now on this key is this job's, and its former key, if any, is nobody's."""
+        """Admit this key for the job, in place of its former key."""
         self.forget(job_id)
         self._jobs[public_key] = job_id
 
     def forget(self, job_id: str) -> None:
-        """The job's key is nobody's from now on."""
+        """Refuse the job's key from now on."""
         self._jobs = {key: job for key, job in self._jobs.items() if job != job_id}
 
     def knows(self, job_id: str) -> bool:
-        """Whether the job has a key."""
+        """Return whether the job has a key."""
         return job_id in self._jobs.values()
 
     def start(self) -> None:
-        """Answer from now on; before any socket of the context listens."""
+        """Start to answer; call it before any socket of the context listens."""
         self._socket = self._context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
         self._task = asyncio.create_task(self._serve(self._socket), name="edt gatekeeper")
 
     async def stop(self) -> None:
-        """Stop answering: nobody gets in any more."""
+        """Stop answering: no client is admitted any more."""
         if self._task is not None and self._socket is not None:
             self._task.cancel()
             await asyncio.wait({self._task})

@@ -1,6 +1,6 @@
 """`edt simulate`: files in, a table and a picture out. The one impure file of this room.
 
-stdout carries the table alone, stderr how far it is and what is wrong.
+stdout has the table alone, stderr the progress and errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import Run, Settings, simulate
+from edt_server.simulator.engine import Settings, SimulatedRun, simulate
 from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness
 from edt_server.simulator.picture import allocation, draw
 from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make
@@ -33,7 +33,7 @@ _QUIET_FOR = {True: 0.5, False: 10.0}  # seconds between two lines about progres
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code, 2 for wrong use."""
+    """Run the command and return its exit code, 2 for wrong use."""
     arguments = _parser().parse_args(argv)
     try:
         return _simulate(arguments)
@@ -46,18 +46,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What was asked for, read and checked."""
+    """The options of the command, read and checked."""
 
     jobs: tuple[SimulatedJob, ...]
     slots: tuple[Slot, ...]
     plan: Plan
     policies: tuple[str, ...]
-    recorded: Run | None
+    recorded: SimulatedRun | None
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
     question = _question(arguments)
-    runs: dict[str, Run] = {} if question.recorded is None else {RECORDED: question.recorded}
+    runs: dict[str, SimulatedRun] = {} if question.recorded is None else {RECORDED: question.recorded}
     for policy in question.policies:
         runs[policy or PLAN] = _play(question, policy, arguments)
     judged = {name: figures(run) for name, run in runs.items()}
@@ -93,7 +93,7 @@ def _question(arguments: argparse.Namespace) -> _Question:
     return _Question(jobs, slots, plan, policies, recorded)
 
 
-def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Run:
+def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> SimulatedRun:
     settings = Settings(
         resize_cost=arguments.resize_cost,
         grace=0.0 if policy in RIGID else arguments.grace,
@@ -102,7 +102,7 @@ def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Ru
     )
     shown = _Progress(policy or PLAN)
     jobs = fit(question.jobs, policy, question.plan, len(question.slots))
-    # Processor time: what else the machine does meanwhile is no part of a decision.
+    # Processor time: what else the machine does in the meantime is no part of a decision.
     run = simulate(
         make(policy, question.plan, question.slots),
         len(question.slots),
@@ -116,14 +116,14 @@ def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Ru
 
 
 class _Progress:
-    """How far a long simulation is, on stderr: one line, written over in a terminal."""
+    """The progress of a long simulation on stderr: one line, which a terminal overwrites."""
 
     def __init__(self, policy: str) -> None:
         self._policy, self._shown, self._terminal = policy, False, sys.stderr.isatty()
         self._next = time.monotonic() + _QUIET_FOR[self._terminal]
 
     def show(self, now: float, ended: int, jobs: int) -> None:
-        """Tell it, if it was not told just now."""
+        """Write the progress, unless it was written just before."""
         if time.monotonic() < self._next:
             return
         self._next, self._shown = time.monotonic() + _QUIET_FOR[self._terminal], True
@@ -136,7 +136,7 @@ class _Progress:
             print(file=sys.stderr)
 
 
-def _as_json(arguments: argparse.Namespace, runs: dict[str, Run], judged: dict[str, Figures]) -> bytes:
+def _as_json(arguments: argparse.Namespace, runs: dict[str, SimulatedRun], judged: dict[str, Figures]) -> bytes:
     settings = {"resize_cost": arguments.resize_cost, "grace": arguments.grace, "interval": arguments.interval}
     told = {
         name: {"slots": run.slots, "figures": asdict(judged[name]), "jobs": _jobs(run)} for name, run in runs.items()
@@ -145,7 +145,7 @@ def _as_json(arguments: argparse.Namespace, runs: dict[str, Run], judged: dict[s
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 
-def _jobs(run: Run) -> list[dict[str, object]]:
+def _jobs(run: SimulatedRun) -> list[dict[str, object]]:
     rho = finish_time_fairness(run)
     return [
         {
@@ -163,7 +163,7 @@ def _jobs(run: Run) -> list[dict[str, object]]:
 
 
 def _slots(text: str) -> tuple[Slot, ...]:
-    """`64`, or by host: `a=4,b=4`."""
+    """Return a number of slots from `64`, or by host from `a=4,b=4`."""
     counts: dict[str, int] = {}
     for word in text.split(","):
         host, _, number = word.rpartition("=")
@@ -185,7 +185,7 @@ def _plan(path: Path) -> Plan:
 
 
 def _plan_of(jobs: Sequence[SimulatedJob]) -> Plan:
-    """A plan with the queues that recorded jobs were in, all alike."""
+    """Return a plan with the queues of recorded jobs, all alike."""
     names = list(dict.fromkeys(job.instance_group for job in jobs))
     return Plan(instance_groups=tuple(msgspec.structs.replace(Plan().instance_groups[0], name=name) for name in names))
 
@@ -198,7 +198,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One clean line instead of argparse's usage block."""
+    """An argument parser whose errors are one line, without argparse's usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"edt: {message} — see: {self.prog} --help\n")
@@ -230,6 +230,6 @@ def _parser() -> argparse.ArgumentParser:
         ("--interval", 0.0, "decide only every so many seconds (default: 0, at every event)"),
     ):
         add(option, metavar="S", type=_seconds, default=default, help=says)
-    add("--picture", metavar="FILE.svg", type=Path, help="draw who held the slots (under the last policy)")
+    add("--picture", metavar="FILE.svg", type=Path, help="draw the allocation (under the last policy)")
     add("--json", metavar="FILE", type=Path, help="write the figures, and those of each job")
     return parser

@@ -1,12 +1,11 @@
 """Discrete events: a workload played against a scheduler, with no clock but the events' own times.
 
 The scheduler is the service's core object, or anything that takes the core's events and answers with its instructions
-(`Scheduler`); the engine plays what is around it: jobs that arrive, train at the speed of their size, and end; workers
-that need a while to leave a revoked slot; the pause that a change of size costs. Nothing here knows a policy.
+(`Scheduler`). The engine plays everything around it: jobs that arrive, train at the speed of their size, and end;
+workers that need a while to leave a revoked slot; the pause that a change of size costs. It knows no policy.
 
-A job runs on the slots it was granted and has not left. At each instant at which their number changes it stands still
-for `resize_cost` seconds (the first start included), then goes on at the new speed; a change in between begins the
-pause anew.
+A job runs on the slots it was granted and has not left. Whenever their number changes it pauses for `resize_cost`
+seconds (the first start included), then continues at the new speed. A change during the pause restarts the pause.
 """
 
 from __future__ import annotations
@@ -23,31 +22,31 @@ from edt_server.core.instructions import Grant, Instruction, Revoke
 from edt_server.simulator.workload import SimulatedJob
 
 _ARRIVAL, _END, _RELEASE, _GIVEN_UP, _DECIDE, _TICK = range(6)
-_PATIENCE = 1000  # ticks after which it is looked whether anybody gets anything done
-_SHORTEST_TICK = 0.001  # seconds: a scheduler that wants to be woken at once, again and again, shall not stop time
+_PATIENCE = 1000  # ticks after which progress is checked
+_SHORTEST_TICK = 0.001  # seconds: a scheduler that asks to be woken at once, again and again, must not stop time
 
 
 class Scheduler(Protocol):
-    """What the engine plays against: `edt_server.core.Core`, or another that speaks as it does."""
+    """The scheduler that the engine plays against: `edt_server.core.Core`, or another with its interface."""
 
     def apply(self, event: CoreEvent, now: float) -> Sequence[Instruction]:
         """Take an event in and return the slots granted and revoked. A revoked slot is free when it is released."""
         ...
 
     def next_wake(self, now: float) -> float | None:
-        """When it wants to hear TimePassed, None while it does not."""
+        """Return when it wants TimePassed, None for never."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the world around the scheduler behaves; seconds.
+    """The behaviour of the world around the scheduler, in seconds.
 
     Attributes:
-        resize_cost: a job stands still for so long whenever the number of its workers changes.
+        resize_cost: how long a job pauses whenever the number of its workers changes.
         grace: from the revocation of a slot until its worker has left it.
-        interval: the scheduler hears of arrivals and ends only at multiples of this; 0 for at once.
-        tell_speeds: tell it each job's speed table when the job arrives (what workers of a real job measure).
+        interval: the scheduler learns of arrivals and ends only at multiples of this; 0 for at once.
+        tell_speeds: pass it each job's speed table when the job arrives (as workers of a real job measure it).
     """
 
     resize_cost: float = 1.0
@@ -58,13 +57,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What became of one job.
+    """The life of one job.
 
     Attributes:
-        job: as it was in the workload.
+        job: the job of the workload.
         sizes: (time, workers) from each change on, the first being its start; after its end, 0.
         end: when it had done its work; None when it never did, or was given up before.
-        restarts: how often it went on with another number of workers than before, its first start not counted.
+        restarts: how often it continued with another number of workers, its first start not counted.
     """
 
     job: SimulatedJob
@@ -79,12 +78,12 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What happened.
+class SimulatedRun:
+    """The result of a simulation.
 
     Attributes:
         lives: one per job, in order of arrival.
-        slots: how many there were.
+        slots: the number of slots.
         latencies: seconds each call of the scheduler took by the clock the engine was given, in order.
     """
 
@@ -95,7 +94,7 @@ class Run:
 
 @dataclass(slots=True)
 class _Running:
-    """A job as it is now; `left` is of the time `since`, it stands still until `still`, and `gone` is for good."""
+    """A job's present state; `left` is the work left at `since`, it pauses until `still`, and `gone` is final."""
 
     job: SimulatedJob
     left: float
@@ -135,14 +134,14 @@ class Engine:
     """One simulation.
 
     Args:
-        scheduler: told of everything; its slots and plan are set already.
-        slots: how many slots it has.
+        scheduler: gets all events; its slots and plan are set already.
+        slots: the number of its slots.
         jobs: the workload; jobs named in `present` have arrived in the scheduler before.
         settings: see `Settings`.
         clock: measures how long the scheduler takes; by default nothing is measured.
-        watch: called now and then with (simulated seconds, jobs ended, jobs).
+        watch: called at intervals with (simulated seconds, jobs ended, jobs).
         present: jobs that are there already → slots they occupy; they run from `begin` on.
-        begin: the time at which the simulation begins.
+        begin: the time at which the simulation starts.
     """
 
     def __init__(
@@ -164,24 +163,24 @@ class Engine:
             raise ValueError("two jobs of the workload have the same name")
         self._queue: list[tuple[float, int, int, tuple[str, int]]] = []
         self._numbers = count()
-        self._told: list[CoreEvent] = []  # what the scheduler hears at its next round
+        self._told: list[CoreEvent] = []  # the events of the scheduler's next round
         self._touched: dict[str, None] = {}
         self._latencies: list[float] = []
         self._ended = 0
         self._wake: float | None = None
         self._ticks = 0
-        self._left = -1.0  # work of all jobs when it was last looked at
+        self._left = -1.0  # work left of all jobs at the last check of progress
         for job in jobs:
             if present is not None and job.name in present:
                 self._begin(job.name, present[job.name], begin)
             else:
                 self._push(max(begin, job.time), _ARRIVAL, job.name)
 
-    def run(self, *, until: str | None = None, most: int | None = None) -> Run:
+    def run(self, *, until: str | None = None, most: int | None = None) -> SimulatedRun:
         """Play until every job has ended, or nothing can happen any more.
 
         Args:
-            until: stop when this job has ended, whatever becomes of the others.
+            until: stop when this job has ended.
             most: stop after that many instants; jobs that have not ended then have no end.
 
         Raises:
@@ -201,16 +200,16 @@ class Engine:
             Life(each.job, tuple(each.sizes), each.end, each.restarts)
             for each in sorted(self._jobs.values(), key=lambda each: each.job.time)
         ]
-        return Run(tuple(lives), self._slots, tuple(self._latencies))
+        return SimulatedRun(tuple(lives), self._slots, tuple(self._latencies))
 
     def leave(self, job: str, slot: int, now: float) -> None:
-        """The worker of `job` in `slot`, revoked before the simulation began, leaves it after the grace."""
+        """Let the worker of `job` in `slot`, revoked before the simulation starts, leave after the grace."""
         self._push(now + self._settings.grace, _RELEASE, job, slot)
 
     def tell(self, event: CoreEvent, now: float) -> None:
-        """Tell the scheduler something that is not in the workload, at the beginning."""
+        """Pass an event that is not in the workload to the scheduler, at the start."""
         self._apply(event, now)
-        self._push(now, _TICK)  # an instant at which what follows from it is seen
+        self._push(now, _TICK)  # an instant at which its consequences happen
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -293,7 +292,7 @@ class Engine:
                 self._look_for_work(now)
 
     def _look_for_work(self, now: float) -> None:
-        """Refuse to go on for ever where jobs take turns so fast that none gets anything done."""
+        """Raise where jobs take turns so fast that none makes progress."""
         self._ticks = 0
         working = [each.left for each in self._jobs.values() if each.size and each.still <= now]
         left = sum(each.left for each in self._jobs.values() if each.left < float("inf"))
@@ -306,7 +305,7 @@ class Engine:
         self._left = left
 
     def _tell(self, events: Sequence[CoreEvent], now: float) -> None:
-        """Tell the scheduler now, or at the end of the round."""
+        """Pass an event to the scheduler now, or at the end of the round."""
         interval = self._settings.interval
         if not interval:
             for event in events:
@@ -359,6 +358,6 @@ def simulate(
     *,
     clock: Callable[[], float] = lambda: 0.0,
     watch: Callable[[float, int, int], None] | None = None,
-) -> Run:
+) -> SimulatedRun:
     """Play `jobs` against `scheduler`, whose slots are set; the arguments are those of `Engine`."""
     return Engine(scheduler, slots, jobs, settings, clock=clock, watch=watch).run()

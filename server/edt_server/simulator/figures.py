@@ -1,12 +1,12 @@
-"""What a simulation is judged by, from what happened to its jobs. Pure.
+"""The figures of a simulation, from the lives of its jobs. Pure.
 
 Completion time of a job: from its arrival to its end. GPU-hours: the slots it occupied × the time. Restarts: how often
-it went on with another number of workers.
+it continued with another number of workers.
 
 Finish-time fairness ρ of a job: its completion time ÷ what that would have been on a cluster of its own that is 1/n of
 this one, n being the mean number of jobs (arrived, not ended) during its life, itself included. That cluster has
-slots ÷ n slots, a fraction counted as a share of a slot's time, never more than the job can use; no pause is counted
-there. ρ > 1: the job would have done better alone with its n-th part. (Themis, NSDI'20, in the form of its successors.)
+slots ÷ n slots, a fraction counted as a share of a slot's time, never more than the job can use, and no pauses.
+ρ > 1: the job would have done better alone with its n-th part. (Themis, NSDI'20, in the form of its successors.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.engine import Life, SimulatedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Figures:
     """One line of the table; times in seconds.
 
     Attributes:
-        jobs: how many there were.
+        jobs: the number of jobs.
         unfinished: those that never ended; the figures are of the others.
         mean, p50, p99: of the completion times (0 when none ended).
         makespan: from the first arrival to the last end.
@@ -53,8 +53,8 @@ class Figures:
     latency_max: float
 
 
-def figures(run: Run) -> Figures:
-    """The figures of a run."""
+def figures(run: SimulatedRun) -> Figures:
+    """Return the figures of a run."""
     done = [life for life in run.lives if life.end is not None]
     times = sorted(completion(life) for life in done)
     rhos = finish_time_fairness(run)
@@ -79,25 +79,25 @@ def figures(run: Run) -> Figures:
 
 
 def completion(life: Life) -> float:
-    """Seconds from the arrival to the end of a job that ended."""
+    """Return the seconds from the arrival to the end of a job that ended."""
     if life.end is None:
         raise ValueError(f"job {life.job.name} never ended")
     return life.end - life.job.time
 
 
 def slot_seconds(life: Life) -> float:
-    """Slots occupied × seconds, up to the last change known."""
+    """Return slots occupied × seconds, up to the last known change."""
     return math.fsum(workers * (after - since) for (since, workers), (after, _) in pairwise(life.sizes))
 
 
-def finish_time_fairness(run: Run) -> dict[str, float]:
-    """ρ of each job that ended, by name."""
+def finish_time_fairness(run: SimulatedRun) -> dict[str, float]:
+    """Return ρ of each job that ended, by name."""
     crowd = _Crowd(run.lives)
     return {life.job.name: completion(life) / _alone(life, run.slots / crowd.mean(life)) for life in _ended(run)}
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
-    """The value at that percentile, interpolated linearly; 0 of nothing."""
+    """Return the value at that percentile, interpolated linearly; 0 for no values."""
     if not ascending:
         return 0.0
     place = (len(ascending) - 1) * percent / 100
@@ -106,12 +106,12 @@ def percentile(ascending: Sequence[float], percent: float) -> float:
     return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
 
 
-def _ended(run: Run) -> Iterator[Life]:
+def _ended(run: SimulatedRun) -> Iterator[Life]:
     return (life for life in run.lives if life.end is not None)
 
 
 def _alone(life: Life, share: float) -> float:
-    """Seconds the job takes on so many slots of its own."""
+    """Return the seconds the job takes on so many slots of its own."""
     return life.job.work / life.job.speed.at(min(share, life.job.max_workers))
 
 
@@ -120,7 +120,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class _Crowd:
-    """How many jobs there were at each time; the mean over a job's life in O(log n)."""
+    """The number of jobs over time; its mean over a job's life takes O(log n)."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
         changes = sorted(
@@ -133,7 +133,7 @@ class _Crowd:
         self._areas = [0.0, *accumulate(pieces)]
 
     def _area(self, time: float) -> float:
-        """Jobs × seconds up to `time`."""
+        """Return jobs × seconds up to `time`."""
         at = bisect_right(self._times, time) - 1
         return self._areas[at] + self._counts[at] * (time - self._times[at])
 

@@ -1,7 +1,7 @@
-"""Who held how many slots over time in a run: from a run to the allocation that `edt_sdk.pictures` draws. Pure.
+"""The allocation of a run over time, in the form that `edt_sdk.pictures` draws. Pure.
 
-One band per job where there are few, else per application. However long the run, there are at most `COLUMNS` columns,
-each the mean of its time; the last column's end is the run's.
+There is one band per job where there are few jobs, else per application. However long the run, there are at most
+`COLUMNS` columns, each the mean of its time; the last column's end is the run's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from edt_sdk.pictures import allocation as pictured
 from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
 from edt_sdk.pictures.parts.look import Look
-from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.engine import Life, SimulatedRun
 
 BANDS = 8
 COLUMNS = pictured.MOST_CELLS // BANDS
@@ -21,8 +21,8 @@ OTHERS = "others"
 WIDTH = 860
 
 
-def allocation(run: Run) -> Allocation:
-    """Who held how many slots when, in at most `COLUMNS` columns; exact where there are no more changes than that."""
+def allocation(run: SimulatedRun) -> Allocation:
+    """Return the allocation in at most `COLUMNS` columns; exact where there are no more changes than that."""
     lives = [life for life in run.lives if life.sizes]
     times = sorted({time for life in lives for time, _ in life.sizes})
     if len(times) > COLUMNS + 1:
@@ -39,12 +39,12 @@ def allocation(run: Run) -> Allocation:
 
 
 def draw(held: Allocation) -> str:
-    """The picture as an SVG document that stands alone."""
+    """Return the picture as a standalone SVG document."""
     return f"{draw_allocation(held, Look(width=WIDTH))}\n"
 
 
 def _naming(lives: Sequence[Life]) -> Callable[[Life], str]:
-    """The band of a life: its job, or its application where there are many; those with the least work are others."""
+    """Return the band of a life: its job, or its application; those with the least work are others."""
     most = BANDS
     if len(lives) <= most:
         return lambda life: life.job.name

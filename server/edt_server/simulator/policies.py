@@ -1,7 +1,7 @@
-"""The schedulers a workload can be played against: our core under each of its policies, and two rigid queues.
+"""The schedulers that a workload can be played against: the core under each of its policies, and two rigid queues.
 
-The queues are there for comparison alone: what a batch system does with jobs that need all their workers from the
-first second to the last. They speak the core's language, so that the engine that plays them is the same.
+The rigid queues are for comparison: they show what a batch system does with jobs that need all their workers from the
+first second to the last. They have the core's interface, so that the same engine plays them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ POLICIES = (*ELASTIC, *RIGID)
 
 
 class RigidQueue:
-    """First come, first served, all workers or none; nothing is ever taken back.
+    """First come, first served, all workers or none; no slot is ever taken back.
 
     Args:
-        backfill: jobs that fit may overtake one that does not; without it the first that does not fit blocks the rest.
+        backfill: smaller jobs may overtake one that does not fit; without it that job blocks the rest.
     """
 
     def __init__(self, *, backfill: bool) -> None:
@@ -54,7 +54,7 @@ class RigidQueue:
         return self._start()
 
     def next_wake(self, now: float) -> float | None:
-        """Never: time changes nothing here."""
+        """Return None: time changes nothing here."""
         return None
 
     def _start(self) -> list[Instruction]:
@@ -67,18 +67,18 @@ class RigidQueue:
                     del self._free[slot]
                 self._held[job] = slots
                 started += [Grant(job, slot, number) for number, slot in enumerate(slots, 1)]
-            elif not self._backfill and size <= self._all:  # who never fits holds nobody up
+            elif not self._backfill and size <= self._all:  # a job that can never fit blocks no other
                 break
         return started
 
 
 def make(policy: str, plan: Plan, slots: Sequence[Slot]) -> Scheduler:
-    """The scheduler of that name with these slots.
+    """Return the scheduler of that name with these slots.
 
     Args:
-        policy: one of `POLICIES`, for every queue of the plan; "" for the policies that the plan says.
+        policy: one of `POLICIES`, for every queue of the plan; "" for the plan's own policies.
         plan: how the core shares the slots; a rigid queue has none.
-        slots: what there is.
+        slots: the slots.
 
     Raises:
         InvalidRequest: no such policy.
@@ -95,7 +95,7 @@ def make(policy: str, plan: Plan, slots: Sequence[Slot]) -> Scheduler:
 
 
 def fit(jobs: Sequence[SimulatedJob], policy: str, plan: Plan, slots: int) -> tuple[SimulatedJob, ...]:
-    """The jobs as that policy takes them: in a queue of the plan, or without elasticity.
+    """Return the jobs as that policy takes them: in a queue of the plan, or without elasticity.
 
     Raises:
         Unprocessable: a job is in a queue that the plan does not have.
@@ -107,7 +107,7 @@ def fit(jobs: Sequence[SimulatedJob], policy: str, plan: Plan, slots: int) -> tu
 
 
 def under(policy: str, plan: Plan) -> Plan:
-    """The plan with that policy in every queue; "" for itself."""
+    """Return the plan with that policy in every queue; "" for the plan itself."""
     if not policy:
         return plan.check()
     if policy not in ELASTIC:

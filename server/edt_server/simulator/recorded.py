@@ -1,12 +1,12 @@
-"""Recorded events as a run that happened, and as a workload that can be played again otherwise.
+"""Recorded events as a run that happened, and as a workload that can be played again under other conditions.
 
-From the event list of a server (rows of `edt_sdk.schemas.events.Event`): who arrived when and with which settings, and
-who was in how many slots. The work of a job is taken from what it did: its workers over time, at the speeds it was
-measured to have, else at the law of `speed.py`; so the same allocation gives the same end, and another one the end that
-the law says. What a job did between its trainings counts as work too. Jobs that have not ended are left out of the
-workload: nobody knows how much they still have to do.
+The event list of a server (rows of `edt_sdk.schemas.events.Event`) has the arrivals with their settings, and the slots
+of each job. The work of a job is derived from what it did: its workers over time, at its measured speeds, else at the
+law of `speed.py`. So the same allocation gives the same end, and another one the end that the law predicts. The time
+between trainings counts as work too. Jobs that have not ended are left out of the workload, because their remaining
+work is unknown.
 
-A program that is not elastic begins again without one of its slots: its work is what it did when it last had all.
+A program that is not elastic restarts without one of its slots: its work is what it did when it last had all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from edt_server.core.events import (
     SpeedMeasured,
     from_data,
 )
-from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.engine import Life, SimulatedRun
 from edt_server.simulator.speed import Speed
 from edt_server.simulator.workload import SimulatedJob
 
@@ -43,7 +43,7 @@ _SQLITE = b"SQLite format 3\0"
 
 @dataclass(slots=True)
 class _Past:
-    """One job as the rows tell it, `slots` being those it is in."""
+    """One job as the rows describe it; `slots` are the slots it is in."""
 
     arrived: JobArrived
     time: float
@@ -70,7 +70,7 @@ class _Past:
         return max(self.least(), min(self.arrived.max_workers, used) // unit * unit)
 
     def working(self) -> Sequence[tuple[float, int]]:
-        """The sizes at which it did what its work is reckoned from, until the last of these times."""
+        """Return the sizes at which it did the work that counts, until the last of these times."""
         if not self.arrived.rigid:
             return self.sizes
         complete = [at for at, (_, size) in enumerate(self.sizes) if size >= self.least()]
@@ -78,10 +78,10 @@ class _Past:
 
 
 def read_events(path: Path) -> list[Event]:
-    """An event list, in order: one JSON object a line, or a server's SQLite store, which is only read.
+    """Read an event list, in order: one JSON object per line, or a server's SQLite store, which is opened read-only.
 
     Raises:
-        InvalidRequest: it cannot be read or is no event list; says in which line.
+        InvalidRequest: it cannot be read or is no event list; the message has the line.
     """
     try:
         with path.open("rb") as file:
@@ -106,7 +106,7 @@ def _lines(path: Path) -> Iterator[Event]:
 
 
 def _stored(path: Path) -> list[Event]:
-    # Not by way of `edt_server.store`: that would migrate an older store, and a simulation must not touch it.
+    # Not through `edt_server.store`: that would migrate an older store, and a simulation must not change it.
     with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         rows = connection.execute("SELECT seq, time, job, kind, data, cause, text FROM edt_events ORDER BY seq")
         return [
@@ -115,8 +115,8 @@ def _stored(path: Path) -> list[Event]:
         ]
 
 
-def recorded_run(events: Iterable[Event]) -> Run:
-    """What happened, as if it had been simulated: times in seconds since the first row."""
+def recorded_run(events: Iterable[Event]) -> SimulatedRun:
+    """Return what happened, as if it had been simulated: times in seconds since the first row."""
     pasts, slots, begin = _pasts(events)
     lives = [
         Life(
@@ -127,18 +127,18 @@ def recorded_run(events: Iterable[Event]) -> Run:
         )
         for past in pasts
     ]
-    return Run(tuple(lives), slots, ())
+    return SimulatedRun(tuple(lives), slots, ())
 
 
 def workload_of(events: Iterable[Event]) -> tuple[SimulatedJob, ...]:
-    """The jobs that ended, with the work they did, by arrival; times in seconds since the first row."""
+    """Return the jobs that ended, with their work, by arrival; times in seconds since the first row."""
     pasts, _, begin = _pasts(events)
     jobs = [_job(past, begin) for past in pasts if past.end is not None and past.working()]
     return tuple(sorted(jobs, key=lambda job: job.time))
 
 
 def work_done(sizes: Sequence[tuple[float, int]], speed: Speed, until: float) -> float:
-    """What workers at these (time, workers) did up to `until`, in the unit of `speed`."""
+    """Return what workers at these (time, workers) did up to `until`, in the unit of `speed`."""
     ends = [*(time for time, _ in sizes[1:]), until]
     return sum(speed.at(size) * max(0.0, end - time) for (time, size), end in zip(sizes, ends, strict=True))
 
@@ -170,7 +170,7 @@ def _restarts(sizes: Sequence[tuple[float, int]]) -> int:
 
 
 def _pasts(events: Iterable[Event]) -> tuple[list[_Past], int, float]:
-    """The jobs in order of arrival, the most slots there were, and the time of the first row."""
+    """Return the jobs in order of arrival, the most slots there were, and the time of the first row."""
     pasts: dict[str, _Past] = {}
     most, begin = 0, None
     for event in events:
@@ -189,7 +189,7 @@ def _pasts(events: Iterable[Event]) -> tuple[list[_Past], int, float]:
 def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
     match told:
         case JobArrived(job=job):
-            # One that ended and was resumed has one life, with a gap in it.
+            # A job that ended and was resumed has one life, with a gap in it.
             before = pasts.get(job)
             if before is None:
                 pasts[job] = _Past(told, now, told.demand)
@@ -211,7 +211,7 @@ def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
 
 
 def _change(past: _Past, told: JobChanged) -> None:
-    """The last setting counts: the workload has one of each."""
+    """Keep the last setting of each kind: the workload has only one."""
     wanted = {
         "priority": told.priority,
         "max_workers": told.max_workers,

@@ -1,11 +1,10 @@
-"""How fast an application is with so many workers: the concave function through its measured points.
+"""How fast an application is at a number of workers: the concave function through its measured points.
 
-Between measured sizes the speed is interpolated linearly, below the smallest it goes to 0 at 0 workers, above the
-largest it stays what it was: nothing is promised that nobody measured. A point that lies below the line between its
-neighbours is raised to it (the upper concave hull), because the scheduler's rule, like anybody who adds workers one
-after the other, needs gains that do not grow again.
+Between measured sizes the speed is interpolated linearly. Below the smallest it goes to 0 at 0 workers. Above the
+largest it stays constant, because nothing was measured there. A point below the line between its neighbours is raised
+to it (the upper concave hull), because the scheduler's rule needs gains that do not grow again.
 
-Where there is no table, `by_law` stands in: speed(n) = speed(1) · n ÷ (1 + s·(n − 1)), Amdahl's law with s, the serial
+Where there is no table, `by_law` is used: speed(n) = speed(1) · n ÷ (1 + s·(n − 1)), Amdahl's law with s, the serial
 part, 0.05: 8 workers are 5.9 times as fast as one, 64 workers 15.4 times.
 """
 
@@ -20,7 +19,7 @@ SERIAL_PART = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Samples per second (or any unit of work per second) at a number of workers; make it with `of` or `by_law`.
+    """Samples per second (or any unit of work per second) at a number of workers; made with `of` or `by_law`.
 
     Attributes:
         corners: (workers, speed) where the slope changes, ascending, from (0, 0) on.
@@ -30,7 +29,7 @@ class Speed:
 
     @classmethod
     def of(cls, points: Iterable[tuple[int, float]]) -> Speed:
-        """The concave function through measured (workers, speed), workers ≥ 1 and speed > 0.
+        """Return the concave function through measured (workers, speed), workers ≥ 1 and speed > 0.
 
         Raises:
             ValueError: no points, or one that is not positive.
@@ -47,11 +46,11 @@ class Speed:
 
     @classmethod
     def by_law(cls, most: int, *, one: float = 1.0, serial_part: float = SERIAL_PART) -> Speed:
-        """Amdahl's law for 1 … `most` workers, `one` being the speed of a single one."""
+        """Return Amdahl's law for 1 … `most` workers, `one` being the speed of a single one."""
         return cls.of((n, one * n / (1 + serial_part * (n - 1))) for n in range(1, max(1, most) + 1))
 
     def at(self, workers: float) -> float:
-        """The speed with so many workers; a fraction is a share of one slot's time."""
+        """Return the speed at so many workers; a fraction is a share of one slot's time."""
         if workers <= 0:
             return 0.0
         after = bisect_right(self.corners, (workers, float("inf")))
@@ -61,16 +60,16 @@ class Speed:
         return left[1] + _slope(left, right) * (workers - left[0])
 
     def table(self, most: int) -> dict[int, float]:
-        """The speed at 1 … `most` workers, as the scheduler is told it."""
+        """Return the speed at 1 … `most` workers, in the form that the scheduler takes."""
         return {n: self.at(n) for n in range(1, most + 1)}
 
     def scaled(self, factor: float) -> Speed:
-        """The same shape, `factor` times as fast."""
+        """Return the same shape, `factor` times as fast."""
         return Speed(tuple((workers, speed * factor) for workers, speed in self.corners))
 
     @property
     def most(self) -> int:
-        """The workers beyond which nothing is gained: those of its highest point."""
+        """Return the workers of its highest point, beyond which nothing is gained."""
         return int(max(self.corners, key=lambda corner: (corner[1], -corner[0]))[0])
 
 

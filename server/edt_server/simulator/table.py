@@ -1,4 +1,4 @@
-"""The figures of several runs beside each other, for a terminal. Pure."""
+"""The figures of several runs in one table, for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = (
 
 
 def table(runs: Mapping[str, Figures]) -> str:
-    """One line per run, times in seconds; below it what could not be counted."""
+    """Return one line per run, times in seconds, and below it the jobs that could not be counted."""
     rows = [HEAD, *(_row(name, each) for name, each in runs.items())]
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
     lines = ["  ".join(map(_cell, row, widths, range(len(HEAD)))) for row in rows]

@@ -1,9 +1,9 @@
-"""A workload as the Pollux artifact writes it: one CSV of jobs, one of how fast their applications are.
+"""A workload in the format of the Pollux artifact: one CSV of jobs, one of the speeds of their applications.
 
-Jobs: `name,time,application,num_replicas,batch_size`; time in seconds since the beginning. A `duration` column (seconds
-with `num_replicas` workers) may stand instead of what APPS.csv says. Optional columns: `priority`, `max_workers`,
+Jobs: `name,time,application,num_replicas,batch_size`; time in seconds since the start. A `duration` column (seconds
+with `num_replicas` workers) may replace what APPS.csv has. Optional columns: `priority`, `max_workers`,
 `min_workers`, `slots_per_unit`, `elastic` (yes or no), `instance_group`, `owner`. Applications:
-`application,workers,batch_size,samples_per_second,samples_total`. What cannot be used is refused with file, line and
+`application,workers,batch_size,samples_per_second,samples_total`. Invalid values are refused with file, line and
 column.
 """
 
@@ -21,7 +21,7 @@ from edt_sdk.schemas.job import DEFAULT_PRIORITY
 from edt_server.simulator.speed import Speed
 
 T = TypeVar("T")
-# How far an elastic job without a table and without max_workers may grow: times what its user would have asked for.
+# The growth limit of an elastic job without a table and without max_workers: a multiple of its replicas.
 GROWTH_WITHOUT_TABLE = 2
 
 
@@ -31,18 +31,18 @@ class SimulatedJob:
 
     Attributes:
         name: unique in its workload.
-        time: of its arrival, in seconds from the beginning.
+        time: of its arrival, in seconds from the start.
         application: what it runs; jobs of one application have one colour in the picture.
-        replicas: the workers its user would give it where it cannot grow or shrink.
-        max_workers: the most workers it can use where it can.
+        replicas: the workers its user would give it if it were not elastic.
+        max_workers: the most workers it can use if it is.
         work: what it has to do, in samples (any unit that `speed` has too).
         speed: samples per second at a number of workers.
         priority: weight under fair share.
-        min_workers: it runs on no fewer.
+        min_workers: the fewest workers it runs on.
         instance_group: its queue; "" for the plan's first.
-        owner: whose it is, for user shares.
+        owner: its owner, for user shares.
         slots_per_unit: its workers come and go so many at a time; `max_workers` is a multiple of it.
-        keeps: nobody takes its workers while it has them, as it would have to begin again: it is not elastic.
+        keeps: its workers are never taken from it, as it would have to restart: it is not elastic.
     """
 
     name: str
@@ -60,10 +60,10 @@ class SimulatedJob:
     keeps: bool = False
 
     def rigid(self, slots: int) -> SimulatedJob:
-        """The same job where nothing is elastic: its `replicas`, from start to end.
+        """Return the same job without elasticity: its `replicas`, from start to end.
 
-        At most all `slots` there are, in its units; but a program that runs on its own number alone keeps that, and
-        never starts where there are not so many.
+        It takes at most all `slots`, in its units. But a program that runs on its own number alone keeps that, and
+        never starts where there are fewer.
         """
         unit = self.slots_per_unit
         size = self.replicas if self.keeps else max(unit, min(self.replicas, slots) // unit * unit)
@@ -72,20 +72,20 @@ class SimulatedJob:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What APPS.csv says of one: samples in all, and by batch size the speed and the sizes it was measured at."""
+    """One application of APPS.csv: samples in all, and by batch size the speed and the measured sizes."""
 
     samples_total: float
     speeds: Mapping[int, Speed]
 
 
 class Row:
-    """One line of a CSV file; its methods read a column or say which one is wrong and where."""
+    """One line of a CSV file; its methods read a column, or raise with its name and line."""
 
     def __init__(self, path: Path, line: int, values: Mapping[str, str]) -> None:
         self.path, self.line, self._values = path, line, values
 
     def text(self, column: str, default: str | None = None) -> str:
-        """The column's text; without `default` it must be there."""
+        """Return the column's text; without `default` it must be there."""
         value = self._values.get(column, "")
         if value:
             return value
@@ -94,15 +94,15 @@ class Row:
         return default
 
     def whole(self, column: str, default: int | None = None) -> int:
-        """A whole number ≥ 1."""
+        """Return an integer ≥ 1."""
         return self._number(column, int, 1, "a whole number of at least 1", default)
 
     def real(self, column: str, *, above: float) -> float:
-        """A number > `above`."""
+        """Return a number > `above`."""
         return self._number(column, float, above, f"a number above {above:g}", None)
 
     def seconds(self, column: str) -> float:
-        """A number ≥ 0."""
+        """Return a number ≥ 0."""
         return self._number(column, float, 0.0, "a number of seconds, 0 or more", None)
 
     def _number(self, column: str, kind: Callable[[str], T], low: float, says: str, default: T | None) -> T:
@@ -120,21 +120,21 @@ class Row:
         return value
 
     def wrong(self, column: str, what: str, hint: str = "") -> InvalidRequest:
-        """The error for this line."""
+        """Return the error for this line."""
         return InvalidRequest(
             f"{self.path}, line {self.line}: column {column} {what}.", hint=hint, field=column, line=self.line
         )
 
 
 def read_workload(path: Path, apps: Path | None = None) -> tuple[SimulatedJob, ...]:
-    """The jobs of a workload, by arrival.
+    """Return the jobs of a workload, by arrival.
 
     Args:
         path: the jobs.
         apps: the applications' speeds; may be None where the jobs have a `duration`.
 
     Raises:
-        InvalidRequest: a file cannot be read or used; says which line and column.
+        InvalidRequest: a file cannot be read or used; the message has line and column.
     """
     applications = {} if apps is None else read_applications(apps)
     jobs: dict[str, SimulatedJob] = {}
@@ -149,7 +149,7 @@ def read_workload(path: Path, apps: Path | None = None) -> tuple[SimulatedJob, .
 
 
 def read_applications(path: Path) -> dict[str, Application]:
-    """The applications by name. InvalidRequest with line and column for what cannot be used."""
+    """Return the applications by name. InvalidRequest with line and column for an invalid value."""
     points: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     totals: dict[str, float] = {}
     columns = ("application", "workers", "batch_size", "samples_per_second", "samples_total")
@@ -215,7 +215,7 @@ def _elastic(row: Row) -> bool:
 
 
 def _sizes(row: Row, most: int) -> tuple[int, int, int]:
-    """The fewest workers an elastic job runs on, the most it can use, and how many come and go at a time."""
+    """Return the fewest and the most workers of an elastic job, and how many come and go at a time."""
     least, unit = row.whole("min_workers", 1), row.whole("slots_per_unit", 1)
     if unit > most:
         raise row.wrong("slots_per_unit", f"is {unit}, more than the {most} workers it can use")

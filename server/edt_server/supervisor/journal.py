@@ -1,8 +1,8 @@
 """The journal: every report of a job, numbered, on disk before it is sent.
 
-A report is one JSON line, written in one piece. The file outlives the supervisor, so what no server has acknowledged is
-not lost when it exits: the next server reads it with `read_journal`. Not synced to the disk: it has to survive
-processes, and a machine that goes down takes the job with it anyway.
+A report is one JSON line, written in one piece. The file outlives the supervisor, so that unacknowledged reports are
+not lost when it exits: the next server reads them with `read_journal`. The file is not synced to the disk: it has to
+survive processes, and a machine that goes down takes the job with it anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder(Numbered).decode
 
 
 def read_journal(path: Path) -> list[Numbered]:
-    """All reports in order; [] when there is no file. A torn last line is left out."""
+    """Return all reports in order; [] when there is no file. A torn last line is left out."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def read_journal(path: Path) -> list[Numbered]:
 
 
 class Journal:
-    """Appends reports and knows which are acknowledged."""
+    """Append reports, and know which of them are acknowledged."""
 
     def __init__(self, path: Path) -> None:
         self._reports = read_journal(path)
@@ -50,7 +50,7 @@ class Journal:
 
     @property
     def acknowledged(self) -> int:
-        """Highest number a server has committed, as far as is known here."""
+        """The highest number that a server has committed, as far as is known here."""
         return self._acknowledged
 
     @property
@@ -59,22 +59,22 @@ class Journal:
         return self._acknowledged >= self.last
 
     def append(self, report: Numbered) -> None:
-        """Write a report; its number is `last` + 1."""
+        """Write a report, whose number is `last` + 1."""
         if report.number != self.last + 1:
             raise ValueError(f"report {report.number} follows {self.last}")
         os.write(self._descriptor, encode(report) + b"\n")
         self._reports.append(report)
 
     def acknowledge(self, number: int) -> None:
-        """Reports up to `number` are committed. Numbers may come twice or out of order."""
+        """Take in that the reports up to `number` are committed. Numbers may repeat or be out of order."""
         self._acknowledged = max(self._acknowledged, min(number, self.last))
 
     def welcome(self, number: int) -> None:
-        """A server just greeted has committed the reports up to `number`; it may have forgotten later ones."""
+        """Take in the last committed report of a new server, which may have lost later ones."""
         self._acknowledged = min(number, self.last)
 
     def open_reports(self) -> list[Numbered]:
-        """What is not acknowledged yet, in order."""
+        """Return the unacknowledged reports, in order."""
         return [report for report in self._reports if report.number > self._acknowledged]
 
     def close(self) -> None:
@@ -83,6 +83,6 @@ class Journal:
 
 
 def _drop_torn_line(descriptor: int) -> None:
-    """Cut what a writer that died in the middle of a line has left, so that the next line starts one."""
+    """Cut off the half line of a writer that died, so that the next report starts a line."""
     data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     os.ftruncate(descriptor, data.rfind(b"\n") + 1)

@@ -1,8 +1,8 @@
 """The supervisor's end of the link: a Unix socket that only the job's own processes may use.
 
-Who speaks is known from the kernel (SO_PEERCRED): the peer must have this account's uid and belong to the session of a
-process that was started here; what the message says about itself must agree. One connection a process. Malformed
-input closes the connection. Says nothing on its own and decides nothing.
+The kernel identifies the peer (SO_PEERCRED): it must have this account's uid and belong to the session of a process
+that was started here, and the worker number in a message must agree. There is one connection per process. Malformed
+input closes the connection. The link sends nothing on its own and decides nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from edt_server.supervisor.machines.events import DRIVER
 
 log = logging.getLogger(__name__)
 
-# A traceback or an error message of the user's may be long.
+# A user's traceback or error message may be long.
 MAX_LINE = 16 << 20
 DRAIN_SECONDS = 2.0
 _PATH_LIMIT = 107
@@ -44,8 +44,8 @@ class LinkServer:
     """Connections of the driver and the workers, by their key.
 
     Args:
-        path: the socket; what lies there is replaced.
-        leader: the key of the process that leads a session, None when it is none of the job's.
+        path: the socket; an existing file is replaced.
+        leader: returns the key of the process that leads a session, None when it is none of the job's.
         on_message: called with each message, the hello included.
         on_lost: called when the connection of a process closes, with the reason.
     """
@@ -88,7 +88,7 @@ class LinkServer:
         self._path.unlink(missing_ok=True)
 
     def send(self, key: int, message: Downward) -> bool:
-        """Send to a process; False when its link is not there (its exit will be seen)."""
+        """Send to a process; return False when it has no link (its exit will be seen)."""
         writer = self._writers.get(key)
         if writer is None or writer.is_closing():
             return False
@@ -96,14 +96,14 @@ class LinkServer:
         return True
 
     def forget(self, key: int) -> None:
-        """The process is reaped: another one of this key may connect."""
+        """Take in that the process is reaped: another one of this key may connect."""
         writer = self._writers.pop(key, None)
         if writer is not None:
-            writer.close()  # held open by what the process left behind
+            writer.close()  # held open by a descendant
         self._closed.pop(key, None)
 
     async def drained(self, key: int) -> None:
-        """Return when all that a process that has ended said was given to `on_message`."""
+        """Return when all messages of an exited process were given to `on_message`."""
         for _ in range(4):
             # Its connection may be accepted, and its first lines read, only in the next rounds of the loop.
             await asyncio.sleep(0)
@@ -159,7 +159,7 @@ class LinkServer:
             return None
         try:
             # The session and not the pid: the job's interpreter may be a script that starts the real one. The leader is
-            # not reaped before its link is read, so the number cannot be anybody else's.
+            # not reaped before its link is read, so the number cannot be another session's.
             return self._leader(os.getsid(pid))
         except ProcessLookupError:
             return None

@@ -1,7 +1,8 @@
-"""One job's supervisor: joins the pure `machine` with processes, link, server and files.
+"""One job's supervisor: connects the pure state machine with processes, link, server and files.
 
-Events of all four are put through the machine one at a time, on one event loop; what it answers is done at once and in
-order. No rule about the job is written here. However this process ends by itself, none of the job's is left behind.
+Events of all four go through the machine one at a time, on one event loop, and its instructions are carried out at once
+and in order. No rule about the job is written here. However this process ends by itself, it leaves no process of the
+job behind.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wire import pulse
 from edt_sdk.schemas.wire.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
-from edt_server.supervisor.abroad import Abroad
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.machines.by_framework import machine_of
 from edt_server.supervisor.machines.elastic_agents import ElasticAgents
 from edt_server.supervisor.machines.events import (
     DRIVER,
@@ -40,42 +41,42 @@ from edt_server.supervisor.machines.events import (
     Instruction,
     Kill,
     LinkLost,
-    LookAgain,
-    LookedAgain,
+    MemoryScarce,
     Note,
     NotStarted,
     Publish,
+    Received,
+    Recheck,
+    Rechecked,
     Refuse,
-    Said,
-    Scarce,
-    Send,
+    SendMessage,
+    SendReport,
     StartDriver,
     Started,
     StartStandby,
     StartTask,
     StartWorker,
     Stop,
-    Tell,
 )
-from edt_server.supervisor.machines.history import history_of
+from edt_server.supervisor.machines.history import History, history_of
+from edt_server.supervisor.machines.membership import JobMembership
 from edt_server.supervisor.machines.plain import Plain
 from edt_server.supervisor.machines.standbys import NOWHERE
-from edt_server.supervisor.machines.tails import last_words
+from edt_server.supervisor.machines.tails import stream_tail
 from edt_server.supervisor.machines.watchdog import Watchdog
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker
 from edt_server.supervisor.processes.leftovers import end_leftovers
+from edt_server.supervisor.processes.liveness import observe, pulse_file
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
-from edt_server.supervisor.processes.orphans import reap_orphans
 from edt_server.supervisor.processes.ports import RunPorts
 from edt_server.supervisor.processes.predecessors import Predecessors
 from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
-from edt_server.supervisor.processes.strays import end_what_was_left
-from edt_server.supervisor.processes.vital_signs import pulse_file, sights
 from edt_server.supervisor.processes.zygote import ZygoteProcess
-from edt_server.supervisor.programs.environment import Surroundings, make_folders
+from edt_server.supervisor.programs.environment import JobEnvironment, make_folders
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.programs.variables import MASTER
+from edt_server.supervisor.remote_workers import RemoteWorkers
 from edt_server.supervisor.reporter import Reporter
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.presence import FILE as PRESENCE
@@ -86,26 +87,25 @@ log = logging.getLogger(__name__)
 
 SAMPLE_INTERVAL = 0.1
 WATCH_INTERVAL = 0.5
-# A closed link lies unread for less; see `LookAgain`.
-LOOK_AGAIN_AFTER = 0.05
-LOOK_AGAIN_ABROAD = 0.5
-# Workers that are forked together are ready within less of each other, unless the cores are busy: whoever waits holds
-# nobody up, whereas a change of its own makes the second one wait for two boundaries more.
+# A closed link is unread for less than this; see `Recheck`.
+RECHECK_AFTER = 0.05
+RECHECK_AFTER_REMOTE = 0.5
+# Workers that are forked together are ready within less than this, unless the cores are busy. The wait delays no
+# update, whereas a change of its own makes the second worker wait for two more boundaries.
 GATHER_FOR = 0.25
 # A process of an earlier attempt finishes its update and writes a checkpoint, for which a minute is much.
 PREDECESSOR_PATIENCE = 60.0
-# Without a server the last reports stay in the journal, where the next one reads them: no need to wait for it for ever.
+# Without a server the last reports stay in the journal, where the next server reads them: a short wait is enough.
 DELIVERY_PATIENCE = 60.0
-ORPHAN_PATIENCE = 3.0
 
 
 class Supervisor:
-    """One job.
+    """The supervisor of one job.
 
     Args:
         orders: what to supervise.
-        umask: for the job's processes; the supervisor's own files are for this account alone.
-        zygote: one that fits the job and was started already.
+        umask: for the job's processes; the supervisor's own files are private to this account.
+        zygote: a zygote that was started already and fits the job.
     """
 
     def __init__(self, orders: Launch, *, umask: int, zygote: ZygoteProcess | None = None) -> None:
@@ -116,7 +116,7 @@ class Supervisor:
         self._runtime_dir = Path(orders.runtime_dir)
         mark = host_mark(orders.host, self._runtime_dir.parent)
         memory_dir = memory_folder(orders.job_id, host=mark)
-        self._job = Surroundings(orders, orders.host or identity.host, link, dict(os.environ), memory_dir)
+        self._job = JobEnvironment(orders, orders.host or identity.host, link, dict(os.environ), memory_dir)
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         elog = paths.driver_log_dir(self._job.host) / "stdout"
@@ -125,10 +125,10 @@ class Supervisor:
         self._index = StreamIndex(paths.stream_index, paths.streams_dir, others)
         self._journal = Journal(paths.journal)
         history = history_of(self._journal.reports, lambda training: str(paths.payload(training)))
-        self._machine = machine_of(orders, history)
+        self._machine = _machine_of(orders, history)
         self._watchdog = Watchdog(orders.hang_timeout)
         announce(paths.job_dir / PRESENCE)
-        # What a plain job's processes still do counts for nothing.
+        # A plain job restarts from the beginning: what its old processes still do counts for nothing.
         patience = 0.0 if isinstance(self._machine, Plain) else max(orders.hang_timeout, PREDECESSOR_PATIENCE)
         self._predecessors = Predecessors(self._runtime_dir / "alive.lock", patience)
         forker = Forker(
@@ -139,12 +139,12 @@ class Supervisor:
             needed=lambda: self._machine.training,
         )
         self._children = Children(forker, self._exited, self._before_reap)
-        self._ahead = StandbyProcesses()
-        self._abroad = Abroad(orders, paths.launch_file, identity, self._feed, self._exited_abroad)
+        self._standbys = StandbyProcesses()
+        self._remote = RemoteWorkers(orders, paths.launch_file, identity, self._feed, self._exited_remotely)
         self._link = LinkServer(
             link,
             leader=self._children.leader,
-            on_message=lambda key, message: self._feed(Said(key, message)),
+            on_message=lambda key, message: self._feed(Received(key, message)),
             on_lost=lambda key, why: self._feed(LinkLost(key, why)),
         )
         self._reporter = Reporter(
@@ -152,21 +152,21 @@ class Supervisor:
             identity,
             self._journal,
             holding=lambda: self._machine.holding,
-            on_message=self._server_said,
+            on_message=self._on_server_message,
         )
         self._ports = RunPorts(MASTER)
         self._events: deque[Event] = deque()
-        # Nothing begins before nothing of an earlier attempt is left; what happens until then is kept.
+        # No event is handled before all processes of an earlier attempt are gone; until then events are queued.
         self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refused = asyncio.Event()
-        self._alone = asyncio.Event()
+        self._prepared = asyncio.Event()
 
     async def run(self) -> None:
         """Supervise until the job is over and reported."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_end, number)
+            loop.add_signal_handler(number, self._on_signal, number)
         tasks = [
             asyncio.create_task(self._report(), name="reporter"),
             asyncio.create_task(self._sample(), name="sampler"),
@@ -182,9 +182,10 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._abroad.close()
+            # Processes first, files and locks after them: the next attempt starts when the lock is free.
+            await self._remote.close()
             self._children.kill_all()
-            await self._end_orphans()
+            await self._children.end_orphans()
             await self._link.stop()
             self._index.close()
             self._journal.close()
@@ -195,6 +196,7 @@ class Supervisor:
         try:
             make_folders(self._job)
             if await self._predecessors.gone():
+                # Before the link, and with it the first process, exists.
                 if self._orders.hosts_dir:
                     self._predecessors.share()
                 if isinstance(self._machine, Plain):
@@ -202,13 +204,13 @@ class Supervisor:
                 await self._link.start()
         except (EdtError, OSError) as wrong:
             self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
-        self._alone.set()
+        self._prepared.set()
         self._feeding = False
         self._pump()
 
     async def _report(self) -> None:
-        # The server takes back what a hello does not name: not before the processes in those slots are gone.
-        await self._alone.wait()
+        # The server takes back slots that a hello does not name: first the processes in those slots have to be gone.
+        await self._prepared.wait()
         await self._reporter.run()
 
     async def _finish(self) -> None:
@@ -225,7 +227,7 @@ class Supervisor:
         while self._paths.job_dir.exists():
             self._index.sample(time.time())
             await asyncio.sleep(SAMPLE_INTERVAL)
-        # Somebody removed the job: no server will ever ask for it, and its results have no place.
+        # The job was deleted: no server will ever ask for it, and its results have no place.
         log.error("the job's folder is gone")
         remove_memory_folder(self._job.memory_dir)
         self._refuse("The job's folder is gone.")
@@ -235,19 +237,13 @@ class Supervisor:
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             now = time.monotonic()
-            machine, abroad = self._machine, self._abroad
-            here = {worker: pid for worker, pid in machine.processes.items() if not abroad.has(worker)}
-            seen = sights(here, machine.taking_part, self._runtime_dir, now) + abroad.sights(machine.taking_part, now)
+            machine, remote = self._machine, self._remote
+            here = {worker: pid for worker, pid in machine.processes.items() if not remote.has(worker)}
+            seen = observe(here, machine.taking_part, self._runtime_dir, now) + remote.observe(machine.taking_part, now)
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
                 self._feed(Hung(hang.worker, hang.why))
-            if self._ahead and memory_is_scarce():
-                self._feed(Scarce())
-
-    async def _end_orphans(self) -> None:
-        deadline = time.monotonic() + ORPHAN_PATIENCE
-        # Only /proc tells when they are gone.
-        while reap_orphans(self._children.pids, kill=True) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            if self._standbys and memory_is_scarce():
+                self._feed(MemoryScarce())
 
     # --- events in ----------------------------------------------------------------------------------------------------
 
@@ -261,20 +257,22 @@ class Supervisor:
             self._pump()
 
     def _pump(self) -> None:
+        # What is fed while an event is handled waits its turn: the machine's instructions are one consistent list, and
+        # carrying one out can fail at once (NotStarted) in the middle of it.
         self._feeding = True
         try:
             while self._events:
                 for instruction in self._machine.apply(self._events.popleft()):
                     self._follow(instruction)
         except Exception as wrong:
-            # A defect of ours must end the job, not leave it running without anybody who looks after it.
+            # A defect of the supervisor must end the job, not leave it running unsupervised.
             if not self._over.done():
                 self._over.set_exception(wrong)
             raise
         finally:
             self._feeding = False
 
-    def _server_said(self, message: ToSupervisor) -> None:
+    def _on_server_message(self, message: ToSupervisor) -> None:
         match message:
             case Allocation(version=version, slots=slots, asked=asked):
                 log.info("allocation %d: slots %s", version, [slot.id for slot in slots])
@@ -292,31 +290,33 @@ class Supervisor:
             self._refused.set()
             self._feed(Refuse(why))
 
-    def _told_to_end(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         self._feed(Stop(f"The job's supervisor was told to end ({number.name})."))
 
     async def _before_reap(self, key: int) -> None:
+        # The last messages before the exit: a worker that failed has sent why, and Exited must come after it.
         await self._link.drained(key)
         if isinstance(self._machine, ElasticAgents):
-            await end_what_was_left(self._children)
+            await self._children.end_orphans()
         self._index.sample(time.time())
 
     def _exited(self, key: int, code: int, signals: tuple[int, ...]) -> None:
+        # Before the event: its instructions may start a worker in the same slot, which must find the GPU free.
         self._children.reap_orphans()
-        words = last_words(self._paths.streams_dir, stream_name(key))
+        words = stream_tail(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)
-        self._ahead.ended(key)
+        self._standbys.ended(key)
         updates = self._updates_now()
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
         self._feed(Exited(key, code, signals, words, updates))
 
-    def _exited_abroad(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
+    def _exited_remotely(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
         self._index.sample(time.time())
         log.info("process ended, process=%d code=%d", key, code)
-        self._feed(Exited(key, code, signals, last_words(self._paths.streams_dir, stream_name(key)), updates))
+        self._feed(Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
 
     def _updates_now(self) -> int | None:
-        """Committed updates that any worker knows of: what they report may be half a second old."""
+        """Return the highest number of committed updates of all heartbeats: reports may be half a second old."""
         beats = [pulse.read(pulse_file(self._runtime_dir, worker)) for worker in self._machine.processes]
         return max((beat.updates for beat in beats if beat is not None), default=None)
 
@@ -330,26 +330,26 @@ class Supervisor:
                 self._start(worker, slot, self._unit_of(slot, others))
             case StartStandby(worker=worker):
                 if room_for_another(self._machine.processes.values()):
-                    self._start(worker, NOWHERE, ahead=True)
+                    self._start(worker, NOWHERE, standby=True)
                 else:
                     self._feed(NotStarted(worker, "there is little memory left"))
             case AssignStandby(worker=worker, slot=slot):
                 log.info("standby has a slot, process=%d slot=%s", worker, slot.id)
-                self._ahead.assign(worker)
+                self._standbys.assign(worker)
             case StartTask(worker=worker, task=task):
                 self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
             case End(process=process, patience=patience):
-                (self._abroad if self._abroad.has(process) else self._children).end(process, patience)
+                (self._remote if self._remote.has(process) else self._children).end(process, patience)
             case Kill(process=process, patience=patience):
-                (self._abroad if self._abroad.has(process) else self._children).kill(process, patience)
+                (self._remote if self._remote.has(process) else self._children).kill(process, patience)
             case Gather(generation=generation):
                 self._later(GATHER_FOR, Gathered(generation))
-            case LookAgain(generation=generation):
-                self._later(LOOK_AGAIN_ABROAD if self._abroad.used else LOOK_AGAIN_AFTER, LookedAgain(generation))
-            case Tell(process=process, message=message):
-                if not (self._abroad if self._abroad.has(process) else self._link).send(process, message):
+            case Recheck(generation=generation):
+                self._later(RECHECK_AFTER_REMOTE if self._remote.used else RECHECK_AFTER, Rechecked(generation))
+            case SendMessage(process=process, message=message):
+                if not (self._remote if self._remote.has(process) else self._link).send(process, message):
                     log.warning("%s not sent, process=%d has no link", type(message).__name__, process)
-            case Send(number=number, report=report):
+            case SendReport(number=number, report=report):
                 log.info("report %d: %s", number, report)
                 self._reporter.report(number, report)
             case Publish(progress=progress):
@@ -359,7 +359,7 @@ class Supervisor:
             case Finish(over=over):
                 if over:
                     remove_memory_folder(self._job.memory_dir)
-                self._abroad.farewell(over=over)
+                self._remote.farewell(over=over)
                 if not self._over.done():
                     self._over.set_result(None)
 
@@ -367,20 +367,20 @@ class Supervisor:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
     def _unit_of(self, slot: Slot, others: tuple[Slot, ...]) -> Task | None:
-        """What an agent of a torchrun job holds; None for a worker."""
+        """Return what an agent of a torchrun job holds; None for a worker."""
         agent = isinstance(self._machine, ElasticAgents)
         return Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None
 
-    def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, ahead: bool = False) -> None:
-        # The machine itself is where it was divided into hosts, and is not any more.
+    def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:
+        # A machine that was divided into named hosts before, and no more, is still the host of those slots.
         here = (self._job.host, self._identity.host)
         if slot is not None and slot.host not in here and self._orders.hosts_dir:
-            self._abroad.start(key, slot, task)
+            self._remote.start(key, slot, task)
             return
 
         def started(pid: int) -> None:
             log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
-            self._ahead.started(key, pid)
+            self._standbys.started(key, pid)
             self._feed(Started(key, pid))
 
         try:
@@ -390,9 +390,29 @@ class Supervisor:
             return
 
         def failed(why: str) -> None:
-            self._ahead.ended(key)
+            self._standbys.ended(key)
             self._feed(NotStarted(key, why))
 
-        if ahead:
-            program = self._ahead.hidden(key, program)
+        if standby:
+            program = self._standbys.hidden(key, program)
         self._children.start(key, program, started, failed)
+
+
+def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgents | Plain:
+    """Return the state machine for the job's framework."""
+    framework = Framework(orders.spec.framework)
+    if framework in (Framework.PYTORCH, Framework.DIST):
+        return Plain(orders.spec, history)
+    if framework is Framework.TORCHRUN:
+        options = orders.spec.torchrun or TorchrunOptions()
+        return ElasticAgents(
+            main=orders.spec.main or " ".join(orders.spec.command),
+            interpreter=orders.interpreter,
+            unit=orders.spec.slots_per_unit,
+            max_restarts=options.max_restarts,
+            shutdown_timeout=options.shutdown_timeout,
+            history=history,
+        )
+    # Only on this host can a standby's scheduling class be changed; a host agent just starts processes.
+    standbys = 0 if orders.hosts_dir else orders.standbys
+    return JobMembership(interpreter=orders.interpreter, history=history, standbys=standbys)

@@ -1,8 +1,8 @@
-"""The supervisor's end of the control channel: delivers the journal, however often the server comes and goes.
+"""The supervisor's end of the control channel: delivers the journal, however often the server restarts.
 
-Every report is in the journal before it is sent and is repeated until it is acknowledged. Endpoint and key of the
-server are read from its address file at every connection attempt, so a server that was replaced is found. Progress is
-sent at most twice a second, and the newest always in the end.
+Every report is in the journal before it is sent, and is repeated until it is acknowledged. The server's endpoint and
+key are read from its address file at every connection attempt, so a replaced server is found. Progress is sent at most
+twice a second, and the newest is always sent in the end.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 class Reporter:
-    """Speaks with whichever server there is.
+    """The connection to the present server.
 
     Args:
-        orders: keys and the place of the address file.
-        identity: of this supervisor.
+        orders: has the keys and the path of the address file.
+        identity: the identity of this supervisor.
         journal: its reports.
-        holding: slots to name in a hello.
-        on_message: called with every message of the server but Welcome; Ack is called for a Welcome, too.
+        holding: returns the slots to name in a hello.
+        on_message: called with every message of the server except Welcome, and with an Ack for a Welcome.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Reporter:
         self._delivered = asyncio.Condition()
 
     def report(self, number: int, report: Report) -> None:
-        """Write a report to the journal and send it when a server is there."""
+        """Write a report to the journal and send it when a server is connected."""
         self._flush_progress()
         numbered = Numbered(number=number, time=time.time(), report=report)
         self._journal.append(numbered)
         self._send(encode(numbered))
 
     def progress(self, progress: JobProgress) -> None:
-        """Send progress soon; an older one that was not sent yet is forgotten."""
+        """Send progress soon; earlier progress that was not sent yet is dropped."""
         loop = asyncio.get_running_loop()
         waiting, self._progress_due = self._progress_due, True
         self._progress = progress
@@ -98,7 +98,7 @@ class Reporter:
             await self._delivered.wait_for(lambda: self._journal.delivered)
 
     async def run(self) -> None:
-        """Keep in touch until cancelled."""
+        """Keep the connection up until cancelled."""
         pause = _FIRST_PAUSE
         try:
             while True:
@@ -111,7 +111,7 @@ class Reporter:
             self._context.destroy(linger=0)
 
     async def _converse(self, address: ServerAddress) -> bool:
-        """One connection from hello to loss; True when the server answered."""
+        """Run one connection from hello to loss; return True when the server answered."""
         socket, monitor = dealer(
             self._context,
             server_key=address.public_key,
@@ -153,7 +153,7 @@ class Reporter:
         )
         await socket.send(encode(hello))
         while True:
-            # Without a time limit: one that ran out as a message came would lose the message.
+            # Without a timeout: one that expires while a message arrives would lose the message.
             data = await socket.recv()
             try:
                 message = decode_to_supervisor(data)
@@ -167,7 +167,7 @@ class Reporter:
                 self._journal.welcome(message.acknowledged)
                 await self._acknowledged(message.acknowledged)
                 self._repeat()
-                # What the last server was sent may have been lost with it.
+                # What was sent to the last server may be lost with it.
                 self._progress_due = self._progress is not None
                 self._flush_progress()
                 continue
@@ -177,9 +177,9 @@ class Reporter:
                 self._on_message(message)
 
     async def _insist(self, greeted: asyncio.Event, address: ServerAddress) -> None:
-        """Give up a server that does not answer a hello; repeat what one that did leaves unanswered.
+        """Drop a server that does not answer a hello; repeat reports that a connected server leaves unacknowledged.
 
-        Also one that another has taken over from: it may be stopped, and keep the connection.
+        Drop also a server whose place another one has taken: it may be stopped, and keep the connection open.
         """
         try:
             async with asyncio.timeout(HELLO_PATIENCE):
@@ -214,7 +214,7 @@ class Reporter:
 
     def _send(self, data: bytes) -> None:
         if self._socket is not None:
-            # With DONTWAIT it is decided when the call returns; what could not be sent is repeated later.
+            # With DONTWAIT the result is known when the call returns; what could not be sent is repeated later.
             sent = self._socket.send(data, flags=zmq.DONTWAIT)
             assert isinstance(sent, asyncio.Future)
             if sent.exception() is not None:
@@ -222,7 +222,7 @@ class Reporter:
 
 
 async def _end(tasks: list[asyncio.Future[object]]) -> None:
-    """Cancel them and wait until they have ended; a cancellation of the caller passes through."""
+    """Cancel the tasks and wait until they have ended; a cancellation of the caller passes through."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -236,4 +236,4 @@ def _read_address(path: Path) -> ServerAddress | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
     except (OSError, msgspec.MsgspecError):
-        return None  # no server now, or one that is just starting
+        return None  # no server now, or it is starting

@@ -1,8 +1,7 @@
-"""When the streams of a job grew: one line `{"t", "f", "n"}` each time a file was seen longer than before.
+"""When the streams of a job grew: one line `{"t", "f", "n"}` each time a file is longer than before.
 
-The streams are written by the processes themselves, straight to files, so that nothing of a killed process is lost;
-what a file cannot say is when. `edt_server.outputs.logs` reads this index to merge the streams by time.
-Looks at sizes only.
+The processes write the streams themselves, straight to files, so that nothing of a killed process is lost. But a file
+does not record when. `edt_server.outputs.logs` reads this index to merge the streams by time. It looks at sizes only.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ class _Growth(msgspec.Struct, frozen=True):
 
 
 class StreamIndex:
-    """Looks at the files whenever `sample` is called.
+    """Records the sizes of the files whenever `sample` is called.
 
     Args:
         index: the file to append to.
-        streams: folder whose files go by their name.
-        others: further files, by the name they have in the index.
+        streams: the folder of the streams, whose names are used as they are.
+        others: further files, by their name in the index.
     """
 
     def __init__(self, index: Path, streams: Path, others: dict[str, Path]) -> None:
@@ -60,7 +59,7 @@ class StreamIndex:
                     if not entry.name.startswith(".")
                 )
         except FileNotFoundError:
-            return []  # somebody deletes the job
+            return []  # the job is being deleted
         for name, path in self._others.items():
             try:
                 found.append((name, path.stat().st_size))
@@ -70,7 +69,7 @@ class StreamIndex:
 
 
 def _known_sizes(index: Path) -> dict[str, int]:
-    """The sizes an earlier supervisor of this job recorded last."""
+    """Return the sizes that an earlier supervisor of this job recorded last."""
     sizes: dict[str, int] = {}
     if index.exists():
         for line in index.read_bytes().split(b"\n")[:-1]:

@@ -2,13 +2,12 @@
 
 Never: the scheduler, the store or the network.
 
-Read first: `processes.py` (how a process is known for certain), then `slots.py`.
+Read first: `processes.py` (how a process is identified), then `slots.py`.
 """
 
 __all__ = [
     "detached",
     "device_claims",
-    "inherited",
     "interpreters",
     "pauses",
     "presence",

@@ -1,7 +1,7 @@
-"""Starting a process of ours that is to outlive whoever starts it: the one way that all of them begin.
+"""Starting a process that outlives its starter: the one way to start supervisors, spares and agents.
 
-It is its own session, has no terminal, holds none of the starter's descriptors but those it is given, appends what it
-says to a file of its own, and gets only the part of the environment that is fit for that.
+It has its own session and no terminal, holds none of the starter's descriptors except those it is given, appends its
+output to a file of its own, and gets only the part of the environment that it may see.
 """
 
 from __future__ import annotations
@@ -9,31 +9,33 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from edt_server.system.inherited import inherited
+# Tokens and addresses of the server and the Hub, and the variables that mark a process of theirs.
+_SERVER_PREFIXES = ("JPY_", "JUPYTERHUB_", "EDT_")
+_SERVER_NAMES = frozenset({"JUPYTER_TOKEN", "JUPYTER_PASSWORD", "CONFIGPROXY_AUTH_TOKEN"})
 
 
 def start_detached(
     module: str, arguments: Sequence[str], *, folder: Path, log: Path, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m module arguments…` with this interpreter; whoever calls reaps it.
+    """Start `python -m module arguments…` with this interpreter; the caller reaps it.
 
     Args:
-        module: of this package.
-        arguments: its own.
-        folder: where it runs.
+        module: a module of this package.
+        arguments: its arguments.
+        folder: its working directory.
         log: file that stdout and stderr are appended to, 0600 where it is new.
-        stdin: a descriptor, nothing by default.
+        stdin: a descriptor, none by default.
 
     Raises:
-        OSError: no folder, no room, or no process to be had.
+        OSError: the folder is missing, or the system is out of disk space or processes.
     """
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            # -P: what lies in the working directory must not be imported.
+            # -P: modules in the working directory must not be imported.
             [sys.executable, "-P", "-m", module, *arguments],
             stdin=stdin,
             stdout=said,
@@ -45,3 +47,12 @@ def start_detached(
         )
     finally:
         os.close(said)
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the server's environment without its tokens: a job has its owner's rights only."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(_SERVER_PREFIXES) and name not in _SERVER_NAMES
+    }

@@ -1,9 +1,9 @@
-"""Which GPUs of this machine the jobs of which store use: two stores of one account never share one.
+"""Which GPUs of this machine are used by the jobs of which store: two stores of one account never share one.
 
-One file a device, in a folder beside all data folders (/tmp/edt-<uid>-devices, 0700). A server writes its claim before
-a job hears of the device, and removes it when nobody of its store is in it any more. A claim outlives the server that
-wrote it: it counts as long as that server lives, or any process of its jobs does, which all hold a lock of their job
-(`supervisor/predecessors.py`). One that nobody is behind any more may be replaced. Blocks; looks are short.
+There is one file per device, in a folder outside all data folders (/tmp/edt-<uid>-devices, 0700). A server writes its
+claim before a job learns of the device, and removes it when no job of its store is in it any more. A claim outlives the
+server that wrote it: it counts as long as that server lives, or any process of its jobs, which all hold a lock of their
+job (`supervisor/predecessors.py`). A claim without a living process may be replaced. Blocks, but briefly.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from edt_server.system.processes import is_alive, visible
 from edt_server.system.runtime import private_dir
 
 _SUFFIX = ".json"
-# A supervisor takes its job's lock when it has started: so long a claim counts on its own.
+# A supervisor takes its job's lock when it has started: until then the claim counts for this long on its own.
 _FRESH = 60.0
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """Who uses a device: the data folder, the server that said so, the jobs, and the locks these jobs hold."""
+class DeviceClaim(msgspec.Struct, frozen=True):
+    """The user of a device: the data folder, the server that wrote the claim, the jobs, and the locks they hold."""
 
     data_dir: str
     server: ProcessIdentity
@@ -39,13 +39,13 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class DeviceClaims:
-    """The claims of one store, beside those of the others.
+    """The claims of one store, and those of the others.
 
     Args:
-        data_dir: what tells the stores apart.
-        runtime_dir: where the jobs have their locks.
+        data_dir: identifies the store.
+        runtime_dir: the folder of the jobs' locks.
         me: this server.
-        folder: of all claims on this machine, None for the account's own.
+        folder: the folder of all claims on this machine, None for the account's own.
     """
 
     def __init__(self, data_dir: Path, runtime_dir: Path, me: ProcessIdentity, folder: Path | None = None) -> None:
@@ -54,7 +54,7 @@ class DeviceClaims:
         self._me = me
         self._folder = folder or Path(tempfile.gettempdir()) / f"edt-{os.getuid()}-devices"
         self._mine: dict[str, tuple[str, ...]] = {}
-        self._looked = False  # for what an earlier server of this store has left
+        self._looked = False  # whether claims of an earlier server of this store were looked for
 
     @property
     def mine(self) -> Mapping[str, tuple[str, ...]]:
@@ -62,7 +62,7 @@ class DeviceClaims:
         return self._mine
 
     def take(self, device: str, job: str) -> bool:
-        """Claim a device for a job; False when another store's jobs are in it."""
+        """Claim a device for a job; return False when another store's jobs are in it."""
         if job in self._mine.get(device, ()):
             return True
         with self._alone():
@@ -73,7 +73,7 @@ class DeviceClaims:
         return True
 
     def keep(self, used: Mapping[str, tuple[str, ...]]) -> None:
-        """The devices this store's jobs are in now (device → jobs): claims beyond these are given up."""
+        """Set the devices that this store's jobs are in now (device → jobs); other claims are dropped."""
         if used == self._mine and self._looked:
             return
         self._looked = True
@@ -91,9 +91,9 @@ class DeviceClaims:
                 if ours and self._mine.get(device) != jobs:
                     self._write(device, jobs)
 
-    def elsewhere(self) -> dict[str, Claim]:
-        """The devices that jobs of other stores are in."""
-        found: dict[str, Claim] = {}
+    def elsewhere(self) -> dict[str, DeviceClaim]:
+        """Return the devices that jobs of other stores are in."""
+        found: dict[str, DeviceClaim] = {}
         if not self._folder.exists():
             return found
         for device in self._devices():
@@ -104,11 +104,11 @@ class DeviceClaims:
 
     def _write(self, device: str, jobs: tuple[str, ...]) -> None:
         locks = tuple(str(self._runtime_dir / job / "alive.lock") for job in jobs)
-        write_private(self._path(device), msgspec.json.encode(Claim(self._data_dir, self._me, jobs, locks)))
+        write_private(self._path(device), msgspec.json.encode(DeviceClaim(self._data_dir, self._me, jobs, locks)))
         self._mine[device] = jobs
 
-    def _counts(self, device: str, claim: Claim) -> bool:
-        """Whether anybody is behind it."""
+    def _counts(self, device: str, claim: DeviceClaim) -> bool:
+        """Return whether a living process holds the claim."""
         if visible(claim.server) and is_alive(claim.server):
             return True
         if any(is_held(Path(lock)) for lock in claim.locks):
@@ -124,15 +124,15 @@ class DeviceClaims:
         return [path.name.removesuffix(_SUFFIX).replace("-", ":") for path in self._folder.glob(f"*{_SUFFIX}")]
 
     @staticmethod
-    def _read(path: Path) -> Claim | None:
+    def _read(path: Path) -> DeviceClaim | None:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Claim)
+            return msgspec.json.decode(path.read_bytes(), type=DeviceClaim)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """While nobody else of this machine reads or writes claims."""
+        """Hold the lock under which claims are read and written."""
         private_dir(self._folder)
         descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -1,7 +1,7 @@
 """Which Python a job runs in, and whether it can.
 
-An interpreter is asked once for its version and whether it has `edt_sdk`; the answer is kept until its file changes.
-Never runs anything of the job.
+An interpreter is asked once for its version and whether it has `edt_sdk`. The answer is cached until its file changes.
+No code of the job runs for this.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Interpreters:
         self._known: dict[tuple[str, float], Interpreter] = {}
 
     async def choose(self, spec: JobSpec) -> Interpreter:
-        """The interpreter `spec` will run in.
+        """Return the interpreter that `spec` will run in.
 
         Raises:
-            Unprocessable: it does not answer, lacks `edt_sdk`, or is another minor version than the job was written
+            Unprocessable: it does not answer, lacks `edt_sdk`, or has another minor version than the job was written
                 for.
         """
         named = await asyncio.to_thread(_usable, spec.python)
@@ -65,7 +65,7 @@ class Interpreters:
         return chosen
 
     async def those(self, paths: Iterable[str]) -> list[Interpreter]:
-        """The default, and those of these that are programs here and answer, each once and in their order."""
+        """Return the default, and those of these that exist here and answer, each once and in their order."""
         there = [path for path in paths if await asyncio.to_thread(_usable, path)]
         asked = [self._ask(path) for path in dict.fromkeys([self._default, *there])]
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -109,7 +109,7 @@ async def _question(path: str) -> Interpreter:
 
 
 def _usable(path: str | None) -> str | None:
-    """`path` when it is a program on this host: the submitter's kernel may run elsewhere."""
+    """Return `path` when it is a program on this host: the submitter's kernel may run elsewhere."""
     return path if path and os.path.isabs(path) and Path(path).is_file() and os.access(path, os.X_OK) else None
 
 

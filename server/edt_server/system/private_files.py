@@ -1,6 +1,6 @@
 """Files and folders that only this account may read: keys, orders, addresses.
 
-A file appears whole or not at all: it is written beside its place and renamed into it.
+A file appears whole or not at all: it is written under another name and renamed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def make_private_dir(path: Path) -> None:
-    """Make a folder (0700) with its parents; one that is there is made 0700."""
+    """Make a folder (0700) with its parents; an existing one is made 0700."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Put `data` into `path` (0600), replacing what was there in one step."""
+    """Write `data` to `path` (0600), atomically replacing what was there."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     beside.unlink(missing_ok=True)
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

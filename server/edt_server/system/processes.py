@@ -1,8 +1,8 @@
-"""Processes, unmistakably: a pid is only a number that the next process may get.
+"""Processes, identified for certain: a pid alone is a number that another process may get next.
 
-A process is known by host, boot, pid namespace, pid and the clock tick it started at. Signals go through a pidfd that
-is opened first and compared afterwards, so that between looking and acting the number cannot change hands. Nothing
-here starts or reaps a process.
+A process is identified by host, boot, pid namespace, pid and the clock tick at which it started. Signals go through a
+pidfd that is opened first and compared afterwards, so that the pid cannot be reused between the check and the signal.
+Nothing here starts or reaps a process.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from edt_sdk.schemas.wire.control import ProcessIdentity
 
-# Of /proc/<pid>/stat, counted behind the name in brackets, which may hold blanks and brackets itself (proc(5)).
+# Fields of /proc/<pid>/stat, counted after the name in brackets, which may itself have blanks and brackets (proc(5)).
 _STATE, _PARENT, _START = 0, 1, 19
 _ENDED = frozenset("ZXx")
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """The identity of a process of this host; ProcessLookupError when there is none.
+    """Return the identity of a process of this host; ProcessLookupError when there is none.
 
-    The pid namespace is the caller's own: that is the one in which the number means this process.
+    The pid namespace is the caller's own: in that one the number means this process.
     """
     return ProcessIdentity(
         host=socket.gethostname(),
@@ -37,20 +37,20 @@ def identify(pid: int) -> ProcessIdentity:
 
 
 def visible(identity: ProcessIdentity) -> bool:
-    """True when this process could see that one if it lived: same host, same boot, same pid namespace."""
+    """Return whether this process could see that one if it lived: same host, same boot, same pid namespace."""
     here = (socket.gethostname(), _boot_id(), _pid_namespace())
     return (identity.host, identity.boot_id, identity.pid_namespace) == here
 
 
 def same_kernel(identity: ProcessIdentity) -> bool:
-    """True when the process was started since this machine's boot, in whatever container."""
+    """Return whether the process was started since this machine's boot, in any container."""
     return identity.boot_id == _boot_id()
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether the process still runs; one that has ended and was not reaped yet is dead.
+    """Return whether the process still runs; a zombie is dead.
 
-    What is not `visible` cannot be judged from here and counts as alive, but for an earlier boot of this very host.
+    A process that is not `visible` counts as alive, except one of an earlier boot of this same host.
     """
     if not visible(identity):
         return not (identity.host == socket.gethostname() and identity.boot_id != _boot_id())
@@ -58,7 +58,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
-    """Send a signal to exactly this process; False when it is gone or not visible from here."""
+    """Send a signal to exactly this process; return False when it is gone or not visible from here."""
     with open_pidfd(identity) as descriptor:
         if descriptor is None:
             return False
@@ -71,7 +71,7 @@ def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
 
 @contextmanager
 def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
-    """A descriptor that becomes readable when the process ends; None when it has ended or is not visible from here."""
+    """Return a descriptor that is readable when the process has exited; None when it has, or is not visible here."""
     descriptor: int | None = None
     if visible(identity):
         try:
@@ -79,7 +79,7 @@ def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
         except ProcessLookupError:
             descriptor = None
     try:
-        # Compared after opening: whoever has the number now is whom the descriptor holds.
+        # Compared after opening: the descriptor then holds whichever process has the pid now.
         yield descriptor if descriptor is not None and _runs(identity) else None
     finally:
         if descriptor is not None:
@@ -87,7 +87,7 @@ def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
 
 
 async def ended(identity: ProcessIdentity) -> None:
-    """Return when the process has ended, whoever started it; at once where it is not visible from here."""
+    """Return when the process has exited, any process of this host; at once where it is not visible from here."""
     with open_pidfd(identity) as descriptor:
         if descriptor is not None:
             loop = asyncio.get_running_loop()
@@ -100,12 +100,12 @@ async def ended(identity: ProcessIdentity) -> None:
 
 
 def parent_of(pid: int) -> int:
-    """The parent of a process of this pid namespace; ProcessLookupError when there is no such process."""
+    """Return the parent of a process of this pid namespace; ProcessLookupError when there is no such process."""
     return int(stat_fields(pid)[_PARENT])
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the third (the state) on; ProcessLookupError when there is no process."""
+    """Return the fields of /proc/<pid>/stat from the third (the state) on; ProcessLookupError when there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):

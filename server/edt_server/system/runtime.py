@@ -1,8 +1,8 @@
-"""Private folders for sockets and locks, and the lock that keeps two servers from one data folder.
+"""Private folders for sockets and locks, and the lock that allows one server per data folder.
 
-A Unix socket's path must stay below about 100 bytes, which Jupyter's runtime folder may already exceed; then a folder
-below the temporary one is used, or below /tmp where TMPDIR is as long; made with 0700 and refused when it belongs to
-somebody else.
+A Unix socket's path must stay below about 100 bytes, which Jupyter's runtime folder may already exceed. Then a folder
+below the temporary one is used, or below /tmp where TMPDIR is as long. It is made with 0700 and refused when it belongs
+to another account.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _LONGEST_BELOW = len("/a-name-of-twenty-four-chars-abcdef/link.sock")
 
 
 def runtime_dir(parent: Path, data_dir: Path) -> Path:
-    """The folder for this data folder's sockets below `parent`, or a shorter one. Made, private, ours.
+    """Return the folder for this data folder's sockets below `parent`, or a shorter path. It is made private.
 
-    All servers of this host over one data folder use the same, whatever each would choose: jobs have their locks in it.
-    The first one chooses, and writes it down in the data folder.
+    All servers of this host use the same one for a data folder, whatever each would choose, because jobs have their
+    locks in it. The first server chooses, and writes the path into the data folder.
 
     Raises:
-        EdtError: the folder exists and is somebody else's or open to others.
+        EdtError: the folder exists and belongs to another account or is open to others.
     """
     chosen = data_dir / "control" / f"runtime-{socket.gethostname()}"
-    with contextlib.suppress(OSError, ValueError, EdtError):  # not chosen yet, or not to be used any more
+    with contextlib.suppress(OSError, ValueError, EdtError):  # not chosen yet, or no longer usable
         return private_dir(Path(chosen.read_text(encoding="utf-8")))
     place = _choose(parent, data_dir)
     make_private_dir(chosen.parent)
@@ -53,7 +53,7 @@ def _choose(parent: Path, data_dir: Path) -> Path:
 
 
 def private_dir(place: Path) -> Path:
-    """`place`, made with 0700 when it is not there; EdtError when somebody else could reach into it."""
+    """Return `place`, made with 0700 when it is missing; EdtError when another account could write to it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.mkdir(mode=0o700, exist_ok=True)
     info = place.lstat()
@@ -67,9 +67,9 @@ def private_dir(place: Path) -> Path:
 
 
 def leave_runtime_dir(place: Path) -> None:
-    """Remove the folder of a server that ends, unless jobs that go on have their sockets in it. Blocks.
+    """Remove the folder of a server that ends, unless running jobs have their sockets in it. Blocks.
 
-    Whoever comes next makes it again; what spares have said stays for them.
+    The next server makes it again. The output of spare supervisors stays for it.
     """
     with contextlib.suppress(OSError):
         said = place / "warm.log"
@@ -79,21 +79,21 @@ def leave_runtime_dir(place: Path) -> None:
 
 
 class ServerLock:
-    """Held by the one server that runs the jobs of a data folder; the system frees it when that process ends."""
+    """The lock of the one server that runs the jobs of a data folder; the system frees it when that process ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = -1
 
     def acquire(self) -> None:
-        """Take the lock, or raise ServerUnreachable naming the process that has it. Never waits."""
+        """Take the lock, or raise ServerUnreachable with the process that has it. Never waits."""
         while self._descriptor < 0:
             descriptor = self._try()
             if self._is_the_file(descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, str(os.getpid()).encode())
                 self._descriptor = descriptor
-            else:  # its last holder has removed it between our opening and our locking
+            else:  # its last holder removed it after it was opened here and before it was locked
                 os.close(descriptor)
 
     def _try(self) -> int:
@@ -117,12 +117,12 @@ class ServerLock:
             return False
 
     def release(self) -> None:
-        """Let the next server in, and leave no empty folder behind."""
+        """Release the lock for the next server, and remove an empty folder."""
         if self._descriptor >= 0:
             self._path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # running jobs have their sockets in it
                 self._path.parent.rmdir()
-            # Said aloud: a process that is just being started still has a copy of the descriptor.
+            # Unlocked explicitly: a process that is just being started still has a copy of the descriptor.
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,7 +1,7 @@
 """The slots that hosts offer: what a host has, and how many slots the plan makes of it.
 
-GPUs are found by asking `nvidia-smi`, never by importing torch into the server. What the server itself may use bounds
-what it offers: CUDA_VISIBLE_DEVICES, the CPU affinity and the cgroup's CPU quota are respected.
+GPUs are found with `nvidia-smi`, never by importing torch into the server. The server's own limits bound what it
+offers: CUDA_VISIBLE_DEVICES, the CPU affinity and the cgroup's CPU quota are respected.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from edt_sdk.schemas.wire.control import Slot
 log = logging.getLogger(__name__)
 
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
-_QUERY_SECONDS = 20.0  # a cold driver takes some
+_QUERY_SECONDS = 20.0  # seconds; a driver that is not loaded yet takes some
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What one host has.
+    """The resources of one host.
 
     Attributes:
         name: unique among the hosts.
         gpus: indices of its GPUs, as `nvidia-smi` numbers them.
         cores: CPU cores that may be kept busy.
-        offers: slots it offers by itself, 0 for one a GPU, or one a core where it has none.
+        offers: the slots it offers without a formula of the plan; 0 for one per GPU, or one per core without GPUs.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Host:
 
 
 def find_host(count: int = 0, name: str | None = None) -> Host:
-    """What this host has; `count` slots of it are offered where the plan does not say otherwise, 0 for all there are.
+    """Return what this host has; `count` of it is offered where the plan has no formula, 0 for all.
 
     To offer CPU slots on a machine with GPUs start the server with CUDA_VISIBLE_DEVICES="". `name` is the system's by
     default. Unprocessable when `count` is negative.
@@ -60,21 +60,21 @@ def find_host(count: int = 0, name: str | None = None) -> Host:
 
 
 def find_slots(count: int = 0, host: str | None = None) -> tuple[Slot, ...]:
-    """The slots of this host under the default plan: one a GPU, the first `count` of them, else `count` CPU slots."""
+    """Return this host's slots under the default plan: one per GPU, at most `count`, else `count` CPU slots."""
     return plan_slots(Plan(), [find_host(count, host)])
 
 
 def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -> tuple[Slot, ...]:
-    """The slots of the hosts under the plan, by id. Pure.
+    """Return the slots of the hosts under the plan, by id. Pure.
 
     A host belongs to the resource group that names it, else to the one that names none; without either it offers no
-    slots. A group's formula says how many each of its hosts offers, on GPUs in turn where it has some, unless it counts
-    cores; several slots may share a GPU then. A group without one takes what the host offers by itself.
+    slots. A group's formula gives the number of slots of each of its hosts, on its GPUs in turn, unless it counts
+    cores; several slots may then share a GPU. Without a formula a host offers its own number.
 
     Args:
-        plan: its resource groups are all that counts.
+        plan: only its resource groups count.
         hosts: in the order in which their slots are numbered.
-        before: the slots so far. Of each host and device those that stay keep their ids; new ones get ids that none of
+        before: the slots so far. Those of each host and device that stay keep their ids; new ones get ids that none of
             these has.
     """
     kept: dict[tuple[str, str], list[Slot]] = {}
@@ -96,7 +96,7 @@ def _group_of(host: Host, plan: Plan) -> ResourceGroup | None:
 
 
 def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:
-    """The device of each slot the host offers in the group."""
+    """Return the device of each slot the host offers in the group."""
     if group is None:
         return
     if not group.slots:
@@ -110,15 +110,15 @@ def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:
 
 
 def threads_per_slot(slots: int | Sized) -> int:
-    """Intra-op threads of one worker when every slot is used: usable cores ÷ slots, at least 1."""
+    """Return the intra-op threads of one worker when every slot is used: usable cores ÷ slots, at least 1."""
     number = slots if isinstance(slots, int) else len(slots)
     return max(1, usable_cores() // max(1, number))
 
 
 def find_gpus() -> tuple[int, ...]:
-    """Indices of the GPUs this process may use, as `nvidia-smi` numbers them; empty when there are none.
+    """Return the indices of the GPUs this process may use, as `nvidia-smi` numbers them; empty when there are none.
 
-    A missing or failing tool means no GPUs; that is logged once.
+    A missing or failing tool means no GPUs, and is logged once.
     """
     try:
         answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True).stdout
@@ -135,14 +135,14 @@ def find_gpus() -> tuple[int, ...]:
 
 
 def usable_cores(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores this process may keep busy: its CPU affinity, bounded by its cgroup's quota, at least 1."""
+    """Return how many cores this process may keep busy: its CPU affinity, bounded by its cgroup's quota, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota(proc, cgroups)
     return max(1, cores if quota is None else min(cores, int(quota)))
 
 
 def _visible(there: list[tuple[int, str]], variable: str | None) -> tuple[int, ...]:
-    """The GPUs CUDA would show under this CUDA_VISIBLE_DEVICES: in its order, up to the first entry that is none."""
+    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES: in its order, up to the first invalid entry."""
     if variable is None:
         return tuple(index for index, _ in there)
     shown: list[int] = []
@@ -156,7 +156,7 @@ def _visible(there: list[tuple[int, str]], variable: str | None) -> tuple[int, .
 
 
 def _quota(proc: Path, cgroups: Path) -> float | None:
-    """Cores the tightest cgroup around this process grants, None without a limit (cgroups v1 and v2)."""
+    """Return the cores that the tightest cgroup around this process grants, None without a limit (cgroup v1 and v2)."""
     try:
         memberships = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -167,7 +167,7 @@ def _quota(proc: Path, cgroups: Path) -> float | None:
         if controllers and "cpu" not in controllers.split(","):
             continue
         root = cgroups / controllers if controllers else cgroups
-        # Inside a container the group may be named as the host sees it; then only the root is there.
+        # Inside a container the group may have the host's path; then only the root is there.
         inner = root / group.lstrip("/")
         for folder in (inner, *inner.parents):
             if not folder.is_relative_to(root):

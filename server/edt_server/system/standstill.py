@@ -1,9 +1,10 @@
-"""A process that was stopped (SIGSTOP, Ctrl-Z, a debugger): how another sees it, and how it notices that it was.
+"""A process that was stopped (SIGSTOP, Ctrl-Z, a debugger): how another process sees that, and how it notices itself.
 
-Both ends of one bargain. Whoever sees a process of this host stopped for `SEEN` seconds, with no thread having run in
-between, may act in its place; whoever finds a gap of `NOTICED` seconds in its own beats has to ask whether somebody
-did. Since `NOTICED` is the shorter, no such act passes unnoticed. A process that is merely slow is never seen stopped:
-the kernel says so of each thread, and counts how often each was given a processor. Knows nothing of leases.
+Both ends of one protocol. A process that sees another process of this host stopped for `SEEN` seconds, with no thread
+having run in between, may act in its place. A process that finds a gap of `NOTICED` seconds in its own beats has to
+check whether another one did. Since `NOTICED` is shorter, no such act goes unnoticed. A process that is merely slow is
+never seen stopped: the kernel reports the state of each thread, and counts how often each got a processor. Leases are
+not known here.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ Marks = tuple[tuple[str, ...], ...]
 
 
 class Watch:
-    """Looks at one process after the other from outside."""
+    """Observes processes from outside, one after the other."""
 
     def __init__(self) -> None:
         self._marks: tuple[ProcessIdentity, Marks] | None = None
         self._since = 0.0
 
     def stands_still(self, process: ProcessIdentity, now: float) -> bool:
-        """Whether it has been stopped since a look at least `SEEN` before this one, and has not run since.
+        """Return whether it has been stopped since a look at least `SEEN` before this one, and has not run since.
 
         Args:
-            process: whom to look at; one that is not visible from here is not known to be stopped.
+            process: the process to look at; one that is not visible from here is not known to be stopped.
             now: monotonic seconds of this look.
         """
         marks = stopped(process)
@@ -44,7 +45,7 @@ class Watch:
 
 
 class Pulse:
-    """One's own beats. Used by one thread, but `unbroken_since`, which any may ask.
+    """The beats of this process. One thread uses it, but any may call `unbroken_since`.
 
     Without beats (before `begin`) it knows of no gap.
     """
@@ -54,11 +55,11 @@ class Pulse:
         self._broken = float("-inf")
 
     def begin(self, since: float) -> None:
-        """Beats are expected from now on; a gap counts from `since`, monotonic seconds."""
+        """Start to expect beats; a gap counts from `since`, monotonic seconds."""
         self._beat = since
 
     def beat(self, now: float) -> bool:
-        """It lives; True when it may have been stopped since the last beat."""
+        """Beat; return True when this process may have been stopped since the last beat."""
         gap = now - self._beat >= NOTICED
         if gap:
             self._broken = now  # before the beat: see below
@@ -66,13 +67,13 @@ class Pulse:
         return gap
 
     def unbroken_since(self, moment: float, now: float) -> bool:
-        """Whether it has certainly not been stopped for long since then."""
-        # The beat is looked at first: whoever has made it fresh after a gap has noted the gap before that.
+        """Return whether this process has certainly not been stopped for long since then."""
+        # The beat is read first: the thread that wrote a fresh beat after a gap has recorded the gap before that.
         return now - self._beat < NOTICED and moment > self._broken
 
 
 def stopped(process: ProcessIdentity) -> Marks | None:
-    """None unless every thread of the process is stopped; else what changes as soon as one of them runs."""
+    """Return None unless every thread of the process is stopped; else a value that changes as soon as one runs."""
     if not visible(process) or not is_alive(process):
         return None
     marks: list[tuple[str, ...]] = []
@@ -85,5 +86,5 @@ def stopped(process: ProcessIdentity) -> Marks | None:
                 return None
             marks.append((thread, *(value for name, value in fields.items() if name.endswith("ctxt_switches"))))
     except (FileNotFoundError, ProcessLookupError):
-        return None  # a thread or the process ended in this instant: it was not stopped
+        return None  # a thread or the process exited at this moment: it was not stopped
     return tuple(marks)

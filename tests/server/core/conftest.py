@@ -19,6 +19,7 @@ from edt_server.core.events import (
     TimePassed,
 )
 from edt_server.core.instructions import Grant, Revoke
+from tests.server.core.invariants import check
 
 
 class Play:
@@ -35,7 +36,7 @@ class Play:
         self.history.append((event, self.now))
         self.now += 1.0
         self.instructions = self.core.apply(*self.history[-1])
-        self.core.check()
+        check(self.core)
         return self.instructions
 
     def slots(self, *ids: int):

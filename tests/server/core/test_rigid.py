@@ -23,6 +23,7 @@ from edt_server.core.events import (
 )
 from edt_server.core.instructions import Revoke
 from tests.server.core.conftest import Play
+from tests.server.core.invariants import check
 
 QUICK = Plan(instance_groups=(InstanceGroup(name="default", quantum=5.0),))
 
@@ -153,5 +154,5 @@ def test_nobody_ever_takes_a_slot_from_one_that_runs(steps: list[tuple[str, int,
                 events = [JobChanged(job, priority=10 ** (size + 1))]
         for event in events:
             told = core.apply(event, now)  # type: ignore[arg-type]
-            core.check()
+            check(core)
             assert not {each.job for each in told if isinstance(each, Revoke)} & running

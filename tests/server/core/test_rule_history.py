@@ -113,7 +113,7 @@ class History:
         for claim in self.claims.values():
             rule.put(claim)
         for (group, user), turn in self.turns.items():
-            rule.line_up(group, user, turn)
+            rule.set_turn(group, user, turn)
         rule.settle()
         return {job: rule.target(job) for job in self.claims}
 
@@ -125,7 +125,7 @@ class History:
             group = self.rng.choice(strict)
             at = group.name, self.rng.choice("uvw") if group.user_shares is not None else ""
             self.turns[at] = self.number
-            self.rule.line_up(*at, self.number)
+            self.rule.set_turn(*at, self.number)
         elif self.claims:
             job = self.rng.choice(list(self.claims))
             self.put(replace(self.claims[job], turn=self.number), self.claims[job])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from edt_server.core.division import Division
 from edt_server.core.many import Columns, divide_many
-from edt_server.core.webster import Claim, divide
+from edt_server.core.webster import WeightedClaim, divide
 
 rows = st.tuples(
     st.one_of(st.integers(1, 20), st.sampled_from((1000, 2000, 3000, 5000, 10000, 10**9))),
@@ -25,7 +25,7 @@ def divisions(draw):
         claims = []
         for order, (weight, more, cap, owned) in enumerate(draw(st.lists(rows, min_size=1, max_size=8))):
             owned = min(owned, cap)
-            claims.append(Claim(weight, min(owned + more, cap), cap, order, owned=owned))
+            claims.append(WeightedClaim(weight, min(owned + more, cap), cap, order, owned=owned))
         least = sum(claim.floor for claim in claims)
         found.append((least + draw(st.one_of(st.integers(0, 40), st.integers(0, 3000))), claims))
     return found

@@ -14,6 +14,7 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import JobArrived, JobDemand, JobGone, PlanChanged, SlotReleased, SlotsChanged, TimePassed
 from edt_server.core.instructions import GiveUp, Grant, Revoke
+from tests.server.core.invariants import check
 
 QUANTUM = 10.0
 TURNS = Plan(instance_groups=(InstanceGroup(name="default", quantum=QUANTUM),))
@@ -37,7 +38,7 @@ class Clockwork:
         while queue:
             self.history.append((queue[0], self.now))
             made = self.core.apply(queue.pop(0), self.now)
-            self.core.check()
+            check(self.core)
             instructions += made
             queue += [SlotReleased(each.job, each.slot) for each in made if isinstance(each, Revoke)]
         for job in self.core.jobs:

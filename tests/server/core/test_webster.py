@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.core.webster import Claim, divide
+from edt_server.core.webster import WeightedClaim as Claim
+from edt_server.core.webster import divide
 
 
 def shares(slots: int, *weights: int) -> tuple[int, ...]:
@@ -66,7 +67,10 @@ def test_no_claims():
 
 def test_claims_that_differ_by_less_than_a_float_can_tell_are_told_apart():
     weight = 10**17
-    tied = [Claim(weight, 0, 9, 0), Claim(3 * weight, 0, 9, 1)]  # w ÷ ½ = 3w ÷ 1.5: a tie, for the heavier
+    tied = [
+        Claim(weight, 0, 9, 0),
+        Claim(3 * weight, 0, 9, 1),
+    ]  # w ÷ ½ = 3w ÷ 1.5: a tie, for the heavier
     assert divide(2, tied) == (0, 2)
     below = [Claim(weight, 0, 9, 0), Claim(3 * weight - 1, 0, 9, 1)]
     assert float(3 * weight - 1) == float(3 * weight)

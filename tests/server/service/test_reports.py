@@ -13,6 +13,7 @@ from edt_server.core.events import SlotsChanged
 from edt_server.jobs import submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
+from tests.server.core.invariants import check
 from tests.server.service.running import spec
 
 
@@ -75,7 +76,7 @@ def test_a_slot_released_twice_is_free_once(taking):
     for number in (1, 2):
         taking.report(number, control.SlotReleased(slot=0, worker=0, exit_code=1))
     taking.report(3, control.SlotReleased(slot=2, worker=None, exit_code=None))
-    taking.ledger.core.check()
+    check(taking.ledger.core)
     assert taking.ledger.row(taking.job).last_report == 3
 
 

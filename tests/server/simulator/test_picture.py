@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from edt_server.simulator.engine import Life, Run
+from edt_server.simulator.engine import Life, SimulatedRun
 from edt_server.simulator.picture import BANDS, COLUMNS, OTHERS, allocation, draw
 
 GOLDEN = Path(__file__).parent / "golden" / "allocation.svg"
@@ -21,7 +21,7 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 def two(job):
     a = Life(job("first <job>"), ((0.0, 8), (60.0, 4), (300.0, 0)), 300.0, 1)
     b = Life(job("second", time=60.0), ((60.0, 4), (300.0, 8), (420.0, 0)), 420.0, 1)
-    return Run((a, b), 8, ())
+    return SimulatedRun((a, b), 8, ())
 
 
 def test_it_is_the_golden_file(two):
@@ -52,7 +52,7 @@ def test_many_changes_are_means_that_keep_every_slot_second(job):
         Life(job(f"j{n}", application=f"app{n % 3}"), ((n * 7.3, 2), (n * 7.3 + 55, 1), (n * 7.3 + 90, 0)), 0.0, 0)
         for n in range(500)
     ]
-    held = allocation(Run(tuple(lives), 64, ()))
+    held = allocation(SimulatedRun(tuple(lives), 64, ()))
     assert len(held.edges) == COLUMNS + 1
     width = held.edges[1] - held.edges[0]
     assert sum(sum(band.slots) * width for band in held.bands) == pytest.approx(500 * (2 * 55 + 35))
@@ -62,12 +62,12 @@ def test_many_changes_are_means_that_keep_every_slot_second(job):
 
 def test_many_applications_are_put_together(job):
     lives = [Life(job(f"j{n}", application=f"app{n:02}"), ((0.0, 1), (100.0 - n, 0)), 0.0, 0) for n in range(30)]
-    names = [band.name for band in allocation(Run(tuple(lives), 64, ())).bands]
+    names = [band.name for band in allocation(SimulatedRun(tuple(lives), 64, ())).bands]
     assert len(names) == BANDS
     assert names[-1] == OTHERS
 
 
 def test_of_nothing_at_all():
-    drawn = draw(allocation(Run((), 4, ())))
+    drawn = draw(allocation(SimulatedRun((), 4, ())))
     assert "No job held any of 4 slots." in drawn
     ElementTree.fromstring(drawn)

@@ -26,14 +26,14 @@ from edt_server.supervisor.machines.events import (
     Instruction,
     Kill,
     LinkLost,
-    LookAgain,
-    LookedAgain,
     NotStarted,
-    Said,
-    Send,
+    Received,
+    Recheck,
+    Rechecked,
+    SendMessage,
+    SendReport,
     Started,
     StartWorker,
-    Tell,
 )
 from edt_server.supervisor.machines.history import History
 
@@ -94,11 +94,11 @@ class World:
             ended=ended,
             words=words,
         )
-        self.tell(Said(number, message))
+        self.tell(Received(number, message))
 
     def done(self, number: int) -> None:
         self.agents[number].runs = False
-        self.tell(Said(number, link.Done(worker=number, round=self.agents[number].round)))
+        self.tell(Received(number, link.Done(worker=number, round=self.agents[number].round)))
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class World:
         self.tell(Started(order.worker, agent.pid))
         if self.agents.get(order.worker) is agent and self.finished is None:
             hello = link.WorkerHello(worker=agent.number, pid=agent.pid, host="127.0.0.1", store_port=agent.pid)
-            self.tell(Said(agent.number, hello))
+            self.tell(Received(agent.number, hello))
 
     def _let(self, agent: Agent) -> None:
         if agent.ends:
@@ -145,7 +145,7 @@ class World:
         match agent.told.popleft():
             case link.Halt(round=number) if number == agent.round:
                 agent.runs = False
-                self.tell(Said(agent.number, link.Stopped(worker=agent.number, round=number)))
+                self.tell(Received(agent.number, link.Stopped(worker=agent.number, round=number)))
             case link.Round() as plan if plan.number > agent.round:
                 if agent.number not in [member.worker for member in plan.members]:
                     del self.agents[agent.number]
@@ -156,7 +156,7 @@ class World:
                 agent.round, agent.runs = plan.number, True
                 pids = tuple(agent.pid + 1 + rank for rank in range(len(agent.slots)))
                 self.tell(
-                    Said(
+                    Received(
                         agent.number,
                         link.Began(worker=agent.number, round=plan.number, pids=pids, store_port=agent.pid),
                     )
@@ -172,7 +172,7 @@ class World:
                 assert len({each.host for each in (slot, *others)}) == 1, "an agent is on one host"
                 assert len(wanted) == self.unit
                 self.starting.append(instruction)
-            case Tell(process=process, message=message):
+            case SendMessage(process=process, message=message):
                 if isinstance(message, link.Round) and message not in self.rounds:
                     self.rounds.append(message)
                 if process in self.agents:
@@ -188,9 +188,9 @@ class World:
                     self.agents[process].ends = True
             case Gather(generation=number):
                 self.later.append(Gathered(number))
-            case LookAgain(generation=number):
-                self.later.append(LookedAgain(number))
-            case Send(number=number, report=report):
+            case Recheck(generation=number):
+                self.later.append(Rechecked(number))
+            case SendReport(number=number, report=report):
                 assert number == len(self.reports) + 1
                 self.reports.append(report)
                 if isinstance(report, control.SlotReleased):

@@ -9,12 +9,12 @@ from edt_server.supervisor.machines.events import (
     Gather,
     Gathered,
     LinkLost,
-    Said,
-    Send,
+    Received,
+    SendMessage,
+    SendReport,
     Started,
-    Tell,
 )
-from edt_server.supervisor.machines.membership import Membership
+from edt_server.supervisor.machines.membership import JobMembership
 
 
 class Story:
@@ -22,7 +22,7 @@ class Story:
 
     def __init__(self, history=None, *, patient=False, standbys=0):
         self.patient = patient  # otherwise nobody who is ready waits for others
-        self.machine = Membership(interpreter="/opt/python", history=history, standbys=standbys)
+        self.machine = JobMembership(interpreter="/opt/python", history=history, standbys=standbys)
         self.reports = []
         self.last = []
 
@@ -30,14 +30,14 @@ class Story:
         self.last = self.machine.apply(event)
         for gather in [each for each in self.last if isinstance(each, Gather) and not self.patient]:
             self.last = [*self.last, *self.machine.apply(Gathered(gather.generation))]
-        self.reports += [each.report for each in self.last if isinstance(each, Send)]
+        self.reports += [each.report for each in self.last if isinstance(each, SendReport)]
         return self.last
 
     def allocate(self, version, *slots, asked=0, device="cpu"):
         return self(Allocated(version, tuple(Slot(id=slot, host="h", device=device) for slot in slots), asked))
 
     def say(self, worker, message):
-        return self(Said(worker, message))
+        return self(Received(worker, message))
 
     def driver(self):
         self(Started(DRIVER, 10))
@@ -89,7 +89,7 @@ class Story:
                 self.joined(member, generation)
 
     def told(self, kind):
-        return [each for each in self.last if isinstance(each, Tell) and isinstance(each.message, kind)]
+        return [each for each in self.last if isinstance(each, SendMessage) and isinstance(each.message, kind)]
 
     def of(self, kind):
         return [each for each in self.last if isinstance(each, kind)]

@@ -3,36 +3,43 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.supervisor.machines.attempts import DRIVER_LIMIT, OUTSIDE_LIMIT, OWN_LIMIT, SLOT_LIMIT, Attempts, Kind
+from edt_server.supervisor.machines.attempts import (
+    DRIVER_LIMIT,
+    OUTSIDE_LIMIT,
+    OWN_LIMIT,
+    SLOT_LIMIT,
+    Attempts,
+    DeathCause,
+)
 
-KINDS = st.sampled_from(Kind)
+KINDS = st.sampled_from(DeathCause)
 
 
 def test_before_anything_is_committed_the_jobs_own_code_may_not_fail():
-    assert Attempts().member_ended(Kind.OWN, 1) == 1
-    assert Attempts().outsider_ended(Kind.OWN, 0, alone=True) == 1
-    assert Attempts().outsider_ended(Kind.OWN, 0, alone=False) == 0, "others train"
-    assert Attempts(committed=1).member_ended(Kind.OWN, 1) == 0
-    assert Attempts(ever=True).member_ended(Kind.OWN, 1) == 0
+    assert Attempts().member_ended(DeathCause.OWN, 1) == 1
+    assert Attempts().outsider_ended(DeathCause.OWN, 0, alone=True) == 1
+    assert Attempts().outsider_ended(DeathCause.OWN, 0, alone=False) == 0, "others train"
+    assert Attempts(committed=1).member_ended(DeathCause.OWN, 1) == 0
+    assert Attempts(ever=True).member_ended(DeathCause.OWN, 1) == 0
 
 
 def test_the_last_attempt_says_how_many_there_were():
     own, outside = Attempts(committed=1), Attempts()
-    assert [own.member_ended(Kind.OWN, n) for n in range(OWN_LIMIT)] == [0] * (OWN_LIMIT - 1) + [OWN_LIMIT]
-    answers = [outside.member_ended(Kind.OUTSIDE, n) for n in range(OUTSIDE_LIMIT + 1)]
+    assert [own.member_ended(DeathCause.OWN, n) for n in range(OWN_LIMIT)] == [0] * (OWN_LIMIT - 1) + [OWN_LIMIT]
+    answers = [outside.member_ended(DeathCause.OUTSIDE, n) for n in range(OUTSIDE_LIMIT + 1)]
     assert answers == [0] * OUTSIDE_LIMIT + [OUTSIDE_LIMIT + 1]
 
 
 def test_what_cannot_succeed_is_tried_once():
-    assert Attempts(committed=9).member_ended(Kind.OWN, 1, final=True)
-    assert Attempts(committed=9).outsider_ended(Kind.OWN, 1, alone=False, final=True)
+    assert Attempts(committed=9).member_ended(DeathCause.OWN, 1, final=True)
+    assert Attempts(committed=9).outsider_ended(DeathCause.OWN, 1, alone=False, final=True)
 
 
 def test_a_slot_is_given_up_until_a_worker_of_it_is_a_member():
     attempts = Attempts(committed=1)
     for _ in range(SLOT_LIMIT):
         assert attempts.given_up == set()
-        attempts.outsider_ended(Kind.OUTSIDE, 4, alone=False)
+        attempts.outsider_ended(DeathCause.OUTSIDE, 4, alone=False)
     assert attempts.given_up == {4}
     attempts.became_member(4)
     assert attempts.given_up == set()
@@ -43,7 +50,7 @@ def test_a_new_training_begins_to_count_anew_but_remembers_that_updates_were_com
     attempts.progress(5)
     attempts.begin()
     assert attempts.committed == 0
-    assert attempts.member_ended(Kind.OWN, 1) == 0
+    assert attempts.member_ended(DeathCause.OWN, 1) == 0
 
 
 @given(st.lists(st.tuples(KINDS, st.integers(0, 5)), max_size=60))

@@ -44,12 +44,12 @@ def threads(pid):
 def test_it_and_all_that_it_starts_come_last_until_that_is_taken_back(family, allowed, monkeypatch):
     may = background._may_raise()
     monkeypatch.setattr(background, "_may_raise", lambda: may and allowed)
-    background.put_behind(family.pid)
+    background.lower_priority(family.pid)
     inner = begin(family)
     behind = os.SCHED_IDLE if may and allowed else os.SCHED_OTHER
     assert [badness(pid) for pid in (family.pid, inner)] == [1000, 1000]
     assert {os.sched_getscheduler(thread) for pid in (family.pid, inner) for thread in threads(pid)} == {behind}
-    background.put_among(family.pid)
+    background.restore_priority(family.pid)
     assert [badness(pid) for pid in (family.pid, inner)] == [badness(os.getpid())] * 2
     everybody = {os.sched_getscheduler(thread) for pid in (family.pid, inner) for thread in threads(pid)}
     assert everybody == {os.SCHED_OTHER}
@@ -58,5 +58,5 @@ def test_it_and_all_that_it_starts_come_last_until_that_is_taken_back(family, al
 def test_one_that_is_gone_is_passed_over():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    background.put_behind(process.pid)
-    background.put_among(process.pid)
+    background.lower_priority(process.pid)
+    background.restore_priority(process.pid)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
-from edt_server.supervisor.machines.events import DRIVER, Exited, Hung, Refuse, Said, Stop, Tell
+from edt_server.supervisor.machines.events import DRIVER, Exited, Hung, Received, Refuse, SendMessage, Stop
 from edt_server.supervisor.machines.history import History
 from tests.server.supervisor.agents_world import NotStarted, World, slots
 
@@ -192,7 +192,7 @@ def test_an_agent_that_hangs_is_killed_and_replaced():
 def test_a_crash_while_all_halt_for_a_change_is_that_change():
     world = running(2)
     world.allocate(slots(0))
-    world.tell(Said(0, link.Crashed(worker=0, round=1, local_rank=0, pid=1, exit_code=1, ended=1.0)))
+    world.tell(Received(0, link.Crashed(worker=0, round=1, local_rank=0, pid=1, exit_code=1, ended=1.0)))
     world.settle()
     assert world.machine.restarts == 0
     assert world.members == [0]
@@ -270,7 +270,7 @@ def test_a_later_attempt_goes_on_with_the_numbers():
 def test_a_torchrun_of_the_jobs_own_may_restart_by_itself_and_end():
     world = running(2)
     world.agents[0].runs = False
-    world.tell(Said(0, link.Stopped(worker=0, round=1)))
+    world.tell(Received(0, link.Stopped(worker=0, round=1)))
     world.settle()
     assert world.running == {0, 1}
     for number in (0, 1):
@@ -289,7 +289,7 @@ def test_everybody_is_told_the_same_round():
     told = [tell for agent in world.agents.values() for tell in agent.told if isinstance(tell, link.Round)]
     assert len({plan.number for plan in told}) == 1
     assert machine.round.number == told[0].number
-    assert Tell(0, told[0]).message is told[0]
+    assert SendMessage(0, told[0]).message is told[0]
 
 
 @settings(max_examples=300, deadline=None)

@@ -10,7 +10,7 @@ from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.context import job_context, worker_context
 from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_server.supervisor.programs.environment import (
-    Surroundings,
+    JobEnvironment,
     driver_environment,
     make_folders,
     start_time_variables,
@@ -55,7 +55,7 @@ def surroundings(tmp_path):
             threads_per_slot=2,
             data_fs=data_fs,
         )
-        return Surroundings(orders, "node1", Path("/run/edt/link.sock"), SERVER)
+        return JobEnvironment(orders, "node1", Path("/run/edt/link.sock"), SERVER)
 
     return make
 

@@ -7,7 +7,7 @@ import pytest
 from edt_sdk.schemas.wire.control import DriverStarted, Numbered
 from edt_server.outputs.logs import TimeIndex
 from edt_server.supervisor.journal import Journal, read_journal
-from edt_server.supervisor.machines.tails import LastWords, last_lines, last_words
+from edt_server.supervisor.machines.tails import LastLines, file_tail, stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
 
 
@@ -114,18 +114,18 @@ def test_a_job_that_is_deleted_meanwhile_is_no_trouble(tmp_path, streams):
 
 
 def test_last_words_are_those_of_stderr_or_else_of_stdout(streams):
-    assert last_words(streams, "driver") is None
+    assert stream_tail(streams, "driver") is None
     (streams / "driver.stdout").write_text("\n".join(f"line {n}" for n in range(50)))
     (streams / "driver.stderr").write_text("\n\n")
-    words = last_words(streams, "driver")
-    assert words == LastWords("driver.stdout", "\n".join(f"line {n}" for n in range(30, 50)))
+    words = stream_tail(streams, "driver")
+    assert words == LastLines("driver.stdout", "\n".join(f"line {n}" for n in range(30, 50)))
     (streams / "driver.stderr").write_text("Traceback\n\nKeyError")
-    assert last_words(streams, "driver") == LastWords("driver.stderr", "Traceback\nKeyError")
+    assert stream_tail(streams, "driver") == LastLines("driver.stderr", "Traceback\nKeyError")
 
 
 def test_last_words_may_be_long_or_no_text_at_all(streams):
     path = streams / "x"
     path.write_bytes(b"\xff\xfe" + b"a" * 100_000 + b"\nlast")
-    long, last = last_lines(path).split("\n")
+    long, last = file_tail(path).split("\n")
     assert long == "a" * 500 + " …"
     assert last == "last"

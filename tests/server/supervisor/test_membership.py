@@ -12,15 +12,15 @@ from edt_server.supervisor.machines.events import (
     Gathered,
     Note,
     Publish,
-    Send,
+    SendMessage,
+    SendReport,
     StartDriver,
     Started,
     StartWorker,
     Stop,
-    Tell,
 )
 from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.membership import Membership
+from edt_server.supervisor.machines.membership import JobMembership
 
 from .story import Story, members
 
@@ -42,9 +42,9 @@ def test_a_worker_is_told_to_begin_when_it_said_hello_and_a_training_is_wanted(s
     story.driver()
     assert story.hello(0) == []
     story.train()
-    assert story.last[1:] == [Tell(0, link.Begin(training=0, payload="/p"))]
+    assert story.last[1:] == [SendMessage(0, link.Begin(training=0, payload="/p"))]
     assert story.reports[-1] == control.TrainingStarted(training=0, shards=4, epochs=2)
-    assert story.hello(1) == [Tell(1, link.Begin(training=0, payload="/p"))]
+    assert story.hello(1) == [SendMessage(1, link.Begin(training=0, payload="/p"))]
 
 
 def test_the_first_ready_trains_alone_and_all_ready_since_join_together(story):
@@ -75,9 +75,9 @@ def test_a_generation_has_formed_only_when_the_last_has_joined(story):
     story.hello(1)
     story.ready(1)
     story.joined(1, 2, update=5)
-    assert story.of(Send) == []
+    assert story.of(SendReport) == []
     story.joined(0, 1, update=5)
-    assert story.of(Send) == [], "of an older generation"
+    assert story.of(SendReport) == [], "of an older generation"
     story.joined(0, 2, update=5)
     formed = story.reports[-1]
     assert (formed.number, formed.workers, formed.update) == (2, (0, 1), 5)
@@ -90,7 +90,7 @@ def test_a_revoked_member_leaves_at_the_next_boundary_and_its_slot_is_free_when_
     assert [each.process for each in told] == [0, 1]
     assert members(told[0].message) == [(0, False)]
     story.say(1, link.Left(worker=1, generation=3, update=4))
-    assert story.of(Send) == []
+    assert story.of(SendReport) == []
     story.exit(1)
     assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=0)
 
@@ -131,7 +131,7 @@ def test_a_slot_that_comes_back_while_its_worker_leaves_is_released_and_taken_ag
     story.allocate(4, 0, 1)
     story.exit(1, -15, signals=(15,))
     assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=-15)
-    number = story.of(Send)[-1].number
+    number = story.of(SendReport)[-1].number
     assert story.machine.holding == (0, 1), "the server may not know yet"
     story.allocate(5, 0, 1)
     assert story.of(StartWorker) == [], "this was on its way before the server knew of the release"
@@ -172,7 +172,7 @@ def test_the_end_of_a_training_frees_every_slot_and_the_next_takes_new_ones(stor
     story.say(0, link.Trained(worker=0, training=0, updates=9))
     assert End(2, 0.0) in story.last
     story.exit(1, 0)
-    assert story.of(Send) == []
+    assert story.of(SendReport) == []
     story.exit(2, -15, signals=(15,))
     story.exit(0, 0)
     assert story.reports[-4:] == [
@@ -181,7 +181,7 @@ def test_the_end_of_a_training_frees_every_slot_and_the_next_takes_new_ones(stor
         control.SlotReleased(slot=1, worker=1, exit_code=0),
         control.SlotReleased(slot=2, worker=2, exit_code=-15),
     ]
-    assert story.told(link.TrainingDone) == [Tell(DRIVER, link.TrainingDone(training=0, updates=9))]
+    assert story.told(link.TrainingDone) == [SendMessage(DRIVER, link.TrainingDone(training=0, updates=9))]
     story(Acknowledged(len(story.reports)))
     story.allocate(3, 4)
     assert story.of(StartWorker) == [], "no training wants it"
@@ -212,7 +212,7 @@ def test_progress_is_passed_on_and_that_of_another_training_is_not(story):
 
 
 def test_reports_of_an_earlier_attempt_are_counted():
-    machine = Membership(interpreter="/opt/python", history=History(reports=7))
+    machine = JobMembership(interpreter="/opt/python", history=History(reports=7))
     assert machine.apply(Stop("x"))[0].number == 8
 
 

@@ -11,10 +11,10 @@ from edt_server.supervisor.machines.events import (
     Hung,
     Kill,
     LinkLost,
-    LookAgain,
-    LookedAgain,
     Note,
     NotStarted,
+    Recheck,
+    Rechecked,
     StartDriver,
     Started,
     StartWorker,
@@ -56,7 +56,7 @@ def test_the_next_generation_waits_until_the_dying_is_reaped(story):
     assert story.last == [Kill(1, 1.0)]
     story.broken(0, 2, update=3)
     assert story.told(link.Generation) == []
-    story(LookedAgain(2))
+    story(Rechecked(2))
     assert story.last == []
     story(Exited(1, -9, (9,)))
     assert told_of(story)[:2] == (3, [(0, False)])
@@ -141,16 +141,16 @@ def test_a_group_that_breaks_with_all_alive_is_put_together_anew(story):
     story.running(0, 1)
     story.broken(1, 2)
     story.broken(0, 2)
-    assert story.of(LookAgain) == [LookAgain(2)]
-    story(LookedAgain(2))
+    assert story.of(Recheck) == [Recheck(2)]
+    story(Rechecked(2))
     assert told_of(story) == (3, [(0, False), (1, False)], [0, 1])
-    story(LookedAgain(2))
+    story(Rechecked(2))
     assert story.last == []
     story.broken(0, 2)
     assert story.last == [], "of an older generation"
     for generation in range(3, 3 + OUTSIDE_LIMIT):
         story.broken(0, generation)
-        story(LookedAgain(generation))
+        story(Rechecked(generation))
     assert End(0, 0.0) in story.last
     for worker in (0, 1):
         story.exit(worker, -15, signals=(15,))

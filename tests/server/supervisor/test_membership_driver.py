@@ -8,7 +8,7 @@ from edt_server.supervisor.machines.events import (
     DRIVER,
     StartDriver,
 )
-from edt_server.supervisor.machines.tails import LastWords
+from edt_server.supervisor.machines.tails import LastLines
 
 from .story import told_of
 
@@ -55,7 +55,7 @@ def test_a_driver_that_dies_twice_without_progress_fails_the_job(story):
     story.exit(DRIVER, -9)
     assert story.last[-1] == StartDriver()
     story.driver()
-    story.exit(DRIVER, -9, words=LastWords("driver.stderr", "last"))
+    story.exit(DRIVER, -9, words=LastLines("driver.stderr", "last"))
     story.exit(0, -15, signals=(15,))
     assert story.reports[-1] == control.JobEnded(
         state=JobState.FAILED,

@@ -10,11 +10,11 @@ from edt_server.supervisor.machines.events import (
     Finish,
     NotStarted,
     Refuse,
-    Send,
+    SendReport,
     Started,
     Stop,
 )
-from edt_server.supervisor.machines.tails import LastWords
+from edt_server.supervisor.machines.tails import LastLines
 
 
 def finish_training(story):
@@ -39,7 +39,7 @@ def test_an_exit_code_after_the_training_is_done_does_not_matter(story):
     assert isinstance(story.reports[-3], control.TrainingEnded)
 
 
-WORDS = LastWords("worker-1.stderr", "boom\nbang")
+WORDS = LastLines("worker-1.stderr", "boom\nbang")
 
 
 def end_of_failure(story):
@@ -100,7 +100,7 @@ def test_a_worker_that_cannot_start_is_an_error(story):
     story.allocate(1, 0)
     story.driver()
     story(Started(0, 100))
-    story.exit(0, 1, words=LastWords("worker-0.stderr", "No module named 'torch'"))
+    story.exit(0, 1, words=LastLines("worker-0.stderr", "No module named 'torch'"))
     assert story.last == [End(DRIVER, 0.0)]
     story.exit(DRIVER, -15, signals=(15,))
     assert story.reports[-1].state is JobState.ERROR
@@ -122,7 +122,7 @@ def test_a_driver_that_fails_fails_the_job(story, code, failed, sentence):
     story.running(0)
     if failed is not None:
         story.say(DRIVER, link.Failed(worker=None, message=failed, traceback=""))
-    story.exit(DRIVER, code, words=LastWords("driver.stderr", "last"))
+    story.exit(DRIVER, code, words=LastLines("driver.stderr", "last"))
     assert End(0, 0.0) in story.last
     story.exit(0, -15, signals=(15,))
     assert story.reports[-1] == control.JobEnded(
@@ -150,7 +150,7 @@ def test_a_driver_that_cannot_be_started_is_an_error(story):
 def test_an_interpreter_without_edt_sdk_is_an_error_that_says_so(story):
     story.allocate(1, 0)
     story(Started(DRIVER, 10))
-    story.exit(DRIVER, 1, words=LastWords("driver.stderr", "ModuleNotFoundError: No module named 'edt_sdk'"))
+    story.exit(DRIVER, 1, words=LastLines("driver.stderr", "ModuleNotFoundError: No module named 'edt_sdk'"))
     story.exit(0, 1)
     assert story.reports[-1].state is JobState.ERROR
     assert story.reports[-1].message.startswith("The driver could not start: /opt/python has no edt_sdk.")
@@ -164,7 +164,7 @@ def test_stop_ends_everything_at_once(story):
     assert story.last == []
     for process in (0, DRIVER):
         story.exit(process, -15, signals=(15,))
-        assert story.of(Send) == []
+        assert story.of(SendReport) == []
     story.exit(1, -9, signals=(15, 9))
     assert story.reports[-1] == control.JobEnded(state=JobState.KILLED, message="Stopped by ann.")
 
@@ -181,6 +181,8 @@ def test_refused_ends_everything_and_reports_nothing(story):
 
 def test_stop_before_anything_started(story):
     story(Stop("never mind"))
-    assert [each.report for each in story.of(Send)] == [control.JobEnded(state=JobState.KILLED, message="never mind")]
+    assert [each.report for each in story.of(SendReport)] == [
+        control.JobEnded(state=JobState.KILLED, message="never mind")
+    ]
     assert story.last[-1] == Finish()
     assert story.allocate(1, 0) == []

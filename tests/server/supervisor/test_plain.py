@@ -24,15 +24,14 @@ from edt_server.supervisor.machines.events import (
     Instruction,
     NotStarted,
     Refuse,
-    Send,
+    SendReport,
     Started,
     StartTask,
     Stop,
 )
 from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.placement import places
-from edt_server.supervisor.machines.plain import MOST_LOSSES, Plain
-from edt_server.supervisor.machines.tails import LastWords
+from edt_server.supervisor.machines.plain import MOST_LOSSES, Plain, places
+from edt_server.supervisor.machines.tails import LastLines
 
 
 def slots(*numbers: int, host: str = "a") -> tuple[Slot, ...]:
@@ -46,7 +45,7 @@ def spec(framework: str = "distPyTorch", size: int = 2, unit: int = 1, **more: o
 
 
 def reports(out: list[Instruction]) -> list[control.Report]:
-    return [each.report for each in out if isinstance(each, Send)]
+    return [each.report for each in out if isinstance(each, SendReport)]
 
 
 class Story:
@@ -103,7 +102,7 @@ def test_finished_when_all_have_ended_well() -> None:
 def test_one_that_fails_ends_the_others_and_its_last_lines_are_the_job_s() -> None:
     story = Story(spec())
     story.run()
-    assert story.tell(Exited(1, 1, words=LastWords("worker-1.stderr", "ValueError: no"))) == [End(0, 1.0)]
+    assert story.tell(Exited(1, 1, words=LastLines("worker-1.stderr", "ValueError: no"))) == [End(0, 1.0)]
     (ended,) = reports(story.tell(Exited(0, -15, (15,))))
     assert isinstance(ended, control.JobEnded)
     assert ended.state is JobState.FAILED
@@ -222,7 +221,7 @@ def test_a_later_attempt_counts_on() -> None:
     story = Story(spec("PyTorch", 2, 2, command=("ls",)), History(reports=8, workers=3, runs=2))
     (start,) = (each for each in story.allocate(*slots(0, 1)) if isinstance(each, StartTask))
     assert (start.worker, start.task.run, start.task.world, start.task.slots) == (3, 3, 1, slots(0, 1))
-    assert [each.number for each in story.tell(Started(3, 9)) if isinstance(each, Send)] == [9, 10]
+    assert [each.number for each in story.tell(Started(3, 9)) if isinstance(each, SendReport)] == [9, 10]
     (ended,) = reports(story.tell(Exited(3, 2)))
     assert isinstance(ended, control.JobEnded)
     assert ended.message == "The command ended with exit code 2."

@@ -19,7 +19,7 @@ from edt_server.supervisor.machines.events import (
     Finish,
     Hung,
     NotStarted,
-    Send,
+    SendReport,
     Started,
     StartTask,
     Stop,
@@ -64,7 +64,7 @@ class World:
                     self.waiting[worker] = mine
                 case End(process=worker):
                     self.told_to_end.add(worker)
-                case Send(number=number, report=report):
+                case SendReport(number=number, report=report):
                     assert number == self.reports + 1
                     self.reports = number
                     self.heard(report)

@@ -12,10 +12,10 @@ from edt_server.supervisor.machines.events import (
     Gather,
     Kill,
     LinkLost,
+    MemoryScarce,
     Note,
     NotStarted,
-    Said,
-    Scarce,
+    Received,
     Started,
     StartStandby,
     StartWorker,
@@ -138,7 +138,7 @@ def test_where_something_kills_them_all_there_are_none_any_more(story):
     "event",
     [
         NotStarted(1, "there is little memory left"),
-        Said(1, link.Failed(worker=1, message="OSError: no such file", traceback="…", final=False)),
+        Received(1, link.Failed(worker=1, message="OSError: no such file", traceback="…", final=False)),
     ],
 )
 def test_what_it_cannot_do_is_noted_and_not_tried_again_in_this_training(story, event):
@@ -165,8 +165,8 @@ def test_they_go_when_there_is_nothing_to_hope_for(story):
 
 def test_they_go_when_memory_is_scarce(story):
     prepared(story, 1, 2)
-    assert story(Scarce()) == [End(1, 0.0), End(2, 0.0)]
-    assert story(Scarce()) == []
+    assert story(MemoryScarce()) == [End(1, 0.0), End(2, 0.0)]
+    assert story(MemoryScarce()) == []
     story(Exited(1, -15, (15,)))
     story.progress(0, 5)
     assert not story.of(StartStandby)

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from edt_sdk.schemas.wire.pulse import Beat, Phase, Pulse
-from edt_server.supervisor.machines.watchdog import Sight, Watchdog
-from edt_server.supervisor.processes.vital_signs import pulse_file, sights
+from edt_server.supervisor.machines.watchdog import Observation, Watchdog
+from edt_server.supervisor.processes.liveness import observe, pulse_file
 
 COMPUTING, WAITING, OUTSIDE = Phase.COMPUTING, Phase.WAITING, Phase.OUTSIDE
 
@@ -40,7 +40,7 @@ def process(number, phase, *, since=0.0, state="S", cpu=0.0, updates=3, takes_pa
     def at(t, start):
         entered = since(t) if callable(since) else since
         used = cpu(t) if callable(cpu) else cpu
-        return Sight(number, takes_part, Beat(phase, updates, start + entered), state, used)
+        return Observation(number, takes_part, Beat(phase, updates, start + entered), state, used)
 
     return at
 
@@ -118,7 +118,7 @@ def test_time_before_it_had_to_move_does_not_count():
     watch = Watch(2.0)
     watch.until(100, process(1, OUTSIDE, takes_part=False))
     start = watch.now
-    assert watch.dog.look([Sight(1, True, Beat(OUTSIDE, 0, 0.0), "S", None)], committed=True, now=start) == []
+    assert watch.dog.look([Observation(1, True, Beat(OUTSIDE, 0, 0.0), "S", None)], committed=True, now=start) == []
 
 
 def test_each_is_named_once():
@@ -136,8 +136,8 @@ def test_a_real_process_is_seen_computing_with_its_children_and_stopped(tmp_path
         Pulse(str(pulse_file(tmp_path, 4))).beat(Phase.COMPUTING, 7)
 
         def see(later):
-            (sight,) = sights({4: child.pid, 5: 2**22 + 1}, {4}, tmp_path, time.monotonic() + later)
-            return sight
+            (seen,) = observe({4: child.pid, 5: 2**22 + 1}, {4}, tmp_path, time.monotonic() + later)
+            return seen
 
         assert see(0.0).cpu is None, "nobody looks as long as it speaks"
         before = see(2.0).cpu
@@ -152,4 +152,4 @@ def test_a_real_process_is_seen_computing_with_its_children_and_stopped(tmp_path
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
         child.stdout.close()
-    assert sights({4: child.pid}, {4}, tmp_path, time.monotonic()) == []
+    assert observe({4: child.pid}, {4}, tmp_path, time.monotonic()) == []

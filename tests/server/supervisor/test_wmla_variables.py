@@ -12,7 +12,7 @@ from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.programs.environment import (
-    Surroundings,
+    JobEnvironment,
     driver_environment,
     make_folders,
     task_environment,
@@ -49,7 +49,7 @@ EVERYWHERE = {
 GPUS = (Slot(id=0, host="h", device="cuda:1"), Slot(id=1, host="h", device="cuda:3"))
 
 
-def surroundings(root: Path, framework: str, **spec: object) -> Surroundings:
+def surroundings(root: Path, framework: str, **spec: object) -> JobEnvironment:
     orders = Launch(
         job_id="job-1",
         owner="ann",
@@ -72,7 +72,7 @@ def surroundings(root: Path, framework: str, **spec: object) -> Surroundings:
         threads_per_slot=2,
         data_fs="/data",
     )
-    return Surroundings(orders, "node1", Path("/run/edt/link.sock"), {"PATH": "/usr/bin", "USER": "jupyter"})
+    return JobEnvironment(orders, "node1", Path("/run/edt/link.sock"), {"PATH": "/usr/bin", "USER": "jupyter"})
 
 
 def task(rank: int = 0, *slots: Slot) -> Task:
@@ -156,7 +156,7 @@ def test_a_command_finds_the_job_s_python_first(tmp_path: Path) -> None:
 
 def test_without_a_data_folder_scripts_keep_their_own_default(tmp_path: Path) -> None:
     job = surroundings(tmp_path, "PyTorch")
-    bare = Surroundings(
+    bare = JobEnvironment(
         Launch(**{name: getattr(job.orders, name) for name in job.orders.__struct_fields__} | {"data_fs": ""}),
         job.host,
         job.link,

@@ -23,17 +23,17 @@ from edt_server.supervisor.machines.events import (
     Hung,
     Kill,
     LinkLost,
-    LookAgain,
-    LookedAgain,
-    Said,
-    Send,
+    Received,
+    Recheck,
+    Rechecked,
+    SendMessage,
+    SendReport,
     StartDriver,
     Started,
     StartStandby,
     StartWorker,
-    Tell,
 )
-from edt_server.supervisor.machines.membership import Membership
+from edt_server.supervisor.machines.membership import JobMembership
 from tests.server.supervisor.world_server import WorldOfSlots
 from tests.server.supervisor.world_workers import Process, WorldOfWorkers
 
@@ -43,7 +43,7 @@ STANDBYS = 2
 
 class World(WorldOfSlots, WorldOfWorkers):
     def __init__(self):
-        self.machine = Membership(interpreter="/usr/bin/python", standbys=STANDBYS)
+        self.machine = JobMembership(interpreter="/usr/bin/python", standbys=STANDBYS)
         self.events = deque()
         self.reports = 0
         self.to_server = deque()
@@ -103,23 +103,23 @@ class World(WorldOfSlots, WorldOfWorkers):
                 assert all(process.slot != slot.id for process in self.workers.values()), "two workers in a slot"
                 process = self.workers[worker] = self.standbys.pop(worker)
                 process.slot = slot.id
-            case Tell(process=process, message=message) if process == DRIVER:
+            case SendMessage(process=process, message=message) if process == DRIVER:
                 self.tell_driver(message)
-            case Tell(process=process, message=message):
+            case SendMessage(process=process, message=message):
                 if isinstance(message, link.Generation):
                     self.check_generation(message)
                 if process in self.standbys:
                     assert isinstance(message, link.Begin), "a standby is in no generation"
                 if process in self.processes:
                     self.processes[process].inbox.append(message)
-            case Send(number=number, report=report):
+            case SendReport(number=number, report=report):
                 self.report(number, report)
             case End(process=process) | Kill(process=process):
                 if process in self.processes:
                     self.processes[process].told_to_end = True
                 elif process == DRIVER and self.driver != "gone":
                     self.driver = "ending"
-            case LookAgain(generation=generation):
+            case Recheck(generation=generation):
                 self.looks.append(generation)
             case Gather(generation=generation):
                 self.gathers.append(generation)
@@ -227,11 +227,11 @@ class World(WorldOfSlots, WorldOfWorkers):
             assert not process.lost or process.worker in self.workers
         if self.generation is not None and generation == self.generation.number:
             self.broke = True
-        self.feed(LookedAgain(generation))
+        self.feed(Rechecked(generation))
 
     def driver_hello(self):
         self.driver = "talking"
-        self.feed(Said(DRIVER, link.DriverHello(pid=1)))
+        self.feed(Received(DRIVER, link.DriverHello(pid=1)))
 
     def driver_exit(self, code, signals=()):
         self.driver = "gone"
@@ -241,13 +241,13 @@ class World(WorldOfSlots, WorldOfWorkers):
 
     def train(self):
         self.asked = True
-        self.feed(Said(DRIVER, link.TrainRequest(training=self.calls, payload="p", shards=SHARDS, epochs=1)))
+        self.feed(Received(DRIVER, link.TrainRequest(training=self.calls, payload="p", shards=SHARDS, epochs=1)))
 
     def commit(self):
         self.committed += 1
         first = self.generation.members[0].worker
         self.feed(
-            Said(
+            Received(
                 first,
                 link.Progress(
                     worker=first,
@@ -263,7 +263,7 @@ class World(WorldOfSlots, WorldOfWorkers):
     def finish_training(self):
         self.trained = True
         first = self.generation.members[0].worker
-        self.feed(Said(first, link.Trained(worker=first, training=self.trainings, updates=self.committed)))
+        self.feed(Received(first, link.Trained(worker=first, training=self.trainings, updates=self.committed)))
 
     def drain(self):
         for _ in range(5000):

@@ -3,7 +3,7 @@
 from collections import deque
 
 from edt_sdk.schemas.wire import link
-from edt_server.supervisor.machines.events import Exited, LinkLost, Said
+from edt_server.supervisor.machines.events import Exited, LinkLost, Received
 
 
 class Process:
@@ -73,12 +73,12 @@ class WorldOfWorkers:
 
     def hello(self, process):
         process.said_hello = True
-        self.feed(Said(process.worker, link.WorkerHello(worker=process.worker, pid=9, host="h", store_port=1)))
+        self.feed(Received(process.worker, link.WorkerHello(worker=process.worker, pid=9, host="h", store_port=1)))
 
     def hear(self, process):
         message = process.inbox.popleft()
         if isinstance(message, link.Begin):
-            self.feed(Said(process.worker, link.WorkerReady(worker=process.worker, training=message.training)))
+            self.feed(Received(process.worker, link.WorkerReady(worker=process.worker, training=message.training)))
         else:
             process.newest = message
 
@@ -92,18 +92,18 @@ class WorldOfWorkers:
             if generation is self.generation:
                 self.to_join.discard(worker)
             self.feed(
-                Said(worker, link.Joined(worker=worker, generation=generation.number, update=self.committed)),
+                Received(worker, link.Joined(worker=worker, generation=generation.number, update=self.committed)),
             )
         else:
             process.group = 0
-            self.feed(Said(worker, link.Left(worker=worker, generation=generation.number, update=self.committed)))
+            self.feed(Received(worker, link.Left(worker=worker, generation=generation.number, update=self.committed)))
             if worker in self.workers and not process.lost:
                 self.exit(process, 0)
 
     def drop(self, process):
         process.torn, process.broken = False, True
         generation = process.group
-        self.feed(Said(process.worker, link.Broken(worker=process.worker, generation=generation, update=0)))
+        self.feed(Received(process.worker, link.Broken(worker=process.worker, generation=generation, update=0)))
 
     def tear(self, generation):
         for process in self.workers.values():

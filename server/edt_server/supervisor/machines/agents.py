@@ -1,4 +1,4 @@
-"""What is known of each agent of a torchrun job, and of the round that its processes are in. Pure."""
+"""The state of each agent of a torchrun job, and of the round that its processes are in. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edt_sdk.schemas.wire.control import GenerationFormed, Slot
 
 
 class AgentPhase(Enum):
-    """Where an agent is."""
+    """The phases of an agent."""
 
     STARTING = "process started"
     READY = "waits for a round"
@@ -20,13 +20,13 @@ class AgentPhase(Enum):
 
 
 @dataclass(slots=True)
-class Agent:
-    """One agent's process; its own processes are the workers `number`, `number + 1`, … in `slots`.
+class TorchrunAgent:
+    """One agent's process. Its own processes are the workers `number`, `number + 1`, … in `slots`.
 
     Attributes:
-        port: where its store listens, which the next round meets at if this agent is its first.
-        lost: why its link is gone, "" while it is there.
-        hung: what the watch saw before it had the agent killed.
+        port: where its store listens; the next round meets there if this agent is its first.
+        lost: why its link is gone, "" while the link is open.
+        hung: what the watchdog saw before it had the agent killed.
     """
 
     number: int
@@ -41,16 +41,16 @@ class Agent:
 
     @property
     def dying(self) -> bool:
-        """Its process is there, but will be gone in a moment."""
+        """True while the process exists but is about to exit."""
         return bool(self.lost) or bool(self.hung) or self.failed is not None
 
     @property
     def workers(self) -> range:
-        """Numbers of its processes."""
+        """The numbers of its processes."""
         return range(self.number, self.number + len(self.slots))
 
     def member(self) -> link.Member:
-        """The agent as a round names it; it has said hello."""
+        """Return the agent as a round names it; it has sent its hello."""
         assert self.hello is not None
         slot = self.slots[0].id
         host = self.hello.host
@@ -60,20 +60,20 @@ class Agent:
 
 
 @dataclass(slots=True)
-class Round:
+class AgentRound:
     """One start of the script on a number of agents.
 
     Attributes:
-        members: agents in the order of their ranks, as they were told.
-        left: of those, agents that are not there any more.
+        members: agents in the order of their ranks, as they were announced.
+        left: members whose agents are gone.
         begun: pids of the processes of each agent that has started them.
         done: agents whose processes all ended with exit code 0.
-        crashes: what agents said of processes that ended otherwise.
-        halting: agents of it that were told to halt and have not stopped yet; None while it was told to nobody.
-        looking: a crash was heard of, and whether it was the cause is found out.
-        broken: it cannot go on.
-        gathering: those who are ready wait a moment for others.
-        gathered: how many such moments have passed.
+        crashes: the reports of processes that ended otherwise.
+        halting: agents that were asked to halt and have not stopped yet; None before any was asked.
+        looking: a crash was reported, and a recheck will show whether it was the cause.
+        broken: the round cannot continue.
+        gathering: ready agents wait for others that are starting.
+        gathered: how many such waits have passed.
     """
 
     number: int
@@ -90,7 +90,7 @@ class Round:
 
     @property
     def present(self) -> tuple[int, ...]:
-        """Members whose agents are there, in the order of their ranks."""
+        """The members whose agents exist, in the order of their ranks."""
         return tuple(member for member in self.members if member not in self.left)
 
     @property
@@ -100,7 +100,7 @@ class Round:
 
     @property
     def finished(self) -> bool:
-        """True when every process of the round came to its end."""
+        """True when every process of the round ended with exit code 0."""
         return bool(self.members) and self.done >= set(self.members)
 
     @property
@@ -114,19 +114,19 @@ class Round:
         return min(self.crashes, key=lambda crash: crash.ended)
 
     def rank(self, agent: int, local_rank: int, unit: int) -> int:
-        """The rank of an agent's process; ValueError when the agent is no member."""
+        """Return the rank of an agent's process; ValueError when the agent is no member."""
         return self.members.index(agent) * unit + local_rank
 
     def gone(self, agent: int) -> None:
-        """The agent's process has ended."""
+        """Take in the exit of the agent's process."""
         if agent in self.members:
             self.left.add(agent)
             self.broken |= agent not in self.done
         if self.halting is not None:
             self.halting.discard(agent)
 
-    def formed(self, agents: Iterable[Agent]) -> GenerationFormed:
-        """The report that all members have started their processes."""
+    def formed(self, agents: Iterable[TorchrunAgent]) -> GenerationFormed:
+        """Return the report that all members have started their processes."""
         by_number = {agent.number: agent for agent in agents}
         members = [by_number[number] for number in self.present]
         return GenerationFormed(

@@ -1,9 +1,9 @@
-"""How often a job may be tried again: the bound on deaths that lead nowhere. Pure.
+"""How often a job is retried: the limit on deaths without progress. Pure.
 
-Progress, an update committed beyond the highest known, forgets every death before it. Without progress a job may lose
-its generation so often from outside, and fail by its own code so often; before anything was committed its own code may
-not fail at all: nothing is lost then, and whoever wrote it is waiting. Workers that end before they were members are
-counted by slot: while others train, one that cannot come in is no reason to stop those.
+Progress, an update committed beyond the highest known, resets every count. Without progress a job may lose a number of
+generations to outside causes, and a smaller number to its own code. Before its first committed update its own code may
+not fail at all: nothing is lost then, and the author is waiting. Workers that exit before they were members are counted
+by slot: a worker that cannot join is no reason to stop the others.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SLOT_LIMIT = 3
 DRIVER_LIMIT = 2
 
 
-class Kind(Enum):
-    """Where a death came from."""
+class DeathCause(Enum):
+    """The causes of a death."""
 
     OWN = "the job's own code: an exception, an exit, a crash"
     OUTSIDE = "a signal from elsewhere, a process that hung, a network that broke"
 
 
 class Attempts:
-    """The bound of one job.
+    """The retry limit of one job.
 
     Args:
         committed: updates of the running training that are known to be committed.
@@ -37,67 +37,67 @@ class Attempts:
         self.begin(committed)
 
     def begin(self, committed: int = 0) -> None:
-        """A training begins, or goes on where `committed` updates are known to be committed."""
+        """Start a training, or resume one where `committed` updates are known to be committed."""
         self._committed = committed
         self._ever |= committed > 0
-        self._since = dict.fromkeys(Kind, 0)
-        self._counted: dict[Kind, int | None] = dict.fromkeys(Kind)
-        self._in_slot: dict[int, dict[Kind, int]] = {}
+        self._since = dict.fromkeys(DeathCause, 0)
+        self._counted: dict[DeathCause, int | None] = dict.fromkeys(DeathCause)
+        self._in_slot: dict[int, dict[DeathCause, int]] = {}
 
     @property
     def committed(self) -> int:
-        """The highest number of committed updates of this training that anybody spoke of."""
+        """The highest number of committed updates of this training that was reported."""
         return self._committed
 
     @property
     def given_up(self) -> frozenset[int]:
-        """Slots in which no worker came as far as a generation, three times in a row."""
+        """Slots whose workers failed three times in a row to reach a generation."""
         return frozenset(slot for slot, ends in self._in_slot.items() if sum(ends.values()) >= SLOT_LIMIT)
 
     def progress(self, update: int) -> None:
-        """`update` updates are committed."""
+        """Take in that `update` updates are committed."""
         if update > self._committed:
             self._committed = update
             self._ever = True
-            self._since = dict.fromkeys(Kind, 0)
+            self._since = dict.fromkeys(DeathCause, 0)
             self._driver = 0
 
     def became_member(self, slot: int) -> None:
-        """A worker of this slot is in a generation that formed."""
+        """Take in that a worker of this slot is in a generation that formed."""
         self._in_slot.pop(slot, None)
 
-    def member_ended(self, kind: Kind, generation: int, *, final: bool = False) -> int:
-        """A member died. How often it was tried when that was once too often, else 0.
+    def member_ended(self, kind: DeathCause, generation: int, *, final: bool = False) -> int:
+        """Count the death of a member. Return the number of attempts when the limit is reached, else 0.
 
         Args:
-            kind: where its death came from.
-            generation: in which it was; several that die in one count once.
-            final: trying again leads nowhere.
+            kind: the cause of its death.
+            generation: its generation; several deaths in one generation count once, because one caused the others.
+            final: a retry is useless.
         """
         if self._counted[kind] != generation:
             self._counted[kind] = generation
             self._since[kind] += 1
         return self._verdict(kind, self._since[kind], final=final)
 
-    def outsider_ended(self, kind: Kind, slot: int, *, alone: bool, final: bool = False) -> int:
-        """A worker ended that was in no generation yet; answer as of `member_ended`.
+    def outsider_ended(self, kind: DeathCause, slot: int, *, alone: bool, final: bool = False) -> int:
+        """Count the exit of a worker that was in no generation yet; the result is that of `member_ended`.
 
         Args:
-            kind: where its end came from.
-            slot: in which it was.
-            alone: nobody trains: then the same bound holds as for members.
-            final: trying again leads nowhere.
+            kind: the cause of its exit.
+            slot: its slot.
+            alone: no worker trains: then the same limit holds as for members.
+            final: a retry is useless.
         """
-        ends = self._in_slot.setdefault(slot, dict.fromkeys(Kind, 0))
+        ends = self._in_slot.setdefault(slot, dict.fromkeys(DeathCause, 0))
         ends[kind] += 1
         return self._verdict(kind, ends[kind], final=final) if alone or final else 0
 
     def driver_ended(self) -> int:
-        """The driver was killed; answer as of `member_ended`."""
+        """Count a kill of the driver; the result is that of `member_ended`."""
         self._driver += 1
         return self._driver if self._driver >= DRIVER_LIMIT else 0
 
-    def _verdict(self, kind: Kind, times: int, *, final: bool) -> int:
+    def _verdict(self, kind: DeathCause, times: int, *, final: bool) -> int:
         own = final or not self._ever or times >= OWN_LIMIT
-        over = own if kind is Kind.OWN else times > OUTSIDE_LIMIT
+        over = own if kind is DeathCause.OWN else times > OUTSIDE_LIMIT
         return times if over else 0

@@ -1,31 +1,36 @@
-"""How a job is brought to its end, and whom its message names when it failed. Pure.
+"""How a job is ended, and which process its message names when it failed. Pure.
 
-When one worker dies, the others fail a moment later because of it, and which is heard first is chance. The message is
-therefore composed when all workers are gone: a process that died without a word outranks one that could still say what
-went wrong, and among equals the first counts.
+When one worker dies, the others fail a moment later because of it, and the order of arrival is chance. So the message
+is composed when all workers are gone: a process that died without a message outranks one that could still report an
+error, and among equals the first counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import link
-from edt_server.supervisor.machines.events import DRIVER, End, Instruction, Tell
-from edt_server.supervisor.machines.generation import Training
-from edt_server.supervisor.machines.patience import FAILED_PATIENCE
-from edt_server.supervisor.machines.roster import Driver, Phase, Worker
+from edt_server.supervisor.machines.events import DRIVER, End, Instruction, SendMessage
+from edt_server.supervisor.machines.generation import TrainingRun
+from edt_server.supervisor.machines.worker_group import Driver, Worker, WorkerPhase
+
+# Seconds. A process that exits closes its link a moment before: its own exit code arrives within this time.
+EXIT_GRACE: Final = 1.0
+# Seconds for a process that has reported why it failed, and only has to write its traceback.
+FAILED_GRACE: Final = 5.0
 
 
 @dataclass(slots=True)
 class Ending:
-    """The end a job is coming to.
+    """The end that a job is coming to.
 
     Attributes:
         state: FINISHED, KILLED, FAILED or ERROR.
         reported: False when the server refused this supervisor.
-        driver_told: the driver was asked to end.
+        driver_told: the driver was asked to exit.
     """
 
     state: JobState
@@ -34,28 +39,28 @@ class Ending:
     _messages: list[tuple[int, str]] = field(default_factory=list)
 
     def blame(self, message: str, *, silent: bool = False) -> None:
-        """Add a possible message; `silent`: its process died without a word."""
+        """Add a candidate message; `silent`: its process died without reporting an error."""
         self._messages.append((0 if silent else 1, message))
 
     @property
     def message(self) -> str:
-        """The message that counts."""
+        """The message of the most likely cause."""
         return min(self._messages, key=lambda entry: entry[0])[1] if self._messages else ""
 
-    def wind_up(self, workers: Collection[Worker], driver: Driver, training: Training | None) -> list[Instruction]:
-        """What is to be done now to end the job's processes: workers first, then the driver."""
+    def wind_up(self, workers: Collection[Worker], driver: Driver, training: TrainingRun | None) -> list[Instruction]:
+        """Return the instructions that end the job's processes now: workers first, then the driver."""
         out: list[Instruction] = []
         for worker in workers:
-            if worker.phase is not Phase.ENDING:
-                worker.phase = Phase.ENDING
-                out.append(End(worker.number, FAILED_PATIENCE if worker.failed is not None else 0.0))
+            if worker.phase is not WorkerPhase.ENDING:
+                worker.phase = WorkerPhase.ENDING
+                out.append(End(worker.number, FAILED_GRACE if worker.failed is not None else 0.0))
         at_once = self.state is JobState.KILLED
         if not driver.runs or self.driver_told or (workers and not at_once):
             return out
         self.driver_told = True
         if training is not None and not at_once:
-            out.append(Tell(DRIVER, link.TrainingFailed(training=training.number, message=self.message)))
-            out.append(End(DRIVER, FAILED_PATIENCE))
+            out.append(SendMessage(DRIVER, link.TrainingFailed(training=training.number, message=self.message)))
+            out.append(End(DRIVER, FAILED_GRACE))
         else:
             out.append(End(DRIVER, 0.0))
         return out

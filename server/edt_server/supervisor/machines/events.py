@@ -1,7 +1,7 @@
-"""What a job's state machine hears and what it answers: plain values, no I/O.
+"""The events that a job's state machine takes in and the instructions that it returns: plain values, no I/O.
 
-Events are what happened to the job, instructions what the supervisor has to do about it, in order. A process is named
-by its worker number, the driver by `DRIVER`.
+Events are what happened to the job. Instructions are what the supervisor has to do about it, in order. A process is
+identified by its worker number, the driver by `DRIVER`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire.control import Report, Slot
 from edt_sdk.schemas.wire.link import Downward, Upward
 from edt_sdk.schemas.wire.task import Task
-from edt_server.supervisor.machines.tails import LastWords
+from edt_server.supervisor.machines.tails import LastLines
 
 DRIVER: Final = -1
 
@@ -23,7 +23,7 @@ DRIVER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The server's newest allocation; `version` grows. `asked`: slots that it would have if all were free."""
+    """The server's newest allocation; `version` grows. `asked`: the slots it would have if all were free."""
 
     version: int
     slots: tuple[Slot, ...]
@@ -39,7 +39,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process asked for runs."""
+    """A requested process runs."""
 
     process: int
     pid: int
@@ -47,15 +47,15 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """The process asked for could not be started; `why` is a sentence."""
+    """A requested process could not be started; `why` is a sentence."""
 
     process: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message of a process, over its link."""
+class Received:
+    """A message of a process arrived over its link."""
 
     process: int
     message: Upward
@@ -63,7 +63,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """The process's link closed, or was closed because it sent nonsense (`why` says which)."""
+    """The process's link closed, or was closed because of an invalid message (`why` is the reason)."""
 
     process: int
     why: str
@@ -71,19 +71,19 @@ class LinkLost:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process has ended and everything it had said was heard.
+    """The process has exited, and all its messages were handled.
 
     Attributes:
         code: exit code, or minus the signal's number.
-        signals: what it had been sent by the supervisor before.
+        signals: the signals that the supervisor had sent it.
         words: its last log lines, None when it never wrote any.
-        updates: committed updates that it and the others knew of, by their signs of life; None when there are none.
+        updates: committed updates by the heartbeats of this and the other workers; None when there are none.
     """
 
     process: int
     code: int
     signals: tuple[int, ...] = ()
-    words: LastWords | None = None
+    words: LastLines | None = None
     updates: int | None = None
 
     @property
@@ -94,27 +94,27 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """The worker gives no sign of life where it should; `why` is the predicate of a sentence."""
+    """The worker's heartbeat is overdue; `why` is the predicate of a sentence."""
 
     process: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Scarce:
-    """There is little memory left: whoever can be done without is to go."""
+class MemoryScarce:
+    """Little memory is left: standby workers have to go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The answer to `Gather`: those who are ready wait no longer."""
+    """The answer to `Gather`: the wait is over."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAgain:
-    """The answer to `LookAgain`: all that had happened when that was said is known by now."""
+class Rechecked:
+    """The answer to `Recheck`: everything that had happened at its time is known by now."""
 
     generation: int
 
@@ -128,7 +128,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The server will not have this supervisor: end everything, report nothing."""
+    """The server refuses this supervisor: end everything, report nothing."""
 
     why: str
 
@@ -138,13 +138,13 @@ Event = (
     | Acknowledged
     | Started
     | NotStarted
-    | Said
+    | Received
     | LinkLost
     | Exited
     | Hung
     | Gathered
-    | LookedAgain
-    | Scarce
+    | Rechecked
+    | MemoryScarce
     | Stop
     | Refuse
 )
@@ -155,12 +155,12 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class StartDriver:
-    """Answered by Started or NotStarted."""
+    """Start the driver. Answered by Started or NotStarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartWorker:
-    """Answered by Started or NotStarted; `others` are further slots of the same process."""
+    """Start a worker. Answered by Started or NotStarted. `others` are further slots of the same process."""
 
     worker: int
     slot: Slot
@@ -169,14 +169,14 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class StartStandby:
-    """A worker ahead of its slot, see `standbys`. Answered by Started or NotStarted."""
+    """Start a standby worker, see `standbys`. Answered by Started or NotStarted."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class AssignStandby:
-    """A standby, whose process may be there already or not, is the worker of this slot from now on."""
+    """Make a standby the worker of this slot, whether its process exists already or not."""
 
     worker: int
     slot: Slot
@@ -184,7 +184,7 @@ class AssignStandby:
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
-    """A process of a plain job. Answered by Started or NotStarted."""
+    """Start a process of a plain job. Answered by Started or NotStarted."""
 
     worker: int
     task: Task
@@ -192,7 +192,7 @@ class StartTask:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Give the process `patience` seconds to end by itself, then SIGTERM, then SIGKILL. Answered by Exited."""
+    """Give the process `patience` seconds to exit by itself, then SIGTERM, then SIGKILL. Answered by Exited."""
 
     process: int
     patience: float
@@ -200,7 +200,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL, after `patience` seconds in which it may end by itself. Answered by Exited."""
+    """Send SIGKILL after `patience` seconds in which it may exit by itself. Answered by Exited."""
 
     process: int
     patience: float
@@ -208,32 +208,32 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Somebody is ready and others soon will be: one change for all of them. Answered by Gathered, whoever has come."""
+    """Wait a moment, so that workers about to be ready join in the same change. Answered by Gathered."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
-    """Members say that their group broke, and nobody is known to have died. Answered by LookedAgain, soon.
+class Recheck:
+    """Wait a moment: members report that their group broke, and no death is known. Answered by Rechecked.
 
-    The closed link of a dead member may lie unread beside such a message; a broken network leaves nothing to read.
+    The closed link of a dead member may be unread while such a message arrives. A broken network leaves nothing unread.
     """
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Send over the process's link."""
+class SendMessage:
+    """Send a message over the process's link."""
 
     process: int
     message: Downward
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Report to the server; numbers follow each other."""
+class SendReport:
+    """Report to the server; the numbers are consecutive."""
 
     number: int
     report: Report
@@ -241,21 +241,21 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Progress, unnumbered."""
+    """Publish progress, unnumbered."""
 
     progress: JobProgress
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line for the supervisor's own log."""
+    """Write a line to the supervisor's own log."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """No process of the job is left; exit when all reports are delivered.
+    """Exit when all reports are delivered: no process of the job is left.
 
     `over`: the job has ended; False when only this supervisor has, because the server refused it.
     """
@@ -272,9 +272,9 @@ Instruction = (
     | End
     | Kill
     | Gather
-    | LookAgain
-    | Tell
-    | Send
+    | Recheck
+    | SendMessage
+    | SendReport
     | Publish
     | Note
     | Finish

@@ -1,8 +1,8 @@
-"""One training's generations: who is a member, whether a change is under way, who comes next. Pure.
+"""One training's generations: its members, whether a change is running, the next members. Pure.
 
-At most one planned change is under way; the next one is made from everything that has accumulated in between. A death
-waits for no change: the next generation supersedes the one that it broke, formed or not. Who of the members has a state
-is not known here (docs/decisions/010).
+At most one planned change runs at a time; the next one is made of everything that has accumulated in between. A death
+does not wait for a change: the next generation replaces the one that it broke, formed or not. Which members have the
+training state is not known here (decision 010).
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 
 from edt_sdk.schemas.wire.control import GenerationFormed
 from edt_sdk.schemas.wire.link import Begin
-from edt_server.supervisor.machines.roster import Worker
+from edt_server.supervisor.machines.worker_group import Worker
 
 
 @dataclass(slots=True)
-class Training:
+class TrainingRun:
     """The k-th call of `train()`, from its request until its workers are gone.
 
     Attributes:
-        shards: V, the most members that can have something to do.
+        shards: V, the most members that can have work.
         ranks: workers of the newest generation as it was published, in rank order.
-        members: those of them whose processes are there, in the same order.
-        joining: members that have not said Joined yet.
-        leaving: former members that have not ended yet.
-        gathering: those who are ready wait a moment for others.
-        gathered: that moment has passed.
-        broken: the newest generation cannot go on: a member of it died, or its group broke.
+        members: those of them whose processes exist, in the same order.
+        joining: members whose Joined has not arrived.
+        leaving: former members that have not exited yet.
+        gathering: ready workers wait for others.
+        gathered: that wait is over.
+        broken: the newest generation cannot continue: a member died, or its group broke.
         began: committed updates when the newest generation was complete.
         updates: committed updates at the end, None before.
     """
@@ -49,38 +49,39 @@ class Training:
 
     @property
     def changing(self) -> bool:
-        """True while a change of membership is under way."""
+        """True while a change of membership is running."""
         return bool(self.joining or self.leaving)
 
     def rank(self, worker: int) -> int | None:
-        """The worker's place in the newest generation."""
+        """Return the worker's place in the newest generation, None when it has none."""
         return self.ranks.index(worker) if worker in self.ranks else None
 
     def next_members(
         self, ready: Collection[int], may_stay: Callable[[int], bool], *, suspended: bool
     ) -> tuple[int, ...] | None:
-        """The members of the next generation, None when there is nothing to change (now).
+        """Return the members of the next generation, None when nothing is to change now.
 
         Args:
             ready: workers that are prepared and in no generation.
-            may_stay: whether a present member's slot is still the job's.
+            may_stay: whether a member's slot is still the job's.
             suspended: the job may use no slot at all.
         """
         if self.updates is not None or (self.changing and not self.broken):
             return None
         staying = [worker for worker in self.members if may_stay(worker)]
         if self.members and not staying and not suspended:
-            # Its slot is gone, but it has the state, and whoever comes into the job's other slots is not ready yet.
+            # Its slot is gone, but it has the state, and no worker in the job's other slots is ready yet. Without it
+            # the state would exist on disk only, and the training would go back to its last checkpoint.
             staying = [self.members[0]]
         room = max(0, self.shards - len(staying))
         following = (*staying, *sorted(ready)[:room])
         if self.broken and not self.members and self.leaving:
-            # Only those who were about to leave have the state: they write it down before anybody goes on.
+            # Only the leaving workers have the state: they write a checkpoint before any other worker starts from it.
             following = ()
         return None if following == self.members and not self.broken else following
 
     def change(self, following: tuple[int, ...]) -> tuple[int, ...]:
-        """Make `following` the newest generation; the workers to tell: former members, then fresh ones."""
+        """Make `following` the newest generation; return the workers to notify: former members, then new ones."""
         former = (*self.members, *sorted(self.leaving))
         self.generation += 1
         self.joining = set(following)
@@ -90,23 +91,23 @@ class Training:
         return (*former, *(worker for worker in following if worker not in former))
 
     def begin(self) -> Begin:
-        """What a worker is told to prepare for; beside others that train it can take the time to practise."""
+        """Return the message that a worker prepares from; while others train it has the time to rehearse an update."""
         return Begin(training=self.number, payload=self.payload, rehearse=bool(self.members))
 
     def gone(self, worker: int, *, left: bool) -> None:
-        """The worker's process has ended; `left`: it had said so, as it was told to."""
+        """Take in the exit of the worker's process; `left`: it had announced that, as asked."""
         if worker in self.members:
             self.members = tuple(member for member in self.members if member != worker)
             self.broken = True
         elif worker in self.leaving and not self.members and not left:
-            self.broken = True  # the others cannot meet any more before they leave
+            self.broken = True  # without it the others cannot meet once more before they leave
         self.joining.discard(worker)
         self.leaving.discard(worker)
         if not self.members and not self.leaving:
-            self.broken = False  # nobody is left to be told: whoever comes next begins anew
+            self.broken = False  # no worker is left to notify: the next one starts a new generation
 
     def formed(self, workers: Mapping[int, Worker], update: int) -> GenerationFormed:
-        """The report that all members have joined; one that has ended since is not named any more."""
+        """Return the report that all members have joined; members that have exited since are left out."""
         members = [worker.member(fresh=False) for number in self.members if (worker := workers.get(number))]
         return GenerationFormed(
             training=self.number,

@@ -1,7 +1,7 @@
-"""What a job had done before this supervisor, from the journal of the one before. Pure.
+"""What a job did before this supervisor, from the journal of the earlier ones. Pure.
 
-A number that was announced but not reported, such as that of a generation that never formed, must not be used again:
-generations go on well above the highest one known.
+A number that was announced but not reported, such as that of a generation that never formed, must not be used again.
+So generations continue well above the highest one known.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.control import Numbered
-from edt_server.supervisor.machines.generation import Training
+from edt_server.supervisor.machines.generation import TrainingRun
 
 GENERATION_MARGIN = 1000
 
@@ -23,17 +23,17 @@ class History:
     Attributes:
         reports: number of the last report, 0 when there is none.
         trainings: committed updates of each finished training.
-        running: the training under way, None between trainings.
-        committed: of its updates, as many as are known to be committed.
+        running: the unfinished training, None between trainings.
+        committed: its updates that are known to be committed.
         workers: how many worker numbers were used.
-        driver_ran: its script was begun.
-        generations: the highest number of one that formed, in whichever training.
-        runs: how often all its processes were started, of a job that is not elastic.
+        driver_ran: its script was started.
+        generations: the highest number of a formed generation, over all trainings.
+        runs: how often all processes of a plain job were started.
     """
 
     reports: int = 0
     trainings: tuple[int, ...] = ()
-    running: Training | None = None
+    running: TrainingRun | None = None
     committed: int = 0
     workers: int = 0
     driver_ran: bool = False
@@ -42,11 +42,11 @@ class History:
 
 
 def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> History:
-    """The past that these reports tell of, in their order; `payload` is the path of a training's payload."""
+    """Return the past that these reports describe, in order; `payload` returns the path of a training's payload."""
     number, committed, workers, driver_ran = 0, 0, 0, False
     generations = runs = 0
     trainings: list[int] = []
-    running: Training | None = None
+    running: TrainingRun | None = None
     for numbered in reports:
         number = numbered.number
         if isinstance(numbered.report, control.GenerationFormed):
@@ -60,7 +60,7 @@ def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> Hi
                 workers = max(workers, worker + 1)
             case control.TrainingStarted(training=training, shards=shards, epochs=epochs):
                 committed = 0
-                running = Training(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
+                running = TrainingRun(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
             case control.GenerationFormed(number=generation, update=update) if running is not None:
                 running.generation = max(running.generation, generation + GENERATION_MARGIN)
                 committed = max(committed, update or 0)

@@ -1,8 +1,8 @@
-"""What the supervisor asks of a job's state machine, and the half of it that is the same for every framework. Pure.
+"""The interface of a job's state machine, and the part that is the same for every framework. Pure.
 
-Whatever a job is, its machine keeps the slots that the server has given, numbers its reports, gives an empty slot back
-once it is revoked, and comes to one end, the first that somebody decided on. So what the server says is heard here.
-What processes say, and what follows from it, is the machine of the job's framework's (`by_framework`).
+Every machine keeps the slots that the server has granted, numbers its reports, releases an empty slot once it is
+revoked, and comes to one end, the first that is decided. So the events of the server are handled here. The events of
+processes, and what follows from them, belong to the framework's machine: `JobMembership`, `ElasticAgents` or `Plain`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edt_server.supervisor.machines.events import (
     Instruction,
     Note,
     Refuse,
-    Send,
+    SendReport,
     Stop,
 )
 from edt_server.supervisor.machines.history import History
@@ -30,7 +30,7 @@ from edt_server.supervisor.machines.slot_ledger import SlotLedger
 
 
 class Machine(ABC):
-    """Events in, instructions out. One machine is one attempt of one job.
+    """A state machine: events in, instructions out. One machine is one attempt of one job.
 
     Args:
         past: what earlier attempts have done.
@@ -39,16 +39,16 @@ class Machine(ABC):
     def __init__(self, past: History) -> None:
         self._reports = past.reports
         self._slots = SlotLedger()
-        # Slots that it would have if all were free.
+        # The slots it would have if all were free.
         self._asked = 0
-        # By slot: the process that was in it last, and its exit code.
+        # slot → the last process in it, and its exit code
         self._exits: dict[int, tuple[int, int]] = {}
         self._ending: Ending | None = None
         self._over = False
         self._out: list[Instruction] = []
 
     def apply(self, event: Event) -> list[Instruction]:
-        """What to do about the event, in order."""
+        """Return what to do about the event, in order."""
         self._out = []
         match event:
             case Allocated():
@@ -74,11 +74,11 @@ class Machine(ABC):
 
     @abstractmethod
     def _hear(self, event: Event) -> None:
-        """Take in what happened to a process, or a moment that has passed."""
+        """Take in what happened to a process, or a timer."""
 
     @abstractmethod
     def _settle(self) -> None:
-        """Do what follows from the state as it is now."""
+        """Do what follows from the present state."""
 
     @property
     @abstractmethod
@@ -87,12 +87,12 @@ class Machine(ABC):
 
     @property
     def taking_part(self) -> frozenset[int]:
-        """Workers that the watchdog looks after: they should move. Nobody where that cannot be told from outside."""
+        """Workers that the watchdog expects to make progress; empty where that cannot be observed from outside."""
         return frozenset()
 
     @property
     def processes(self) -> dict[int, int]:
-        """Pids of the workers whose processes run, by worker; none where they give no signs of life."""
+        """Pids of the workers whose processes run, by worker; empty where they have no heartbeats."""
         return {}
 
     @property
@@ -113,20 +113,20 @@ class Machine(ABC):
         return self._over
 
     def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
-        """Come to this end, unless there is one already; `silent`: see `Ending.blame`."""
+        """Come to this end, unless another one was decided before; `silent`: see `Ending.blame`."""
         if self._ending is None:
             self._ending = Ending(state)
             self._ending.blame(message, silent=silent)
 
     def _finish(self, ending: Ending) -> None:
-        """Nothing of the job is left: its last report."""
+        """Send the last report: nothing of the job is left."""
         self._over = True
         if ending.reported:
             self._send(control.JobEnded(state=ending.state, message=ending.message))
         self._out.append(Finish(over=ending.reported))
 
     def _release_revoked(self, occupied: Collection[int]) -> None:
-        """Give back the slots that are the job's no more, except those that a process is still in."""
+        """Release the revoked slots, except those that a process still occupies."""
         for slot in self._slots.revoked:
             if slot not in occupied:
                 self._release(slot)
@@ -138,7 +138,7 @@ class Machine(ABC):
 
     def _send(self, report: control.Report) -> None:
         self._reports += 1
-        self._out.append(Send(self._reports, report))
+        self._out.append(SendReport(self._reports, report))
 
     def _end(self, process: int, patience: float) -> None:
         self._out.append(End(process, patience))

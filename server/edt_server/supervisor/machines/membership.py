@@ -1,61 +1,135 @@
-"""The job's state machine: events in, instructions out. No clock, no I/O.
+"""The state machine of an elastic job: events in, instructions out. No clock, no I/O.
 
-Here is what an event changes; what follows from the state afterwards is `settling.py`'s. A death costs the job nothing
-but an attempt (`attempts`); who comes next is `generation`'s to say.
+First an event changes the state. Then `_settle` does what follows from the state, whatever the event was, so that the
+order in which things become known does not matter: the next generation when the last change is complete or a member is
+lost, a worker for every granted slot, a release for every revoked slot whose worker is gone, the end of a training when
+its workers are gone. A death costs the job one of its `attempts`; `generation` chooses the next members.
 """
 
 from __future__ import annotations
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
+from edt_sdk.schemas.wire.control import Slot
 from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.attempts import Kind
-from edt_server.supervisor.machines.casualties import Fatal, could_not_start, judge, judge_driver, name_of, not_started
+from edt_server.supervisor.machines.attempts import Attempts, DeathCause
+from edt_server.supervisor.machines.ending import EXIT_GRACE, FAILED_GRACE
 from edt_server.supervisor.machines.events import (
     DRIVER,
+    AssignStandby,
     Event,
     Exited,
+    Gather,
     Gathered,
     Hung,
     Kill,
     LinkLost,
-    LookAgain,
-    LookedAgain,
+    MemoryScarce,
     NotStarted,
     Publish,
-    Said,
-    Scarce,
+    Received,
+    Recheck,
+    Rechecked,
+    SendMessage,
+    StartDriver,
     Started,
-    Tell,
+    StartStandby,
+    StartWorker,
 )
-from edt_server.supervisor.machines.generation import Training
-from edt_server.supervisor.machines.patience import EXIT_PATIENCE, FAILED_PATIENCE
-from edt_server.supervisor.machines.requests import Answer, answer
-from edt_server.supervisor.machines.roster import OUTSIDE, Driver, DriverPhase, Phase, Worker, progress_of
-from edt_server.supervisor.machines.settling import Settling
-from edt_server.supervisor.machines.verdict import Past, end_kind, worker_cause
+from edt_server.supervisor.machines.exits import (
+    Fatal,
+    Past,
+    could_not_start,
+    end_kind,
+    judge,
+    judge_driver,
+    name_of,
+    not_started,
+    worker_cause,
+)
+from edt_server.supervisor.machines.generation import TrainingRun
+from edt_server.supervisor.machines.history import History
+from edt_server.supervisor.machines.machine import Machine
+from edt_server.supervisor.machines.standbys import Standbys
+from edt_server.supervisor.machines.worker_group import (
+    OUTSIDE,
+    Driver,
+    DriverPhase,
+    Worker,
+    WorkerGroup,
+    WorkerPhase,
+    progress_of,
+)
 
-LINK_LOST_PATIENCE = 5.0
-LEFT_PATIENCE = 10.0
-TRAINED_PATIENCE = 30.0
+LINK_LOST_GRACE = 5.0
+LEFT_GRACE = 10.0
+TRAINED_GRACE = 30.0
 
 
-class Membership(Settling):
-    """One job; see `Settling` for its arguments."""
+class JobMembership(Machine):
+    """One job.
+
+    Args:
+        interpreter: named in the message when the driver cannot start.
+        history: what an earlier attempt has done.
+        standbys: the most standby workers.
+    """
+
+    def __init__(self, *, interpreter: str, history: History | None = None, standbys: int = 0) -> None:
+        past = History() if history is None else history
+        super().__init__(past)
+        self._interpreter = interpreter
+        self._group = WorkerGroup(past.workers)
+        self._workers = self._group.workers  # the same dictionary
+        self._standbys = Standbys(standbys)
+        self._driver = Driver()
+        self._driver_ran = past.driver_ran
+        self._training = past.running
+        self._done = list(past.trainings)
+        self._attempts = Attempts(past.committed, ever=any(past.trainings))
+
+    @property
+    def taking_part(self) -> frozenset[int]:
+        """Workers that should make progress: they are in the newest generation, or leaving an older one."""
+        training = self._training
+        return frozenset() if training is None or training.updates is not None else self._group.taking_part
+
+    @property
+    def training(self) -> bool:
+        """True while updates are to be made: more workers may be needed at any time."""
+        return self._ending is None and self._training is not None and self._training.updates is None
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """Pids of the workers whose processes run, by worker."""
+        return self._group.pids
+
+    @property
+    def given_up(self) -> frozenset[int]:
+        """Slots that stay empty although they are granted: no worker in them gets as far as the training."""
+        training = self._training
+        return self._attempts.given_up if training is not None and training.members else frozenset()
+
+    @property
+    def committed(self) -> int:
+        """Updates of the running training that are known to be committed."""
+        return self._attempts.committed
 
     def _hear(self, event: Event) -> None:
         match event:
-            case Started() | NotStarted() | Said() | LinkLost() | Exited() if event.process in self._standbys.workers:
+            case Started() | NotStarted() | Received() | LinkLost() | Exited() if (
+                event.process in self._standbys.workers
+            ):
                 self._out += self._standbys.hear(event.process, event, self._training)
             case Started(process=process, pid=pid):
                 self._started(process, pid)
             case NotStarted(process=process, why=why):
                 self._not_started(process, why)
-            case Said(process=process, message=message):
+            case Received(process=process, message=message):
                 if process == DRIVER:
-                    self._driver_said(message)
+                    self._on_driver_message(message)
                 elif process in self._workers:
-                    self._worker_said(self._workers[process], message)
+                    self._on_worker_message(self._workers[process], message)
             case LinkLost():
                 self._link_lost(event)
             case Exited(process=process, updates=updates):
@@ -71,9 +145,9 @@ class Membership(Settling):
             case Gathered(generation=generation):
                 if self._training is not None and self._training.generation == generation:
                     self._training.gathered = True
-            case LookedAgain(generation=generation):
-                self._nobody_died(generation)
-            case Scarce():
+            case Rechecked(generation=generation):
+                self._on_recheck(generation)
+            case MemoryScarce():
                 self._out += self._standbys.scarce()
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -89,8 +163,8 @@ class Membership(Settling):
             worker = self._workers[process]
             worker.pid = pid
             self._send(control.WorkerStarted(worker=worker.number, slot=worker.slot.id, pid=pid))
-            if worker.phase is Phase.ENDING:
-                self._end(process, 0.0)  # said before there was anybody to end
+            if worker.phase is WorkerPhase.ENDING:
+                self._end(process, 0.0)  # it had to end before its process existed
 
     def _not_started(self, process: int, why: str) -> None:
         if process == DRIVER:
@@ -98,12 +172,12 @@ class Membership(Settling):
             self._begin_end(JobState.ERROR, why)
             return
         worker = self._workers.pop(process)
-        if worker.phase is not Phase.ENDING and self._ending is None:
+        if worker.phase is not WorkerPhase.ENDING and self._ending is None:
             self._count(worker, not_started(worker, why, training=self._training, attempts=self._attempts))
         if worker.revoked and self._ending is None:
             self._release(worker.slot.id)
 
-    def _driver_said(self, message: link.Upward) -> None:
+    def _on_driver_message(self, message: link.Upward) -> None:
         match message:
             case link.DriverHello():
                 self._driver.phase = DriverPhase.TALKING
@@ -115,53 +189,52 @@ class Membership(Settling):
                     self._send(control.TrainingScaled(training=training, workers=workers))
             case link.Failed():
                 self._driver.failed = message
-                self._end(DRIVER, FAILED_PATIENCE)
+                self._end(DRIVER, FAILED_GRACE)
             case _:
                 self._note(f"the driver sent a {type(message).__name__}: ignored")
 
     def _train(self, request: link.TrainRequest) -> None:
+        # A restarted driver runs its whole script again, so its k-th call of `train()` may come a second time: that
+        # training is finished, or running, or next. Any other number means a script that trains in two threads.
+        number, finished = request.training, len(self._done)
         running = None if self._training is None else self._training.number
-        match answer(request.training, done=len(self._done), running=running):
-            case Answer.DONE:
-                updates = self._done[request.training]
-                self._out.append(Tell(DRIVER, link.TrainingDone(training=request.training, updates=updates)))
-            case Answer.ATTACH:
-                self._note(f"the main script is back at training {request.training}, which goes on as it is")
-            case Answer.REFUSE:
-                self._begin_end(JobState.FAILED, wording.out_of_turn(request.training, len(self._done), running))
-            case Answer.BEGIN:
-                self._training = Training(request.training, request.payload, request.shards, request.epochs)
-                self._attempts.begin()
-                self._send(
-                    control.TrainingStarted(training=request.training, shards=request.shards, epochs=request.epochs),
-                )
-                for worker in self._workers.values():
-                    if worker.phase is Phase.IDLE:
-                        self._begin(worker, self._training)
+        if 0 <= number < finished:
+            self._out.append(SendMessage(DRIVER, link.TrainingDone(training=number, updates=self._done[number])))
+        elif number == running:
+            self._note(f"the main script is back at training {number}, which goes on as it is")
+        elif running is not None or number != finished:
+            self._begin_end(JobState.FAILED, wording.out_of_turn(number, finished, running))
+        else:
+            self._training = TrainingRun(number, request.payload, request.shards, request.epochs)
+            self._attempts.begin()
+            self._send(control.TrainingStarted(training=number, shards=request.shards, epochs=request.epochs))
+            for worker in self._workers.values():
+                if worker.phase is WorkerPhase.IDLE:
+                    self._begin(worker, self._training)
 
-    def _worker_said(self, worker: Worker, message: link.Upward) -> None:
+    def _on_worker_message(self, worker: Worker, message: link.Upward) -> None:
         training = self._training
         match message:
-            case link.WorkerHello() if worker.phase is Phase.STARTING:
+            case link.WorkerHello() if worker.phase is WorkerPhase.STARTING:
                 worker.hello = message
-                worker.phase = Phase.IDLE
+                worker.phase = WorkerPhase.IDLE
                 if training is not None and self._ending is None:
                     self._begin(worker, training)
-            case link.WorkerReady() if worker.phase is Phase.PREPARING:
-                worker.phase = Phase.READY
+            case link.WorkerReady() if worker.phase is WorkerPhase.PREPARING:
+                worker.phase = WorkerPhase.READY
             case link.Joined(update=update) if training is not None and worker.takes_part:
                 self._attempts.progress(update)
                 self._joined(worker, message, training)
             case link.Broken(update=update) if training is not None and worker.takes_part:
                 self._attempts.progress(update)
                 if training.updates is not None:
-                    self._end(worker.number, 0.0)  # only the last meeting was still to come
+                    self._end(worker.number, 0.0)  # only the last meeting of the group was left to do
                 elif message.generation == training.generation:
-                    self._out.append(LookAgain(training.generation))
+                    self._out.append(Recheck(training.generation))
             case link.Left(update=update):
                 self._attempts.progress(update)
                 worker.left = True
-                self._end(worker.number, LEFT_PATIENCE)
+                self._end(worker.number, LEFT_GRACE)
             case link.Progress(update=update) if training is not None and message.training == training.number:
                 self._attempts.progress(update)
                 self._out.append(Publish(progress_of(message)))
@@ -169,12 +242,12 @@ class Membership(Settling):
                 self._trained(training, message)
             case link.Failed():
                 worker.failed = message
-                if worker.phase is not Phase.ENDING:
-                    self._end(worker.number, FAILED_PATIENCE)
+                if worker.phase is not WorkerPhase.ENDING:
+                    self._end(worker.number, FAILED_GRACE)
             case _:
                 self._note(f"worker {worker.number} ({worker.phase.value}) sent a {type(message).__name__}: ignored")
 
-    def _joined(self, worker: Worker, message: link.Joined, training: Training) -> None:
+    def _joined(self, worker: Worker, message: link.Joined, training: TrainingRun) -> None:
         if message.generation != training.generation or worker.number not in training.joining:
             return
         training.joining.discard(worker.number)
@@ -185,28 +258,29 @@ class Membership(Settling):
         training.began = message.update
         self._send(training.formed(self._workers, message.update))
 
-    def _nobody_died(self, generation: int) -> None:
-        """The group of this generation broke and all its members live: they are put together anew."""
+    def _on_recheck(self, generation: int) -> None:
+        """Form a new generation when the group broke although all its members live."""
         training = self._training
         if training is None or training.generation != generation or training.broken or training.updates is not None:
             return
-        if not training.members or self._crew.somebody_dies:
+        if not training.members or self._group.any_dying:
             return
-        times = self._attempts.member_ended(Kind.OUTSIDE, generation)
+        times = self._attempts.member_ended(DeathCause.OUTSIDE, generation)
         if times:
             self._begin_end(JobState.FAILED, wording.torn_network(times))
         else:
             self._note(f"generation {generation} broke although all its members live")
             training.broken = True
 
-    def _trained(self, training: Training, message: link.Trained) -> None:
+    def _trained(self, training: TrainingRun, message: link.Trained) -> None:
         training.updates = message.updates
         self._attempts.progress(message.updates)
         for worker in self._workers.values():
             if worker.takes_part:
-                self._end(worker.number, TRAINED_PATIENCE)
+                # It exits by itself after the last meeting of the group.
+                self._end(worker.number, TRAINED_GRACE)
             elif worker.phase in OUTSIDE:
-                worker.phase = Phase.ENDING
+                worker.phase = WorkerPhase.ENDING
                 self._end(worker.number, 0.0)
 
     def _link_lost(self, event: LinkLost) -> None:
@@ -214,13 +288,14 @@ class Membership(Settling):
             worker = self._workers[event.process]
             worker.lost = event.why
             if self._may_end(worker):
-                self._end(event.process, LINK_LOST_PATIENCE)
+                self._end(event.process, LINK_LOST_GRACE)
             elif worker.failed is None:
-                self._out.append(Kill(event.process, EXIT_PATIENCE))
+                # Not at once: a worker that exits by itself closes its link first, and its exit code shows the cause.
+                self._out.append(Kill(event.process, EXIT_GRACE))
         elif event.process == DRIVER and self._driver.runs:
             self._driver.lost = event.why
             if self._training is not None:
-                self._end(DRIVER, LINK_LOST_PATIENCE)
+                self._end(DRIVER, LINK_LOST_GRACE)
 
     def _driver_exited(self, event: Exited) -> None:
         running = None if self._training is None else self._training.number
@@ -228,7 +303,7 @@ class Membership(Settling):
         what = judge_driver(self._driver, event, past, self._attempts, wanted=self._ending is None)
         if isinstance(what, control.DriverLost):
             self._send(what)
-            self._driver = Driver()
+            self._driver = Driver()  # `_fill_slots` starts it again
         else:
             self._driver.phase = DriverPhase.GONE
             self._begin_end(what.state, what.message, silent=what.silent)
@@ -241,9 +316,9 @@ class Membership(Settling):
             if cause is not None:
                 self._ending.blame(cause.message, silent=cause.silent)
             return
-        if not self._may_end(worker) and worker.phase is not Phase.LEAVING:
+        if not self._may_end(worker) and worker.phase is not WorkerPhase.LEAVING:
             self._worker_died(worker, event, training)
-        elif event.code != 0 and worker.phase is not Phase.ENDING:
+        elif event.code != 0 and worker.phase is not WorkerPhase.ENDING:
             who = name_of(worker, training)
             self._note(f"{who} {wording.how_it_ended(event.code)} when it was no longer needed")
         if training is not None:
@@ -252,14 +327,14 @@ class Membership(Settling):
             self._release(worker.slot.id)
 
     def _may_end(self, worker: Worker) -> bool:
-        """True when the worker's end is no loss."""
+        """Return whether the worker's exit is no loss."""
         done = self._training is not None and self._training.updates is not None
-        return worker.phase is Phase.ENDING or worker.left or done
+        return worker.phase is WorkerPhase.ENDING or worker.left or done
 
-    def _worker_died(self, worker: Worker, event: Exited, training: Training | None) -> None:
-        """Its slot is filled again and the others go on, unless that has led nowhere too often."""
+    def _worker_died(self, worker: Worker, event: Exited, training: TrainingRun | None) -> None:
+        """Count the death, so that the slot is filled again and the others continue, unless the limit is reached."""
         trained = bool(self._done) or (training is not None and training.generation > 0)
-        if worker.hello is None and not trained and end_kind(worker, event) is Kind.OWN:
+        if worker.hello is None and not trained and end_kind(worker, event) is DeathCause.OWN:
             self._count(worker, could_not_start(worker, event, interpreter=self._interpreter))
         else:
             self._count(worker, judge(worker, event, training=training, attempts=self._attempts))
@@ -273,3 +348,122 @@ class Membership(Settling):
             self._note(
                 f"no worker of slot {worker.slot.id} gets as far as the training: it stays empty while others train"
             )
+
+    def _begin(self, worker: Worker, training: TrainingRun) -> None:
+        worker.phase = WorkerPhase.PREPARING
+        self._out.append(SendMessage(worker.number, training.begin()))
+
+    # --- what follows -------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        if self._ending is None:
+            self._end_training()
+            self._end_revoked()
+            self._assign_standbys()
+            self._change_generation()
+            self._fill_slots()
+            self._keep_standbys()
+        if self._ending is not None:
+            processes = (*self._workers.values(), *self._standbys.workers.values())
+            self._out += self._ending.wind_up(processes, self._driver, self._training)
+            if not processes and not self._driver.runs:
+                self._finish(self._ending)
+
+    def _end_revoked(self) -> None:
+        for worker in self._workers.values():
+            if worker.phase in OUTSIDE and not self._slots.allowed(worker.slot.id):
+                worker.phase, worker.revoked = WorkerPhase.ENDING, True
+                self._end(worker.number, 0.0)
+
+    def _fill_slots(self) -> None:
+        """Start a driver once there is a slot, and a worker in every granted slot; release empty revoked slots."""
+        granted = self._slots.granted
+        # A driver that ran for an earlier supervisor may not need a slot any more.
+        if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
+            self._driver.phase = DriverPhase.STARTED
+            self._out.append(StartDriver())
+        self._release_revoked(self._group.slots)
+        for slot_granted in self._empty_slots():
+            self._out.append(StartWorker(self._group.add(slot_granted).number, slot_granted))
+
+    def _empty_slots(self) -> list[Slot]:
+        """Return the granted slots that should have a worker and have none."""
+        training = self._training
+        if (training is None and self._done) or (training is not None and training.updates is not None):
+            return []
+        filled = self._group.slots | self.given_up
+        return [slot for slot in self._slots.granted if slot.id not in filled]
+
+    def _assign_standbys(self) -> None:
+        """Give empty slots to standbys: before the next generation, so that they are in it."""
+        for slot in self._empty_slots():
+            worker = self._standbys.take(slot)
+            if worker is not None:
+                self._workers[worker.number] = worker
+                self._out.append(AssignStandby(worker.number, slot))
+                if worker.pid is not None:
+                    self._send(control.WorkerStarted(worker=worker.number, slot=slot.id, pid=worker.pid))
+
+    def _keep_standbys(self) -> None:
+        """Keep as many standbys as there should be; start another one only while the members train undisturbed."""
+        wanted = self._standbys.wanted(self._training, self._slots.granted, self._asked)
+        self._out += self._standbys.keep(wanted)
+        training = self._training
+        if training is None or training.changing or training.broken or self._group.preparing:
+            return
+        # Not before an update of the newest generation: its first update competes for the same cores.
+        if self.committed > training.began and self._standbys.short_of(wanted):
+            number = self._group.new_number()
+            self._standbys.add(number)
+            self._out.append(StartStandby(number))
+
+    def _change_generation(self) -> None:
+        training = self._training
+        if training is None or self._group.any_dying:
+            # A dying member may still commit an update or write a checkpoint. A generation that starts before its exit
+            # is known could redo an update that is committed already.
+            return
+        following = training.next_members(
+            self._group.ready,
+            lambda number: self._slots.allowed(self._workers[number].slot.id),
+            suspended=not self._slots.granted,
+        )
+        if following is None or self._gathers(training, following):
+            return
+        before = training.members
+        told = training.change(following)
+        message = link.Generation(
+            training=training.number,
+            number=training.generation,
+            members=tuple(self._workers[number].member(fresh=number not in before) for number in following),
+        )
+        for number in told:
+            worker = self._workers[number]
+            worker.phase = WorkerPhase.MEMBER if number in following else WorkerPhase.LEAVING
+            worker.revoked = number not in following
+            if not worker.left:
+                self._out.append(SendMessage(number, message))
+
+    def _gathers(self, training: TrainingRun, following: tuple[int, ...]) -> bool:
+        """Return whether a change that only adds members waits a moment for workers that are starting."""
+        if training.broken or not training.members or not set(training.members) <= set(following):
+            return False
+        coming = (*self._group.preparing, *(slot.id for slot in self._empty_slots()))
+        if training.gathered or not any(self._slots.allowed(slot) for slot in coming):
+            return False
+        if not training.gathering:
+            training.gathering = True
+            self._out.append(Gather(training.generation))
+        return True
+
+    def _end_training(self) -> None:
+        """Report the end of a finished training and release its slots when its last worker has exited."""
+        training = self._training
+        if training is None or training.updates is None or self._workers:
+            return
+        self._training = None
+        self._done.append(training.updates)
+        self._send(control.TrainingEnded(training=training.number, updates=training.updates))
+        for slot in self._slots.held:
+            self._release(slot)
+        self._out.append(SendMessage(DRIVER, link.TrainingDone(training=training.number, updates=training.updates)))

@@ -1,26 +1,28 @@
 """The state machine of a job that is not elastic: `PyTorch`, `distPyTorch` and commands. Pure.
 
-All its processes are started together, as soon as all its slots are there, and they are one: when a slot is taken away
-or lost, all of them are ended, and begin again at the beginning once the job has its slots again. When all have ended
-with 0 the job is finished; when one fails the others are ended and the job fails with its last lines.
+All its processes start together, as soon as all its slots are granted, and they live together: when a slot is revoked
+or lost, all of them are ended, and restart from the beginning once the job has its slots again. When all have exited
+with 0 the job is finished. When one fails the others are ended and the job fails with its last lines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.machines import wording
 from edt_server.supervisor.machines.ending import Ending
 from edt_server.supervisor.machines.events import Event, Exited, Hung, NotStarted, Started, StartTask
 from edt_server.supervisor.machines.history import History
 from edt_server.supervisor.machines.machine import Machine
-from edt_server.supervisor.machines.placement import places
 
-# When one process fails, those that wait for it fail a moment later: whose fault it was shows when all have spoken.
+# When one process fails, those that wait for it fail a moment later. The cause shows when all have exited.
 BLAME_PATIENCE = 1.0
 MOST_LOSSES = 10
 _TAKEN = "It was suspended, or one of its slots is gone."
@@ -28,7 +30,7 @@ _TAKEN = "It was suspended, or one of its slots is gone."
 
 @dataclass(slots=True)
 class Process:
-    """One process of a run, from the order to start it until its exit."""
+    """One process of a run, from the instruction to start it until its exit."""
 
     worker: int
     task: Task
@@ -37,15 +39,15 @@ class Process:
 
 
 @dataclass(slots=True)
-class Run:
+class PlainRun:
     """One start of all processes.
 
     Attributes:
         number: from 1.
-        slots: of all of them.
-        processes: those that have not ended, by worker.
-        told: that it runs was reported.
-        stopped: it was ended before its time; what it did counts for nothing.
+        slots: the slots of all processes.
+        processes: those that have not exited, by worker.
+        told: its start was reported.
+        stopped: it was ended early; its exit codes count for nothing.
     """
 
     number: int
@@ -61,7 +63,7 @@ class Plain(Machine):
 
     Args:
         spec: its framework, and how many slots it needs.
-        history: what an earlier attempt has done: nothing of it is left but its numbers.
+        history: what an earlier attempt has done; only its numbers matter.
     """
 
     def __init__(self, spec: JobSpec, history: History | None = None) -> None:
@@ -72,7 +74,7 @@ class Plain(Machine):
         self._what = "The command" if spec.command else "The main script"
         self._workers = past.workers
         self._runs = past.runs
-        self._run: Run | None = None
+        self._run: PlainRun | None = None
         self._first_slot: dict[int, int] = {}
         self._losses = 0
 
@@ -92,7 +94,7 @@ class Plain(Machine):
             case Hung(process=worker, why=why) if self._run is not None and worker in self._run.processes:
                 self._run.processes[worker].lost = why
             case _:
-                self._note(f"{type(event).__name__}: nobody has a link here")
+                self._note(f"{type(event).__name__}: a plain job has no links")
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,7 @@ class Plain(Machine):
         run.started[worker] = pid
         self._send(control.WorkerStarted(worker=worker, slot=process.task.slots[0].id, pid=pid))
         if run.stopped or self._ending is not None:
-            self._end(worker, 0.0)  # said before there was anybody to end
+            self._end(worker, 0.0)  # it had to end before its process existed
         elif len(run.started) == process.task.world:
             run.told = True
             ranked = sorted(run.started)
@@ -150,7 +152,7 @@ class Plain(Machine):
         message = wording.failure(self._name(task), wording.how_it_ended(event.code), event.words)
         ending.blame(message, silent=event.code < 0)
 
-    def _lost(self, run: Run, why: str) -> None:
+    def _lost(self, run: PlainRun, why: str) -> None:
         self._losses += 1
         if self._losses > MOST_LOSSES:
             self._begin_end(JobState.FAILED, f"{why} That was the {self._losses}th time.")
@@ -166,6 +168,7 @@ class Plain(Machine):
                 self._begin_end(JobState.FINISHED, self._finished(run))
             elif not run.stopped and not all(self._slots.allowed(slot) for slot in run.slots):
                 self._stop(run, _TAKEN)
+        # A stopped run has to be gone before its slots are released and the next run starts in them.
         if run is not None and run.stopped and not run.processes:
             run = self._run = None
         if self._ending is None:
@@ -179,7 +182,7 @@ class Plain(Machine):
     def _begin_run(self) -> None:
         self._runs += 1
         granted = self._slots.granted[: self._size]
-        run = self._run = Run(self._runs, frozenset(slot.id for slot in granted))
+        run = self._run = PlainRun(self._runs, frozenset(slot.id for slot in granted))
         found = places(self._framework, granted, self._unit)
         self._first_slot = {}
         for rank, slots in enumerate(found):
@@ -189,14 +192,14 @@ class Plain(Machine):
             self._first_slot[worker] = slots[0].id
             self._out.append(StartTask(worker, task))
 
-    def _stop(self, run: Run, why: str) -> None:
-        """End all processes, because one of them cannot go on where it is."""
+    def _stop(self, run: PlainRun, why: str) -> None:
+        """End all processes, because one of them cannot continue where it is."""
         run.stopped = True
         if run.told:
             self._send(control.RunStopped(number=run.number, why=why))
         self._end_all(run, 0.0)
 
-    def _end_all(self, run: Run, patience: float) -> None:
+    def _end_all(self, run: PlainRun, patience: float) -> None:
         for worker in run.processes:
             self._end(worker, patience)
 
@@ -205,11 +208,35 @@ class Plain(Machine):
             self._end_all(self._run, 0.0)
         super()._begin_end(state, message, silent=silent)
 
-    # --- small change -------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _name(self, task: Task) -> str:
         return self._what if task.world == 1 else f"Rank {task.rank} (slot {task.slots[0].id})"
 
-    def _finished(self, run: Run) -> str:
+    def _finished(self, run: PlainRun) -> str:
         where = "" if len(run.started) == 1 else " on all ranks"
         return f"Finished: {self._what.lower()} ended with exit code 0{where}."
+
+
+def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:
+    """Return the slots of each process, by rank.
+
+    Args:
+        framework: PYTORCH or DIST.
+        slots: all of the job; for DIST a multiple of `unit`.
+        unit: slots of one process of DIST.
+    """
+    by_host = [tuple(those) for _, those in groupby(sorted(slots, key=_place), key=lambda slot: slot.host)]
+    if framework is Framework.PYTORCH:
+        return [tuple(slot for those in sorted(by_host, key=len, reverse=True) for slot in those)]
+    whole: list[tuple[Slot, ...]] = []
+    rest: list[Slot] = []
+    for those in by_host:
+        full = len(those) // unit * unit
+        whole += [those[at : at + unit] for at in range(0, full, unit)]
+        rest += those[full:]
+    return whole + [tuple(rest[at : at + unit]) for at in range(0, len(rest), unit)]
+
+
+def _place(slot: Slot) -> tuple[str, int]:
+    return slot.host, slot.id

@@ -1,4 +1,4 @@
-"""The last words of a process: the last lines of its stream files, for the message of a job that failed."""
+"""The last lines of a process's stream files, for the message of a failed job."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _LINE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
+class LastLines:
     """The last lines of one stream; `stream` is the file's name."""
 
     stream: str
     text: str
 
 
-def last_words(streams: Path, process: str) -> LastWords | None:
-    """From stderr, or from stdout when stderr says nothing; None when both are empty."""
+def stream_tail(streams: Path, process: str) -> LastLines | None:
+    """Return the tail of stderr, or of stdout when stderr is empty; None when both are."""
     for stream in ("stderr", "stdout"):
-        text = last_lines(streams / f"{process}.{stream}")
+        text = file_tail(streams / f"{process}.{stream}")
         if text:
-            return LastWords(f"{process}.{stream}", text)
+            return LastLines(f"{process}.{stream}", text)
     return None
 
 
-def last_lines(path: Path) -> str:
-    """As `last_of`, of a file; "" when there is no such file."""
+def file_tail(path: Path) -> str:
+    """Return the `text_tail` of a file; "" when there is no such file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -36,11 +36,11 @@ def last_lines(path: Path) -> str:
             data = file.read()
     except OSError:
         return ""
-    return last_of(data.decode("utf-8", errors="replace"))
+    return text_tail(data.decode("utf-8", errors="replace"))
 
 
-def last_of(text: str) -> str:
-    """The last non-blank `LINES` lines of a text, over-long ones cut."""
+def text_tail(text: str) -> str:
+    """Return the last non-blank `LINES` lines of a text, with long lines cut."""
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in lines if line]
     return "\n".join(kept[-LINES:])

@@ -1,9 +1,9 @@
-"""Which workers hang, from their signs of life. Pure: time comes in.
+"""Which workers hang, by their heartbeats. Pure: the time is an argument.
 
-A worker says what it begins and when (`edt_sdk.schemas.wire.pulse`). One that should compute and has neither said
-anything new nor used the processor for very long hangs; one that uses it may take ten times as long; all of them
-waiting for each other hang together. How long is very long is learned from the longest that one computed and still
-went on. A process that is stopped (SIGSTOP) is known from its state, whatever it should be doing.
+A worker's heartbeat names its phase and when that started (`edt_sdk.schemas.wire.pulse`). A worker that should compute
+hangs when it has neither a new heartbeat nor used the processor for very long; one that uses the processor may take ten
+times as long; workers that all wait for each other hang together. "Very long" is learned from the longest computation
+that did finish. A stopped process (SIGSTOP) is known by its state, whatever its phase.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ STOPPED_PATIENCE = 5.0
 STOPPED_STATES = frozenset({"T", "t"})
 LONGEST_GAPS = 10
 BUSY_FACTOR = 10
-# In units of `hang_timeout`: for a worker that sleeps; and before the first update, when kernels and caches are built.
+# In units of `hang_timeout`: for a sleeping worker; and before the first update, when kernels and caches are built.
 SLEEPING, STARTING = 2, 10
-# Less of a processor than this is what threads use that wait.
+# Waiting threads use less of a processor than this.
 IDLE_SHARE, IDLE_SECONDS = 0.01, 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """One worker, as seen from outside.
+class Observation:
+    """One worker, as observed from outside.
 
     Attributes:
-        takes_part: it is in a generation, and so has to move.
-        beat: its last sign of life, None while there was none.
-        state: of its process, as in /proc/<pid>/stat.
-        cpu: seconds that it and its children have used, None when nobody looked.
+        takes_part: it is in a generation, and so has to make progress.
+        beat: its last heartbeat, None before the first.
+        state: the state of its process, as in /proc/<pid>/stat.
+        cpu: processor seconds that it and its children have used, None when they were not looked up.
     """
 
     worker: int
@@ -43,7 +43,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """The worker is to be killed; `why` is the predicate of a sentence."""
+    """A worker that has to be killed; `why` is the predicate of a sentence."""
 
     worker: int
     why: str
@@ -60,7 +60,7 @@ class _Watched:
 
 
 class Watchdog:
-    """Looks at all workers of a job, about twice a second.
+    """Judges all workers of a job, about twice a second.
 
     Args:
         hang_timeout: seconds, as in `control.Launch`.
@@ -71,73 +71,73 @@ class Watchdog:
         self._watched: dict[int, _Watched] = {}
         self._longest = 0.0
 
-    def look(self, sights: Collection[Sight], *, committed: bool, now: float) -> list[Hang]:
-        """Those that hang; each is named once.
+    def look(self, observations: Collection[Observation], *, committed: bool, now: float) -> list[Hang]:
+        """Return the workers that hang; each is named once.
 
         Args:
-            sights: all workers there are.
+            observations: all workers there are.
             committed: whether the training has committed any update.
             now: monotonic seconds, the clock of the beats.
         """
-        self._watched = {sight.worker: self._watched.get(sight.worker, _Watched(active=now)) for sight in sights}
-        for sight in sights:
-            self._learn(sight, now)
+        self._watched = {seen.worker: self._watched.get(seen.worker, _Watched(active=now)) for seen in observations}
+        for seen in observations:
+            self._learn(seen, now)
+        # A fixed timeout would kill large models that need minutes for an update, or let small ones hang for as long.
         limit = max(SLEEPING * self._hang_timeout, LONGEST_GAPS * self._longest)
         if not committed:
             limit = max(limit, STARTING * self._hang_timeout)
-        found = [hang for sight in sights if (hang := self._hang(sight, limit, now)) is not None]
+        found = [hang for seen in observations if (hang := self._hang(seen, limit, now)) is not None]
         if not found:
-            found = self._deadlock([sight for sight in sights if sight.takes_part], limit, now)
+            found = self._deadlock([seen for seen in observations if seen.takes_part], limit, now)
         found = [hang for hang in found if not self._watched[hang.worker].told]
         for hang in found:
             self._watched[hang.worker].told = True
         return found
 
-    def _learn(self, sight: Sight, now: float) -> None:
-        watched, before = self._watched[sight.worker], self._watched[sight.worker].beat
-        if sight.state not in STOPPED_STATES:
+    def _learn(self, seen: Observation, now: float) -> None:
+        watched, before = self._watched[seen.worker], self._watched[seen.worker].beat
+        if seen.state not in STOPPED_STATES:
             watched.stopped_since = None
         elif watched.stopped_since is None:
             watched.stopped_since = now
-        if not sight.takes_part:
+        if not seen.takes_part:
             watched.part_since = None
         elif watched.part_since is None:
             watched.part_since = now
-        if sight.beat != before and sight.beat is not None:
+        if seen.beat != before and seen.beat is not None:
             if before is not None and before.phase is Phase.COMPUTING:
-                self._longest = max(self._longest, sight.beat.since - before.since)
-            watched.beat = sight.beat
+                self._longest = max(self._longest, seen.beat.since - before.since)
+            watched.beat = seen.beat
             watched.active = now
-        if sight.cpu is None:
+        if seen.cpu is None:
+            # Not looked up, because its heartbeat is recent enough.
             watched.active = now
-        elif sight.cpu - watched.cpu > IDLE_SHARE * (now - watched.active) + IDLE_SECONDS:
-            watched.cpu, watched.active = sight.cpu, now
+        elif seen.cpu - watched.cpu > IDLE_SHARE * (now - watched.active) + IDLE_SECONDS:
+            watched.cpu, watched.active = seen.cpu, now
 
-    def _hang(self, sight: Sight, limit: float, now: float) -> Hang | None:
-        watched = self._watched[sight.worker]
+    def _hang(self, seen: Observation, limit: float, now: float) -> Hang | None:
+        watched = self._watched[seen.worker]
         if watched.stopped_since is not None and now - watched.stopped_since >= STOPPED_PATIENCE:
-            return Hang(sight.worker, f"was stopped for {now - watched.stopped_since:.0f} s")
-        if sight.beat is None or sight.beat.phase is not Phase.COMPUTING:
+            return Hang(seen.worker, f"was stopped for {now - watched.stopped_since:.0f} s")
+        if seen.beat is None or seen.beat.phase is not Phase.COMPUTING:
             return None
-        age = self._age(sight, now)
+        age = self._age(seen, now)
         if age >= BUSY_FACTOR * limit:
-            return Hang(sight.worker, f"did not get on for {age:.0f} s")
+            return Hang(seen.worker, f"did not get on for {age:.0f} s")
         if min(age, now - watched.active) >= limit:
-            return Hang(sight.worker, f"did not move for {age:.0f} s")
+            return Hang(seen.worker, f"did not move for {age:.0f} s")
         return None
 
-    def _deadlock(self, members: list[Sight], limit: float, now: float) -> list[Hang]:
-        """Everybody waits: whoever is furthest behind, or waits for longest, is most likely to be waited for."""
-        waiting = [
-            sight.beat for sight in members if sight.beat is not None and sight.beat.phase is not Phase.COMPUTING
-        ]
-        if not members or len(waiting) < len(members) or any(self._age(sight, now) < limit for sight in members):
+    def _deadlock(self, members: list[Observation], limit: float, now: float) -> list[Hang]:
+        """Return the hang of a deadlock: the worker that is furthest behind, then the one that waits longest."""
+        waiting = [seen.beat for seen in members if seen.beat is not None and seen.beat.phase is not Phase.COMPUTING]
+        if not members or len(waiting) < len(members) or any(self._age(seen, now) < limit for seen in members):
             return []
         _, _, last = min((beat.updates, beat.since, n) for n, beat in enumerate(waiting))
         age = self._age(members[last], now)
         return [Hang(members[last].worker, f"did not move for {age:.0f} s, nor did any other")]
 
-    def _age(self, sight: Sight, now: float) -> float:
-        """For how long it has begun nothing new that it should; 0 for one that need not."""
-        since = self._watched[sight.worker].part_since
-        return 0.0 if since is None or sight.beat is None else now - max(since, sight.beat.since)
+    def _age(self, seen: Observation, now: float) -> float:
+        """Return for how long it has started nothing new although it should; 0 for a worker that need not."""
+        since = self._watched[seen.worker].part_since
+        return 0.0 if since is None or seen.beat is None else now - max(since, seen.beat.since)

@@ -1,16 +1,16 @@
-"""The sentences a job ends with. Pure."""
+"""The sentences that a job ends with. Pure."""
 
 from __future__ import annotations
 
 import signal
 
-from edt_server.supervisor.machines.tails import LastWords, last_of
+from edt_server.supervisor.machines.tails import LastLines, text_tail
 
 _NO_SDK = "No module named 'edt_sdk"
 
 
 def signal_name(number: int) -> str:
-    """The signal's name, such as SIGKILL; "signal 35" for one without."""
+    """Return the signal's name, such as SIGKILL; "signal 35" for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -18,25 +18,25 @@ def signal_name(number: int) -> str:
 
 
 def how_it_ended(code: int) -> str:
-    """The predicate to a process: "was killed by SIGKILL", "ended with exit code 3"."""
+    """Return the predicate for an exited process: "was killed by SIGKILL", "ended with exit code 3"."""
     return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
 def lost_link(why: str) -> str:
-    """The predicate to a process that went silent but did not end."""
+    """Return the predicate for a process that closed its link but did not exit."""
     return f"closed its link to the supervisor and did not end by itself ({why})."
 
 
 def worker_name(worker: int, rank: int | None, slot: int) -> str:
-    """The subject of a sentence: "Worker 3 (rank 1, slot 7)"; without a rank while it is in no generation."""
+    """Return the subject of a sentence: "Worker 3 (rank 1, slot 7)"; without a rank outside a generation."""
     place = f"slot {slot}" if rank is None else f"rank {rank}, slot {slot}"
     return f"Worker {worker} ({place})"
 
 
-def failure(who: str, what: str, words: LastWords | None, traceback: str = "", *, times: int = 1) -> str:
-    """One sentence, then the last lines of the process; where it wrote none, those of the traceback it sent.
+def failure(who: str, what: str, words: LastLines | None, traceback: str = "", *, times: int = 1) -> str:
+    """Return one sentence and the last lines of the process, or those of its traceback where it wrote none.
 
-    A second sentence says of how many attempts this was the last, when there was more than one.
+    A second sentence gives the number of attempts when there was more than one.
     """
     sentence = f"{who} {what}".rstrip()
     if not sentence.endswith((".", "!", "?")):
@@ -46,12 +46,12 @@ def failure(who: str, what: str, words: LastWords | None, traceback: str = "", *
     if words is not None:
         return f"{sentence}\nLast lines of {words.stream}:\n{words.text}"
     if traceback.strip():
-        return f"{sentence}\n{last_of(traceback)}"
+        return f"{sentence}\n{text_tail(traceback)}"
     return sentence
 
 
-def never_spoke(who: str, interpreter: str, code: int, words: LastWords | None) -> str:
-    """Why a process that ended before its hello could not start."""
+def never_spoke(who: str, interpreter: str, code: int, words: LastLines | None) -> str:
+    """Return why a process that exited before its hello could not start."""
     if words is not None and _NO_SDK in words.text:
         what = f"could not start: {interpreter} has no edt_sdk. Install jupyter-edt in that environment."
     else:
@@ -60,7 +60,7 @@ def never_spoke(who: str, interpreter: str, code: int, words: LastWords | None) 
 
 
 def torn_network(times: int) -> str:
-    """Why a job ends whose members lose each other although all of them live."""
+    """Return why a job ends whose members lose each other although all of them live."""
     return (
         f"The workers lost the connections to each other {times} times in a row without progress, "
         "and none of them had died. Look at the network between them, and for errors of gloo or NCCL in their logs."
@@ -68,7 +68,7 @@ def torn_network(times: int) -> str:
 
 
 def out_of_turn(training: int, done: int, running: int | None) -> str:
-    """Why a job ends whose script asks for a training that cannot be the next."""
+    """Return why a job ends whose script asks for a training that cannot be the next."""
     under_way = "none" if running is None else str(running)
     return (
         f"The driver asked for training {training} where {done} was next (running: {under_way}). "
@@ -76,8 +76,8 @@ def out_of_turn(training: int, done: int, running: int | None) -> str:
     )
 
 
-def never_trained(words: LastWords | None) -> str:
-    """The script ended well, but was no training."""
+def never_trained(words: LastLines | None) -> str:
+    """Return the message of a script that ended well without training."""
     return failure(
         "The main script",
         "ended without calling train(). A job has to train: build a FabricModel and call its train(...).",
@@ -86,7 +86,7 @@ def never_trained(words: LastWords | None) -> str:
 
 
 def finished(trainings: int, updates: int) -> str:
-    """For a job that did what it was for; a validation has no updates."""
+    """Return the message of a finished job; a validation has no updates."""
     if not updates:
         return "Finished: the test data were gone over once."
     what = "1 training" if trainings == 1 else f"{trainings} trainings"

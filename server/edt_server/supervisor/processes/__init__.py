@@ -1,6 +1,6 @@
 """Own the processes of a job as the kernel sees them: forked, watched through pidfds, reaped, and ended.
 
-Never: decisions. The state machines of `../machines/` say which process starts or ends.
+Never: decisions. The state machines of `../machines/` decide which process starts or ends.
 
 Read first: `children.py`, then `forker.py`.
 """
@@ -9,13 +9,11 @@ __all__ = [
     "children",
     "forker",
     "leftovers",
+    "liveness",
     "memory",
     "orphans",
     "ports",
     "predecessors",
     "standby_processes",
-    "strays",
-    "vital_signs",
-    "waiting",
     "zygote",
 ]

@@ -1,7 +1,7 @@
-"""A process that others come before: it computes when a core is idle, and is killed first where memory runs out.
+"""A process of lowest priority: it computes when a core is idle, and is killed first when memory runs out.
 
-Both can be taken back, else neither is done: an account without rights of its own may lower its processes for good
-only, and one that is to train some time must not stay behind for ever. Thin; processes that are gone are passed over.
+Neither is done where it cannot be undone. An account without privileges may lower its processes, but not raise them
+again, and a standby must be able to train at full speed later. Processes that are gone are ignored.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _NICEST_LIMIT = 20
 _FIRST_TO_GO = 1000
 
 
-def put_behind(pid: int) -> None:
-    """Let a process come behind all others of this account; what it starts from now on too."""
+def lower_priority(pid: int) -> None:
+    """Lower the priority of a process below all others of this account, and that of its future children."""
     with contextlib.suppress(OSError):
         _badness(pid).write_text(str(_FIRST_TO_GO))
     if _may_raise():
@@ -27,13 +27,13 @@ def put_behind(pid: int) -> None:
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
-def put_among(pid: int) -> None:
-    """Undo `put_behind`, for the process, its threads and its descendants."""
+def restore_priority(pid: int) -> None:
+    """Undo `lower_priority`, for the process, its threads and its descendants."""
     for process in _family(pid):
         with contextlib.suppress(OSError):
             _badness(process).write_text(_badness(os.getpid()).read_text())
         if _may_raise():
-            # Twice: a thread may have begun another one meanwhile.
+            # Twice: a thread may have started another one in the meantime.
             for thread in (*_threads(process), *_threads(process)):
                 with contextlib.suppress(OSError):
                     os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
@@ -41,7 +41,7 @@ def put_among(pid: int) -> None:
 
 @cache
 def _may_raise() -> bool:
-    """Whether an idle process can become an ordinary one again (sched(7))."""
+    """Return whether an idle process can become an ordinary one again (sched(7))."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NICE)
     if soft == resource.RLIM_INFINITY or soft >= _NICEST_LIMIT:
         return True

@@ -1,8 +1,8 @@
-"""Has the job's processes forked, notices their end through pidfds, reaps them, and ends them when told.
+"""Start the job's processes through the forker, watch their exits through pidfds, reap them, and end them on request.
 
-Each is the leader of its own session and process group; its stdout and stderr are files that are opened before it
-exists, so that its last words are there however it dies. When the leader has ended, the rest of its group is killed
-while the unreaped leader still holds the group's number.
+Each is the leader of its own session and process group. Its stdout and stderr are files that are opened before it
+exists, so that its last lines are there however it dies. When the leader has exited, the rest of its group is killed
+while the unreaped leader still holds the group's number: a reaped leader's number could already be another group's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,16 +23,18 @@ from edt_server.supervisor.processes.orphans import reap_orphans
 log = logging.getLogger(__name__)
 
 TERM_PATIENCE = 3.0
+ORPHAN_TIMEOUT = 5.0
+_POLL_INTERVAL = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run: `python -u -m <module>` in the job's interpreter.
+    """A program to run: `python -u -m <module>` in the job's interpreter.
 
     Attributes:
         streams: path of the stream files without ".stdout" and ".stderr".
-        inherit: descriptors that it holds too, under other numbers, as does whatever it starts.
-        bound: it is killed with this process, whatever ends that.
+        inherit: descriptors that it and its descendants hold too, under other numbers.
+        bound: the kernel kills it when this process ends.
     """
 
     module: str
@@ -53,7 +56,7 @@ class _Child:
     code: int | None = None
 
     def wait(self) -> int:
-        """Reap it, when it has ended; its exit code."""
+        """Reap it when it has exited; return its exit code."""
         if self.code is None:
             self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.code
@@ -61,7 +64,7 @@ class _Child:
 
 @dataclass(slots=True)
 class _Wanted:
-    """A process that does not exist yet; `deadline` is the loop's time at which it is to end, None for no such time."""
+    """A process that does not exist yet; `deadline` is the loop's time at which to end it, None for none."""
 
     request: Request
     deadline: float | None = None
@@ -71,10 +74,10 @@ class Children:
     """The processes of one job, by key.
 
     Args:
-        forker: makes them.
+        forker: creates them.
         on_exit: called with key, exit code (minus the signal's number when a signal ended it) and the signals it was
             sent from here, once for each child, after it was reaped.
-        before_reap: awaited when a child has ended and its group is killed; until it returns the pid stays taken.
+        before_reap: awaited when a child has exited and its group is killed; until it returns the pid stays taken.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class Children:
 
         Args:
             key: its name here; free.
-            program: what it is.
+            program: the program to run.
             on_started: called with its pid, before its first line runs.
             on_failed: called with a sentence when it cannot be started; perhaps before this method returns.
         """
@@ -137,9 +140,9 @@ class Children:
         asyncio.get_running_loop().add_reader(child.descriptor, self._ended, key, child)
 
     def end(self, key: int, patience: float) -> None:
-        """SIGTERM after `patience` seconds, SIGKILL to its whole group 3 s later; a nearer deadline stays.
+        """Send SIGTERM after `patience` seconds, SIGKILL to its whole group 3 s later; an earlier deadline stays.
 
-        One that waits for the zygote is never started, which is told as an exit by that SIGTERM.
+        A process that waits for the zygote is never started, which is reported as an exit by that SIGTERM.
         """
         if key in self._wanted:
             self._end_wanted(key, self._wanted[key], patience)
@@ -153,21 +156,21 @@ class Children:
         loop = asyncio.get_running_loop()
         if self._forker.cancel(wanted.request):
             del self._wanted[key]
-            # Not before the caller is done with what led to this.
+            # Later, because the caller is still changing the state that led to this.
             loop.call_soon(self._on_exit, key, -signal.SIGTERM, (int(signal.SIGTERM),))
         else:
             when = loop.time() + patience
             wanted.deadline = when if wanted.deadline is None else min(when, wanted.deadline)
 
     def kill(self, key: int, patience: float) -> None:
-        """SIGKILL to its whole group after `patience` seconds; a nearer deadline stays."""
+        """Send SIGKILL to its whole group after `patience` seconds; an earlier deadline stays."""
         child = self._children.get(key)
         if child is None or child.ended or signal.SIGKILL in child.signals:
             return
         _after(patience, child, self._kill)
 
     def leader(self, session: int) -> int | None:
-        """The key of the child that leads this session, None when it is none of ours."""
+        """Return the key of the child that leads this session, None when it is no child."""
         return next((key for key, child in self._children.items() if child.pid == session), None)
 
     @property
@@ -177,19 +180,27 @@ class Children:
 
     def reap_orphans(self) -> None:
         """Reap descendants that lost their parents and have ended; kill them when no process of the job is left."""
-        # What is just being forked is a child of this process whose pid nobody knows yet.
+        # A process that is being forked is a child of this process whose pid is not known yet.
         if not self._forker.forking:
             reap_orphans(self.pids | self._forker.pids, kill=not self._children)
 
-    def end_orphans(self) -> bool:
-        """Kill and reap descendants that lost their parents; True while some may be left.
+    async def end_orphans(self) -> None:
+        """Kill and reap descendants that lost their parents, until none is left.
 
-        For jobs whose processes look after what they started: an orphan is what one that has ended left behind.
+        For the end of a job, and for agents of torchrun jobs, which adopt the orphans of their own processes: an orphan
+        that comes to this process belongs to an agent that has exited. Its slots are free only when the orphans, which
+        may hold a GPU, are gone.
         """
-        return self._forker.forking or reap_orphans(self.pids | self._forker.pids, kill=True)
+        deadline = time.monotonic() + ORPHAN_TIMEOUT
+        # Only /proc shows when they are gone.
+        while self._forker.forking or reap_orphans(self.pids | self._forker.pids, kill=True):
+            if time.monotonic() > deadline:
+                log.warning("orphaned processes do not end")
+                return
+            await asyncio.sleep(_POLL_INTERVAL)
 
     def kill_all(self) -> None:
-        """SIGKILL to every group, the zygote and its heir at once, and reap: for the end. Calls nobody back."""
+        """Send SIGKILL to every group, the zygote and its heir, and reap, for the end; calls no callback."""
         self._forker.stop()
         self._wanted.clear()
         for child in self._children.values():
@@ -200,7 +211,7 @@ class Children:
     def _terminate(self, child: _Child) -> None:
         child.signals.append(signal.SIGTERM)
         signal.pidfd_send_signal(child.descriptor, signal.SIGTERM)
-        # A stopped process would keep SIGTERM for later.
+        # A stopped process would get SIGTERM only when it continues.
         signal.pidfd_send_signal(child.descriptor, signal.SIGCONT)
         child.timer = asyncio.get_running_loop().call_later(TERM_PATIENCE, self._kill, child)
 
@@ -213,6 +224,7 @@ class Children:
         asyncio.get_running_loop().remove_reader(child.descriptor)
         if child.timer is not None:
             child.timer.cancel()
+        # Loader processes of a dead worker would keep its output files and its GPU memory.
         _kill_group(child.pid)
         task = asyncio.get_running_loop().create_task(self._reap(key, child), name=f"reap {key}")
         self._reaping.add(task)
@@ -228,7 +240,7 @@ class Children:
 
 
 def _descriptors(program: Program) -> tuple[int, ...]:
-    """stdout, stderr and copies of what it inherits; all of them are ours to close."""
+    """Open stdout and stderr and copy the descriptors that it inherits; the caller closes all of them."""
     program.streams.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened: list[int] = []
     try:
@@ -244,7 +256,7 @@ def _descriptors(program: Program) -> tuple[int, ...]:
 
 
 def _after(patience: float, child: _Child, act: Callable[[_Child], None]) -> None:
-    """Do it to the child in so many seconds, unless something is to be done to it sooner."""
+    """Call `act` in so many seconds, unless an earlier call is due."""
     loop = asyncio.get_running_loop()
     when = loop.time() + patience
     if child.timer is not None:
@@ -261,5 +273,5 @@ def _kill_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        # Nobody is left, or only a leader that changed its user: it ends by itself or by SIGTERM.
+        # No process is left, or only a leader that changed its user: it exits by itself or by SIGTERM.
         log.debug("no group %d", pid)

@@ -1,9 +1,11 @@
-"""A zygote whenever one is needed: started early, asked to fork, and followed by its heir when it dies.
+"""A zygote whenever one is needed: started early, asked to fork, and replaced by its heir when it dies.
 
-Requests wait until the zygote has imported everything; one is under way at a time. What was forked waits at its gate
-until somebody here has taken note of it, so it can be neither reaped nor killed as a stranger, and the link knows it
-when it calls. When nobody waits, the zygote forks an heir: a second zygote that does nothing until the first has died
-and this class turns to it. So whichever of the two dies, there is one that has imported everything.
+Requests wait until the zygote has imported everything, and one runs at a time. A forked process waits at its gate, a
+pipe, until this class has recorded its pid. So it can be neither reaped nor killed as a stranger, and the link
+knows it when it connects. When no request waits, the zygote forks an heir: a second zygote that does nothing until the
+first has died and this class turns to it. So whichever of the two dies, one is left that has imported everything.
+Starting a new zygote after a death would be simpler, but costs the next worker the import of torch, seconds on a busy
+machine, exactly when a failed worker has to be replaced.
 """
 
 from __future__ import annotations
@@ -21,27 +23,27 @@ from pathlib import Path
 
 from edt_sdk.schemas.wire import zygote as wire
 from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.tails import LastWords, last_of
+from edt_server.supervisor.machines.tails import LastLines, text_tail
 from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 
 log = logging.getLogger(__name__)
 
-# A zygote, its heir, and one from nothing: a request that none of them outlives is what they die of.
+# A zygote, its heir, and a new one: a request that none of them survives is what kills them.
 _TRIES = 3
-# Zygotes and heirs that may die between two programs and still be replaced before the next is asked for: where
-# something kills them all, replacing them for ever would only take the cores from those who train.
+# How many zygotes and heirs may die between two programs and still be replaced before the next request: where
+# something kills them all, endless replacements would only take the cores from the workers that train.
 _MOST_LOST = 8
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A process that is wanted.
+    """A request for a process.
 
     Attributes:
-        fork: what it is; None for an heir.
-        descriptors: of a program stdout, stderr, and what it inherits; of an heir its socket. Closed when the request
+        fork: what to run; None for an heir.
+        descriptors: for a program stdout, stderr, and what it inherits; for an heir its socket. Closed when the request
             is done.
-        on_forked: called with its pid while it waits at the gate; it passes when this returns.
+        on_forked: called with its pid while it waits at the gate, which opens when this returns.
         on_failed: called with a sentence when there will be no such process.
     """
 
@@ -61,11 +63,11 @@ class Forker:
     """The zygote of one job, its heir, and the requests to it.
 
     Args:
-        interpreter, environment: of the zygote.
+        interpreter, environment: how to start a zygote.
         streams: folder for `zygote.stderr`, which is written when a zygote could not start.
         zygote: one that was started before.
         needed: whether the job may need processes soon, so that a zygote that died without an heir is replaced at once
-            and not at the next request; asked when it has died.
+            and not at the next request; called when it has died.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Forker:
         self._needed = needed
         self._watched = False
         self._heir: Zygote | None = None
-        self._barren = False
+        self._no_heir = False
         self._lost = 0
         self._waiting: deque[Request] = deque()
         self._asked: Request | None = None
@@ -92,17 +94,17 @@ class Forker:
 
     @property
     def zygote(self) -> int | None:
-        """Pid of the zygote, None when there is none."""
+        """The pid of the zygote, None when there is none."""
         return None if self._zygote is None else self._zygote.pid
 
     @property
     def heir(self) -> int | None:
-        """Pid of its heir, None when there is none."""
+        """The pid of its heir, None when there is none."""
         return None if self._heir is None else self._heir.pid
 
     @property
     def pids(self) -> frozenset[int]:
-        """Of those two, as far as they exist."""
+        """The pids of zygote and heir, as far as they exist."""
         return frozenset(each.pid for each in (self._zygote, self._heir) if each is not None)
 
     @property
@@ -116,7 +118,7 @@ class Forker:
         self._go_on()
 
     def cancel(self, request: Request) -> bool:
-        """Forget a request; False when it is too late, because it is under way or done."""
+        """Remove a request; return False when it is too late, because it is running or done."""
         if request not in self._waiting:
             return False
         self._waiting.remove(request)
@@ -124,7 +126,7 @@ class Forker:
         return True
 
     def stop(self) -> None:
-        """End the zygote and its heir, and forget all requests; calls nobody back but for an heir."""
+        """End the zygote and its heir, and drop all requests; calls no callback but an heir's."""
         asked, self._asked = self._asked, None
         for request in (*self._waiting, *([asked] if asked else [])):
             request.close()
@@ -133,7 +135,7 @@ class Forker:
         if asked is not None and asked.fork is None:
             asked.on_failed("It is not needed any more.")
         if self._heir is not None:
-            self._bury_heir(self._heir)
+            self._end_heir(self._heir)
         if self._zygote is not None:
             self._unwatch(self._zygote)
             self._zygote.end()
@@ -151,14 +153,14 @@ class Forker:
                 return
             if self._waiting:
                 self._ask(zygote, self._waiting.popleft())
-            elif self._heir is None and not self._barren and self._lost < _MOST_LOST:
-                # Behind all that somebody waits for.
+            elif self._heir is None and not self._no_heir and self._lost < _MOST_LOST:
+                # After all requests: an heir only matters when the zygote dies.
                 self._ask(zygote, self._heir_of(zygote))
             else:
                 return
 
     def _start(self) -> bool:
-        """Have a zygote; False when there cannot be one, which those who wait were told."""
+        """Start a zygote if there is none; return False when that fails, after failing all requests."""
         if self._zygote is None:
             try:
                 self._zygote = ZygoteProcess(self._interpreter, self._environment)
@@ -173,6 +175,7 @@ class Forker:
     def _ask(self, zygote: Zygote, request: Request) -> None:
         request.tries += 1
         self._asked = request
+        # A pipe per request: a process whose zygote died reads its end, not the permission of a later request.
         gate, self._gate = os.pipe()
         try:
             if request.fork is None:
@@ -199,7 +202,7 @@ class Forker:
     def _heard(self, zygote: Zygote) -> None:
         match zygote.hear():
             case None if zygote.silent:
-                # `_died` sees its end; until then a closed socket would be readable for ever.
+                # `_died` sees its exit; until then the closed socket would stay readable and busy the loop.
                 asyncio.get_running_loop().remove_reader(zygote.socket)
                 os.kill(zygote.pid, signal.SIGKILL)
             case wire.Ready():
@@ -210,22 +213,23 @@ class Forker:
                 self._forked(pid)
             case wire.NotForked(why=why):
                 request = self._done()
-                # Not before the system has made a program again.
-                self._barren |= request.fork is None
+                # An heir is not tried again before the system could create a process.
+                self._no_heir |= request.fork is None
                 request.on_failed(f"The system could not make another process ({why}). Free memory or processes.")
         self._go_on()
 
     def _forked(self, pid: int) -> None:
         request = self._asked
         assert request is not None, "answers come in the order of requests"
-        # While it is at the gate it is ours: only now may orphans be looked for again.
+        # While it waits at the gate it is a recorded child: only after this callback may orphans be looked for again.
+        # Without the gate it could exit first, and `reap_orphans` would take it for an orphan and lose its exit code.
         request.on_forked(pid)
-        with contextlib.suppress(BrokenPipeError):  # it was killed already
+        with contextlib.suppress(BrokenPipeError):  # it was killed in the meantime
             os.write(self._gate, wire.PASS)
         self._done()
         if request.fork is not None:
-            # The system can make processes, and nothing kills them all.
-            self._barren, self._lost = False, 0
+            # The system can create processes, and nothing kills them all.
+            self._no_heir, self._lost = False, 0
 
     def _done(self) -> Request:
         request, self._asked = self._asked, None
@@ -251,7 +255,7 @@ class Forker:
 
     def _died(self, zygote: Zygote) -> None:
         while zygote.hear() is not None:
-            pass  # an answer without its zygote: the process it speaks of is not let through its gate
+            pass  # an answer that outlived its zygote: the process it names never passes its gate
         self._unwatch(zygote)
         self._lost += 1
         code, words = zygote.end(), zygote.words()
@@ -259,18 +263,19 @@ class Forker:
         log.warning("zygote ended, pid=%d code=%d\n%s", zygote.pid, code, words)
         self._zygote = None
         asked, self._asked = self._asked, None
+        # What it may have forked for the request reads the end of its gate and exits, so the request can be repeated.
         self._close_gate()
-        self._succeed()
+        self._promote_heir()
         if asked is not None:
             self._ask_again(asked, code)
-        # Who is killed while it imports is as good as the next; what ends by itself would do so again.
+        # A zygote that was killed while it imports is worth another try. One that failed by itself would fail again.
         if zygote.ready is None and (code != -signal.SIGKILL or self._lost >= _MOST_LOST):
             self._could_not_start(code, words)
         elif self._zygote is None and self._lost < _MOST_LOST and self._needed():
             self._start()
         self._go_on()
 
-    def _succeed(self) -> None:
+    def _promote_heir(self) -> None:
         heir, self._heir = self._heir, None
         if heir is not None:
             log.info("the zygote's heir takes its place, pid=%d", heir.pid)
@@ -292,15 +297,15 @@ class Forker:
         if words:
             self._streams.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._streams / "zygote.stderr").write_text(words)
-        last = LastWords("zygote.stderr", last_of(words)) if words else None
+        last = LastLines("zygote.stderr", text_tail(words)) if words else None
         self._fail_all(wording.never_spoke("The job's Python", self._interpreter, code, last))
 
     def _heir_died(self, heir: Zygote) -> None:
         self._lost += 1
-        log.warning("heir of the zygote ended, pid=%d code=%d", heir.pid, self._bury_heir(heir))
+        log.warning("heir of the zygote ended, pid=%d code=%d", heir.pid, self._end_heir(heir))
         self._go_on()
 
-    def _bury_heir(self, heir: Zygote) -> int:
+    def _end_heir(self, heir: Zygote) -> int:
         asyncio.get_running_loop().remove_reader(heir.ended)
         self._heir = None
         code = heir.end()

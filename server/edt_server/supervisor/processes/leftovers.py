@@ -1,7 +1,7 @@
-"""What programs of an earlier attempt have left running: processes that carry the job's mark and hold no lock.
+"""Processes that programs of an earlier attempt left running: they carry the job's mark and hold no lock.
 
-A plain job's own processes are killed with their supervisor. What they had started knows nothing of that, and nothing
-of a lock that its parents held (`predecessors`): it is found by the environment it has inherited.
+A plain job's own processes are killed with their supervisor. What they started survives that, and does not hold the
+lock of its parents (`predecessors`): it is found by the environment that it inherited.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from edt_sdk.schemas.wire.context import JOB_VARIABLE
+from edt_server.system.processes import identify, send_signal
 
 log = logging.getLogger(__name__)
 
@@ -20,10 +21,10 @@ PATIENCE = 5.0
 
 
 def end_leftovers(job_id: str) -> int:
-    """Kill every other process of this account that belongs to the job; how many there were. Blocks."""
+    """Kill every other process of this account that belongs to the job; return how many there were. Blocks."""
     found: set[int] = set()
     deadline = time.monotonic() + PATIENCE
-    # What is killed may have been making another, and is seen until it has ended: until a look finds none.
+    # A killed process may have been forking, and is seen until it has exited: repeat until none is found.
     while killed := {int(name) for name in os.listdir("/proc") if name.isdecimal() and _kill(int(name), job_id)}:
         found |= killed
         if time.monotonic() > deadline:
@@ -34,28 +35,18 @@ def end_leftovers(job_id: str) -> int:
 
 
 def _kill(pid: int, job_id: str) -> bool:
-    if pid == os.getpid() or not _belongs(pid, job_id):
-        return False
     try:
-        descriptor = os.pidfd_open(pid)
+        # Identified before the check: a process that gets this pid in between is not signalled.
+        identity = identify(pid)
     except ProcessLookupError:
         return False
-    try:
-        # Only now is the number certain to be the one that was found.
-        if _belongs(pid, job_id):
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            return True
-    except ProcessLookupError:
-        log.debug("process %d has ended meanwhile", pid)
-    finally:
-        os.close(descriptor)
-    return False
+    return pid != os.getpid() and _belongs(pid, job_id) and send_signal(identity, signal.SIGKILL)
 
 
 def _belongs(pid: int, job_id: str) -> bool:
     try:
-        environ = Path(f"/proc/{pid}/environ").read_bytes()  # empty of one that has ended and is not reaped
+        environ = Path(f"/proc/{pid}/environ").read_bytes()  # empty for a zombie
     except OSError:
-        return False  # ended, or somebody else's
+        return False  # it has exited, or belongs to another account
     mark = f'"job_id":"{job_id}"'.encode()
     return any(entry.startswith(JOB_VARIABLE.encode() + b"=") and mark in entry for entry in environ.split(b"\0"))

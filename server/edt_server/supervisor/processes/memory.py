@@ -1,8 +1,8 @@
 """The job's folder in memory: what its workers keep there outlives them and their supervisor, but not the job.
 
-A supervisor holds a lock in the folder as long as it lives, whatever it dies of. Where nobody comes back to a job, such
-as one whose server was killed and its files removed, the folder is nobody's: the next supervisor of this account that
-starts marks it, and one that finds it still unused an hour later removes it. Until then another attempt may take it up.
+A supervisor holds a lock in the folder until it ends, for whatever reason. A job that is never resumed, for example
+because its server was killed and its files removed, leaves its folder behind. The next supervisor of this account marks
+such a folder, and one that finds it still unused an hour later removes it. Until then another attempt may use it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _UNUSED = "unused"
 
 
 def memory_folder(job_id: str, root: Path = SHARED_MEMORY, *, host: str = "") -> str:
-    """Make the folder, or find that of an earlier attempt; "" where memory cannot be had, or the name is taken.
+    """Make the folder, or find that of an earlier attempt; "" where there is no tmpfs, or the name is taken.
 
-    It is this process's until that ends. `host` is the `host_mark` of one of several named hosts of this machine: what
-    one of them keeps in memory is nothing to the others, and lost with it.
+    It is locked until this process ends. `host` is the `host_mark` of one of several named hosts of this machine: they
+    stand for separate machines, so each keeps its own folder and loses it alone.
     """
     if not (_is_tmpfs(root) and os.access(root, os.W_OK | os.X_OK)):
         return ""
@@ -45,7 +45,7 @@ def memory_folder(job_id: str, root: Path = SHARED_MEMORY, *, host: str = "") ->
 
 
 def sweep(root: Path = SHARED_MEMORY, unused_for: float = UNUSED_FOR) -> list[Path]:
-    """Remove folders of this account that no supervisor has used for so many seconds; those that were removed.
+    """Remove folders of this account that no supervisor has used for so many seconds; return the removed ones.
 
     A folder without a lock was not made here, and is left alone.
     """
@@ -54,30 +54,30 @@ def sweep(root: Path = SHARED_MEMORY, unused_for: float = UNUSED_FOR) -> list[Pa
         try:
             if _is_private(folder) and _is_unused(folder, unused_for):
                 removed.append(folder)
-        except OSError as wrong:  # removed meanwhile, as a rule
+        except OSError as wrong:  # usually removed in the meantime
             log.debug("%s was not looked at: %s", folder, wrong)
     return removed
 
 
 def host_mark(host: str, runtime_dir: Path) -> str:
-    """What the folders of a named host end with; "" for the machine itself. Other servers may have hosts of that name.
+    """Return the suffix of a named host's folders, "" for the machine itself; it differs between servers.
 
     Args:
-        host: its name.
-        runtime_dir: of the server, as `Settings.runtime_dir`.
+        host: the name of the host.
+        runtime_dir: the server's, as `Settings.runtime_dir`.
     """
     return f"@{host}.{hashlib.sha256(os.fsencode(runtime_dir)).hexdigest()[:8]}" if host else ""
 
 
 def forget_host(host: str, runtime_dir: Path, root: Path = SHARED_MEMORY) -> None:
-    """The host was lost, or begins anew: all that it had in memory goes. Arguments as of `host_mark`."""
+    """Remove all that a lost or restarted host had in memory. Arguments as of `host_mark`."""
     for folder in root.glob(f"{_prefix()}*{host_mark(host, runtime_dir)}"):
         if _is_private(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_memory_folder(folder: str) -> None:
-    """The job is over."""
+    """Remove the folder of a job that is over."""
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -87,7 +87,7 @@ def _prefix() -> str:
 
 
 def _hold(folder: Path) -> None:
-    """Make the folder if it is not there, and hold its lock until this process ends."""
+    """Make the folder if it does not exist, and hold its lock until this process ends."""
     while True:
         folder.mkdir(mode=0o700, exist_ok=True)
         if not _is_private(folder):
@@ -96,16 +96,16 @@ def _hold(folder: Path) -> None:
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
             continue
-        # Shared: the supervisor before may still be seeing its processes off.
+        # Shared: the supervisor before may still be waiting for its processes to exit.
         fcntl.flock(lock, fcntl.LOCK_SH)
         if os.fstat(lock).st_nlink:
             (folder / _UNUSED).unlink(missing_ok=True)
             return  # never closed: the lock ends with the process
-        os.close(lock)  # somebody removed the folder in this moment
+        os.close(lock)  # the folder was removed at this moment
 
 
 def _is_unused(folder: Path, unused_for: float) -> bool:
-    """Whether nobody has held the folder for so long; then it is gone. Else that is noted for the next one."""
+    """Return whether the folder was unused for so long, and is removed now; else mark it for the next sweep."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def _is_unused(folder: Path, unused_for: float) -> bool:
         if time.time() - since < unused_for:
             return False
         log.info("%s was left behind: removed", folder)
-        # The lock goes last but for the folder: whoever waits for it sees then that it is gone.
+        # The lock goes last but for the folder: a process that waits for it then sees that it is gone.
         for path in folder.iterdir():
             if path.name != _LOCK:
                 path.unlink()
@@ -135,7 +135,7 @@ def _is_unused(folder: Path, unused_for: float) -> bool:
 
 
 def _is_private(folder: Path) -> bool:
-    # Others may write beside it: a link or a folder of theirs is not to be trusted.
+    # Others may write to /dev/shm too: a link or a folder of theirs is not to be trusted.
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700
 

@@ -1,7 +1,7 @@
-"""How much memory is left here: the machine's, or what a control group around this process leaves of it.
+"""How much memory is free: the machine's, or what is left of the limit of a control group around this process.
 
-Files that the system could give up count as free. A process that can be done without begins only where a fifth of all
-is free besides what it will need, and has to go when less than a tenth is.
+Page cache counts as free. An optional process starts only where a fifth of the memory is free besides what it needs,
+and has to go when less than a tenth is.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ _KILO = 1024
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes there are, and bytes of them that are free."""
+    """The bytes there are, and how many of them are free."""
 
     total: int
     free: int
 
     def fits(self, nbytes: int) -> bool:
-        """Whether a process that can be done without may begin to take so much."""
+        """Return whether an optional process may start that takes so much."""
         return self.free - nbytes >= self.total * _TO_BEGIN
 
     @property
     def scarce(self) -> bool:
-        """Whether those that can be done without have to go."""
+        """Whether optional processes have to go."""
         return self.free < self.total * _TO_STAY
 
 
 def memory_now(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:
-    """The memory of the tightest group around this process; None where the system does not tell.
+    """Return the memory of the tightest control group around this process; None where the system does not report it.
 
     Args:
-        proc: where the system tells of itself.
-        groups: where it tells of control groups, of version 1 or 2.
+        proc: the proc file system.
+        groups: the control groups, of version 1 or 2.
     """
     try:
         told = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
@@ -54,18 +54,18 @@ def memory_now(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
 
 
 def size(pids: Collection[int]) -> int:
-    """Bytes of the largest of these processes, what it shares with others included; 0 without any."""
+    """Return the bytes of the largest of these processes, shared pages included; 0 without any."""
     sizes = [0]
     for pid in pids:
         try:
             sizes.append(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
         except (OSError, IndexError, ValueError):
-            continue  # it has just ended
+            continue  # it has just exited
     return max(sizes)
 
 
 def _groups(proc: Path, groups: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Folders of the control groups around this process that may bound its memory, with the names of their files."""
+    """Return the folders of the control groups that may limit this process's memory, with the names of their files."""
     try:
         lines = (proc / "self/cgroup").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""Descendants that lost their parents: loader processes of a killed worker, what a user's script left running.
+"""Descendants that lost their parents: loader processes of a killed worker, programs that a user's script left running.
 
-The supervisor is made their new parent (PR_SET_CHILD_SUBREAPER), so that they can neither outlive the job nor stay as
-zombies where nobody else reaps. It stops being that with its own death: what adopts workers later is another matter.
+The supervisor becomes their parent (PR_SET_CHILD_SUBREAPER), so that they can neither outlive the job nor stay as
+zombies where init does not reap. This ends with the supervisor, so it does not cover what workers do without one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def adopt_orphans() -> None:
 
 
 def orphans(known: Collection[int]) -> list[int]:
-    """Pids of this process's children that are not in `known`."""
+    """Return the pids of this process's children that are not in `known`."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) in known:
@@ -33,17 +33,17 @@ def orphans(known: Collection[int]) -> list[int]:
         try:
             parent = parent_of(int(entry.name))
         except ProcessLookupError:
-            continue  # ended while we looked
+            continue  # exited in the meantime
         if parent == os.getpid():
             found.append(int(entry.name))
     return found
 
 
 def reap_orphans(known: Collection[int], *, kill: bool) -> bool:
-    """Reap those that have ended, with `kill` after a SIGKILL to all; True when some are left."""
+    """Reap the orphans that have exited, with `kill` after a SIGKILL to all; return True when some are left."""
     left = False
     for pid in orphans(known):
         if kill:
-            os.kill(pid, signal.SIGKILL)  # our own unreaped child: the number is still its
+            os.kill(pid, signal.SIGKILL)  # an unreaped child: its pid cannot be reused
         left |= os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None
     return left

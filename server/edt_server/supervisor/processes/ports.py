@@ -1,7 +1,7 @@
-"""A port of this host that nobody is given by chance while a program is on its way to it.
+"""A reserved port of this host, which no other program gets by chance before the program that it is for binds it.
 
-A bound socket that does not listen keeps the number: the system hands it to nobody who asks for any port, and it does
-not stand in the way of a program that binds it by its number, as every store of torch's does, with SO_REUSEADDR.
+A bound socket that does not listen reserves the number: the system gives it to no program that asks for any port. A
+program that binds it by number with SO_REUSEADDR, as every torch store does, still succeeds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import socket
 
 
 class KeptPort:
-    """One port of loopback, kept until `close`; `number` is the port."""
+    """One reserved port of loopback, until `close`; `number` is the port."""
 
     def __init__(self, host: str) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -19,15 +19,15 @@ class KeptPort:
         self.number: int = self._socket.getsockname()[1]
 
     def close(self) -> None:
-        """Keep it no longer."""
+        """Release the port."""
         self._socket.close()
 
 
 class RunPorts:
-    """The port of the newest run of a plain job; with a run's first process another one is kept.
+    """The port of the newest run of a plain job; a new run gets a new port.
 
     Args:
-        host: whose.
+        host: the address to bind.
     """
 
     def __init__(self, host: str) -> None:
@@ -36,13 +36,13 @@ class RunPorts:
         self._port: KeptPort | None = None
 
     def of(self, run: int) -> int:
-        """The port of a run, which is the newest one or the next."""
+        """Return the port of a run, which is the newest one or the next."""
         if self._port is None or self._run != run:
             self.close()
             self._port, self._run = KeptPort(self._host), run
         return self._port.number
 
     def close(self) -> None:
-        """Keep none any longer."""
+        """Release the port, if there is one."""
         if self._port is not None:
             self._port.close()

@@ -1,8 +1,9 @@
-"""The processes of an earlier attempt of the same job: nothing of this one starts before they are gone.
+"""The processes of an earlier attempt of the same job: no process of this attempt starts before they are gone.
 
 All processes of an attempt hold one lock: the supervisor takes it, drivers and workers inherit its descriptor, and the
-kernel frees it with the last of them. Workers that lost their supervisor write a checkpoint and end by themselves; one
-that is stopped, or does not come to an end, is killed.
+kernel frees it with the last of them. Workers that lost their supervisor write a checkpoint and exit by themselves. A
+worker that is stopped, or does not come to an end, is killed. A list of pids in a file would not do: pids are reused,
+and a supervisor that dies while it forks would leave a process that is in no list.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edt_server.system.processes import stat_fields
+from edt_server.system.processes import identify, send_signal, stat_fields
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +26,11 @@ STOPPED_STATES = frozenset({"T", "t"})
 
 
 class Overdue:
-    """Who has had time enough to end. Pure.
+    """Decides which of the processes have had enough time. Pure.
 
     Args:
-        patience: seconds for a process that runs; one that is stopped gets 5 s from when that was first seen.
-        now: when the wait begins, in monotonic seconds.
+        patience: seconds for a running process; a stopped one gets 5 s from when that was first seen.
+        now: when the wait starts, in monotonic seconds.
     """
 
     def __init__(self, patience: float, now: float) -> None:
@@ -37,11 +38,11 @@ class Overdue:
         self._stopped: dict[int, float] = {}
 
     def hurry(self) -> None:
-        """Nobody gets any more time."""
+        """Give no process any more time."""
         self._deadline = float("-inf")
 
     def of(self, holders: Mapping[int, str], now: float) -> list[int]:
-        """Those of the holders (pid → state, as in /proc/<pid>/stat) that are to be killed now."""
+        """Return the holders (pid → state, as in /proc/<pid>/stat) that have to be killed now."""
         self._stopped = {pid: self._stopped.get(pid, now) for pid, state in holders.items() if state in STOPPED_STATES}
         if now >= self._deadline:
             return list(holders)
@@ -49,11 +50,11 @@ class Overdue:
 
 
 class Predecessors:
-    """The lock of one job.
+    """The lock of one job's attempts.
 
     Args:
-        path: of the lock file; made when missing.
-        patience: seconds that a process of an earlier attempt has to end by itself.
+        path: the lock file; created when missing.
+        patience: seconds that a process of an earlier attempt has to exit by itself.
     """
 
     def __init__(self, path: Path, patience: float) -> None:
@@ -62,18 +63,18 @@ class Predecessors:
         self._hurried = self._given_up = False
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        """What every process of this attempt inherits."""
+        """The descriptor that every process of this attempt inherits."""
 
     def hurry(self) -> None:
-        """Kill what is left: nobody wants to go on from what it may still write."""
+        """Kill the remaining processes: what they may still write is not needed."""
         self._hurried = True
 
     def give_up(self) -> None:
-        """End the wait: whose processes those are, is somebody else's affair."""
+        """Stop waiting: another supervisor is responsible for those processes."""
         self._given_up = True
 
     async def gone(self) -> bool:
-        """Wait until none is left and hold the lock; False when the wait was given up."""
+        """Wait until none is left, and hold the lock; return False when the wait was given up."""
         loop = asyncio.get_running_loop()
         overdue = Overdue(self._patience, loop.time())
         while not self._given_up:
@@ -89,11 +90,11 @@ class Predecessors:
         return False
 
     def share(self) -> None:
-        """Let processes of this attempt hold the lock that cannot inherit it: those of its outposts (`join`)."""
+        """Share the lock with processes of this attempt that cannot inherit it: those of its outposts (`join`)."""
         fcntl.flock(self.descriptor, fcntl.LOCK_SH)
 
     def join(self) -> bool:
-        """Hold the lock beside a supervisor that shares it; False when an attempt begins that does not."""
+        """Hold the lock together with a supervisor that shares it; return False when an attempt holds it alone."""
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -101,7 +102,7 @@ class Predecessors:
         return True
 
     def close(self) -> None:
-        """Let go of this process's share in the lock."""
+        """Release this process's share in the lock."""
         os.close(self.descriptor)
 
     def _take(self) -> bool:
@@ -113,7 +114,7 @@ class Predecessors:
 
 
 def holders(path: Path) -> dict[int, str]:
-    """Other processes of this account that have the file open, by pid, each with its state."""
+    """Return the other processes of this account that have the file open: pid → state."""
     try:
         wanted = os.stat(path)
     except FileNotFoundError:
@@ -136,7 +137,7 @@ def _has_open(pid: int, wanted: os.stat_result) -> bool:
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
-        return False  # ended, or somebody else's
+        return False  # it has exited, or belongs to another account
     for descriptor in descriptors:
         try:
             found = os.stat(f"/proc/{pid}/fd/{descriptor}")
@@ -149,14 +150,9 @@ def _has_open(pid: int, wanted: os.stat_result) -> bool:
 
 def _kill_holder(pid: int, path: Path) -> None:
     try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        # Only now is the number certain to be the one that was found.
+        # Identified before the check: a process that gets this pid in between is not signalled.
+        identity = identify(pid)
         if _has_open(pid, os.stat(path)):
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            send_signal(identity, signal.SIGKILL)
     except (ProcessLookupError, FileNotFoundError):
-        log.debug("process %d has ended meanwhile", pid)
-    finally:
-        os.close(descriptor)
+        log.debug("process %d has exited in the meantime", pid)

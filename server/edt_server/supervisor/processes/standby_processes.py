@@ -1,7 +1,7 @@
-"""What a standby's process is to the system, until it has a slot: behind all others, its words hidden, the first to go.
+"""How the system treats a standby's process until it has a slot: lowest priority, hidden streams, the first to kill.
 
-Whether there is one, and whose slot it gets, is decided in `standbys`. Its streams have names that nobody looks for;
-with a slot they get those of a worker, so that what it has said while it prepared is in the log.
+`standbys` decides whether there is one, and which slot it gets. Its streams have hidden names. With a slot they get
+those of a worker, so that the log has what it wrote while it prepared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from edt_server.supervisor.processes.background import put_among, put_behind
+from edt_server.supervisor.processes.background import lower_priority, restore_priority
 from edt_server.supervisor.processes.children import Program
 from edt_server.supervisor.processes.memory_left import memory_now, size
 
@@ -23,7 +23,7 @@ _STREAMS = ("stdout", "stderr")
 
 
 class StandbyProcesses:
-    """The standbys of one job that have no slot yet, by their numbers."""
+    """The standbys of one job that have no slot yet, by number."""
 
     def __init__(self) -> None:
         self._programs: dict[int, Program] = {}
@@ -33,7 +33,7 @@ class StandbyProcesses:
         return bool(self._programs)
 
     def hidden(self, key: int, program: Program) -> Program:
-        """The program of one that is to be started, with streams that nobody looks for."""
+        """Return the program of a new standby, with hidden streams."""
         hidden = _hidden_name(key, program)
         self._programs[key] = program
         # An earlier supervisor may have used this number.
@@ -41,13 +41,13 @@ class StandbyProcesses:
         return replace(program, streams=hidden)
 
     def started(self, key: int, pid: int) -> None:
-        """Its process is there and has not begun yet."""
+        """Take in the pid of its process, which waits at its gate."""
         if key in self._programs:
             self._pids[key] = pid
-            put_behind(pid)
+            lower_priority(pid)
 
     def assign(self, key: int) -> None:
-        """It has a slot: from now on it is a worker like the others."""
+        """Make it a worker like the others: it has a slot."""
         program = self._programs.pop(key)
         hidden = _hidden_name(key, program)
         for stream in _STREAMS:
@@ -57,16 +57,16 @@ class StandbyProcesses:
                 log.warning("what worker %d has said is not in its log: %s", key, wrong)
         pid = self._pids.pop(key, None)
         if pid is not None:
-            put_among(pid)
+            restore_priority(pid)
 
     def ended(self, key: int) -> None:
-        """Its process has ended, or was never there; nothing for one that has a slot."""
+        """Take in that its process has exited, or never existed; does nothing for one that has a slot."""
         program = self._programs.pop(key, None)
         self._pids.pop(key, None)
         if program is not None:
             _remove(_hidden_name(key, program))
             with contextlib.suppress(OSError, KeyError):
-                os.rmdir(program.environment["LOG_DIR"])  # made for it, and empty unless somebody has written there
+                os.rmdir(program.environment["LOG_DIR"])  # created for it, and empty unless its code wrote there
 
 
 def _hidden_name(key: int, program: Program) -> Path:
@@ -80,12 +80,12 @@ def _remove(streams: Path) -> None:
 
 
 def room_for_another(workers: Collection[int]) -> bool:
-    """Whether there is memory for one more process like those of these pids."""
+    """Return whether there is memory for one more process like those of these pids."""
     memory = memory_now()
     return memory is not None and memory.fits(size(workers))
 
 
 def memory_is_scarce() -> bool:
-    """Whether processes that can be done without have to go."""
+    """Return whether optional processes have to go."""
     memory = memory_now()
     return memory is not None and memory.scarce

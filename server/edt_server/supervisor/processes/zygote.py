@@ -1,6 +1,6 @@
-"""The supervisor's end of one zygote, started from nothing or forked as an heir: to ask, to hear, to end and to reap.
+"""The supervisor's end of one zygote, started anew or forked as an heir: send requests, read answers, end, reap.
 
-The protocol is in `edt_sdk.schemas.wire.zygote`; when to ask, and what to do when one dies, is for `forker`.
+The protocol is in `edt_sdk.schemas.wire.zygote`. `forker` decides when to ask, and what to do when one dies.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _LARGEST = 1 << 20
 
 
 class Zygote:
-    """A zygote that exists, a child of this process.
+    """A running zygote, a child of this process.
 
     Args:
-        pid: its process id; not reaped by anybody else.
-        connection: our end of its socket.
-        said: what it writes to, a memory file.
-        reap: waits for its end; its exit code.
-        ready: what is known of its imports, None while it is still importing.
+        pid: its process id, reaped only here.
+        connection: this end of its socket.
+        said: the memory file that its output goes to.
+        reap: waits for its exit and returns the exit code.
+        ready: its first answer, None while it is importing.
 
     Attributes:
-        socket: our end of its socket.
-        ended: its pidfd, readable when it has ended.
-        ready: its first answer, None while it is still importing.
+        socket: this end of its socket.
+        ended: its pidfd, readable when it has exited.
+        ready: its first answer, None while it is importing.
         silent: there will be no more answers.
     """
 
@@ -46,11 +46,11 @@ class Zygote:
         self._reap = reap
 
     def heir(self, pid: int, connection: socket.socket) -> Zygote:
-        """The zygote that this one has forked to come after it; it has imported what this one has."""
+        """Return the zygote that this one has forked as its heir; it has imported the same."""
         return Zygote(pid, connection, os.dup(self._said), lambda: _wait(pid), self.ready)
 
     def hear(self) -> wire.Answer | None:
-        """The next answer, None when there is none now. Sets `ready`, and `silent` when there will be no more."""
+        """Return the next answer, None when there is none now. Sets `ready`, and `silent` when no more can come."""
         try:
             data = self.socket.recv(_LARGEST, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -66,10 +66,10 @@ class Zygote:
         return answer
 
     def ask(self, fork: wire.Fork, gate: int, descriptors: Sequence[int]) -> None:
-        """Ask for a program.
+        """Request a program.
 
         Args:
-            fork: what it is.
+            fork: what to run.
             gate: the reading end of the pipe at which it waits.
             descriptors: stdout, stderr, and what it inherits.
         """
@@ -82,20 +82,20 @@ class Zygote:
             os.close(body)
 
     def ask_for_heir(self, gate: int, connection: int) -> None:
-        """Ask for an heir that serves the socket `connection`."""
+        """Request an heir that serves the socket `connection`."""
         self._send(wire.HEIR, [gate, connection])
 
     def _send(self, request: bytes, descriptors: list[int]) -> None:
-        # One that is gone does not answer; its pidfd tells.
+        # A zygote that is gone does not answer; its pidfd shows that.
         with contextlib.suppress(ConnectionError):
             socket.send_fds(self.socket, [request], descriptors)
 
     def words(self) -> str:
-        """All that it and those before it have written."""
+        """Return all output of this zygote and of those it was forked from."""
         return os.pread(self._said, _LARGEST, 0).decode("utf-8", errors="replace")
 
     def end(self) -> int:
-        """Kill it, if it still runs, and reap it; its exit code. Forked processes stay, heirs too."""
+        """Kill it, if it still runs, and reap it; return its exit code. Forked processes stay, heirs too."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         code = self._reap()
@@ -104,12 +104,12 @@ class Zygote:
         return code
 
     def forget(self) -> None:
-        """Give up what it wrote, after `end`."""
+        """Close its output, after `end`."""
         os.close(self._said)
 
 
 class ZygoteProcess(Zygote):
-    """A zygote from nothing.
+    """A zygote that is started anew.
 
     Args:
         interpreter: the job's Python.

@@ -1,7 +1,7 @@
-"""The environment of a job's driver and workers: WMLA's variables, the job's own, and nothing of the server's secrets.
+"""The environment of a job's driver and workers: WMLA's variables, the job's own, and none of the server's secrets.
 
-Order of precedence: what makes a slot a slot (EDT_*, CUDA_VISIBLE_DEVICES) is ours alone; then the job's `env`; then
-what is set here; then what the server was started with. Pure but for `make_folders`.
+Order of precedence: the variables that define a slot (EDT_*, CUDA_VISIBLE_DEVICES); then the job's `env`; then those
+set here; then the server's own. Pure, except `make_folders`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ROOM, ROOM_VARIABLE
-from edt_server.supervisor.processes.vital_signs import pulse_file
+from edt_server.supervisor.processes.liveness import pulse_file
 from edt_server.supervisor.programs.variables import of_job, of_task
-from edt_server.system.inherited import inherited
+from edt_server.system.detached import inherited
 
-# WMLA's names that change what helpers like `emetrics` do; they must come from the job or from nobody.
+# WMLA's names that change what helpers like `emetrics` do; they must come from the job only.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
-# Read when an interpreter or a library is loaded; later a new value of theirs comes too late.
+# Read when an interpreter or a library is loaded; a later value has no effect.
 _AT_START = (
     "PYTHON", "LD_", "GLIBC_", "MALLOC_", "LANG", "LC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_",
     "VECLIB_", "DNNL_", "ONEDNN_", "NPY_", "NUMPY_", "TORCH", "PYTORCH_", "ATEN_", "C10_", "KINETO_", "GLOO_", "NCCL_",
     "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_",
 )  # fmt: skip
 HASH_SEED = "0"
-# An update frees and takes again what its activations need. glibc would give that memory back to the system each time
-# and have it cleared again: a tenth of the time of a small convolutional model on CPU.
+# An update frees and allocates its activations again. glibc would return that memory to the system each time, which
+# has to clear it again: a tenth of the time of a small convolutional model on CPU.
 _KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 SDK_DIR = Path(schemas.__file__).parents[1]
 # The modules that WMLA's model code imports. A build without them leaves an entry of sys.path that does no harm.
@@ -44,8 +44,8 @@ COMPAT_DIR = SDK_DIR / "compat" / "job"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is the same for all processes of one job; `memory_dir` is its folder in memory, "" for none."""
+class JobEnvironment:
+    """The settings that all processes of one job share; `memory_dir` is its folder in memory, "" for none."""
 
     orders: Launch
     host: str
@@ -55,38 +55,38 @@ class Surroundings:
 
     @property
     def paths(self) -> JobPaths:
-        """Where the job's files are."""
+        """The paths of the job's files."""
         return JobPaths(Path(self.orders.data_dir), self.orders.owner, self.orders.job_id)
 
     @property
     def code_dir(self) -> Path:
-        """Working directory of driver and workers."""
+        """The working directory of driver and workers."""
         return self.paths.code_dir(self.orders.spec.code_dir)
 
 
-def driver_environment(job: Surroundings) -> dict[str, str]:
-    """All variables of the driver; it holds no slot and sees no GPU."""
+def driver_environment(job: JobEnvironment) -> dict[str, str]:
+    """Return all variables of the driver; it holds no slot and sees no GPU."""
     log_dir = job.paths.driver_log_dir(job.host)
     return _environment(job, log_dir, {}) | {"CUDA_VISIBLE_DEVICES": ""} | to_environ(_context(job))
 
 
-def worker_environment(job: Surroundings, worker: int, slot: Slot) -> dict[str, str]:
-    """All variables of one worker; of the machine's GPUs it sees the slot's one, as "cuda:0"."""
+def worker_environment(job: JobEnvironment, worker: int, slot: Slot) -> dict[str, str]:
+    """Return all variables of one worker; it sees only the GPU of its slot, as "cuda:0"."""
     log_dir = job.paths.worker_log_dir(worker, job.host)
     threads = str(job.orders.threads_per_slot)
     environment = _environment(job, log_dir, {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
     index = slot.device.removeprefix("cuda:") if slot.device.startswith("cuda:") else ""
     environment["CUDA_VISIBLE_DEVICES"] = index
     if index:
-        # Slots are numbered like the driver tools number them; CUDA's own default puts the fastest first.
+        # Slots are numbered as the driver tools number them; CUDA's own default puts the fastest first.
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     pulse = str(pulse_file(Path(job.orders.runtime_dir), worker))
     own = WorkerContext(worker=worker, slot=slot.id, device="cuda:0" if index else "cpu", pulse=pulse)
     return environment | to_environ(_context(job), own)
 
 
-def task_environment(job: Surroundings, task: Task) -> dict[str, str]:
-    """All variables of a process of a plain job; of the machine's GPUs it sees those of its slots on its host.
+def task_environment(job: JobEnvironment, task: Task) -> dict[str, str]:
+    """Return all variables of a process of a plain job; it sees the GPUs of its slots on its host.
 
     The process of rank 0 has the driver's LOG_DIR, where `elog` and `emetrics` are looked for.
     """
@@ -109,8 +109,8 @@ def task_environment(job: Surroundings, task: Task) -> dict[str, str]:
     return environment | to_environ(_context(job))
 
 
-def agent_environment(job: Surroundings, worker: int, slots: Sequence[Slot]) -> dict[str, str]:
-    """All variables of an agent of a torchrun job; of the machine's GPUs it sees those of its slots, in their order."""
+def agent_environment(job: JobEnvironment, worker: int, slots: Sequence[Slot]) -> dict[str, str]:
+    """Return all variables of an agent of a torchrun job; it sees the GPUs of its slots, in their order."""
     orders, spec = job.orders, job.orders.spec
     environment = worker_environment(job, worker, slots[0])
     devices = [slot.device.removeprefix("cuda:") for slot in slots if slot.device.startswith("cuda:")]
@@ -129,10 +129,10 @@ def agent_environment(job: Surroundings, worker: int, slots: Sequence[Slot]) -> 
 
 
 def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """All variables of a zygote.
+    """Return all variables of a zygote.
 
     Args:
-        base: what the server was started with.
+        base: the server's variables.
         threads: of a slot.
         env: the job's own variables; without them, the zygote fits all jobs without `start_time_variables`.
     """
@@ -145,7 +145,7 @@ def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, 
         "MKL_NUM_THREADS": str(threads),
         **_own(env),
     }
-    # Not the job's code folder: nothing in it may stand in for what every process imports.
+    # Not the job's code folder: nothing in it may shadow a module that every process imports.
     path = env.get("PYTHONPATH", base.get("PYTHONPATH", ""))
     if path:
         environment["PYTHONPATH"] = path
@@ -153,15 +153,15 @@ def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, 
 
 
 def start_time_variables(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the job's variables that a process must have when it starts, sorted."""
+    """Return the job's variables that a process must have when it starts, sorted."""
     return tuple(sorted(name for name in env if name.startswith(_AT_START) and name not in _OURS - {"PYTHONPATH"}))
 
 
-def make_folders(job: Surroundings) -> None:
-    """Make the result tree that scripts expect to be there: model/, checkpoint/, log/; for the engine model/train/.
+def make_folders(job: JobEnvironment) -> None:
+    """Make the result tree that scripts expect: model/, checkpoint/, log/; for the engine model/train/.
 
-    Scripts of `PyTorch` and `distPyTorch` save to model/ without making it. Those that insist on making it themselves
-    are TensorFlow's, which is no framework here.
+    Scripts of `PyTorch` and `distPyTorch` save to model/ without creating it. Scripts that fail if it exists are
+    TensorFlow's, which is not supported.
     """
     paths = job.paths
     engine = job.orders.spec.framework == Framework.EDT
@@ -174,15 +174,15 @@ def _own(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _environment(
-    job: Surroundings, log_dir: Path, threads: Mapping[str, str], place: Mapping[str, str] | None = None
+    job: JobEnvironment, log_dir: Path, threads: Mapping[str, str], place: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     paths, spec = job.paths, job.orders.spec
     base = {name: value for name, value in inherited(job.base).items() if name not in _JOB_ONLY}
     platform = {
         **of_job(job.orders, paths, log_dir, SDK_DIR),
         "PYTHONUNBUFFERED": "1",
-        # The order of a set of strings depends on it, and with it perhaps a model's or a data set's order: all workers
-        # must agree, on every run. A constant, so that one zygote fits all jobs.
+        # The order of a set of strings depends on the hash seed, and with it perhaps the order of a model or a data
+        # set. All workers must agree, in every run. A constant, so that one zygote fits all jobs.
         "PYTHONHASHSEED": HASH_SEED,
         **threads,
         **(place or {}),
@@ -192,7 +192,7 @@ def _environment(
     return {**base, **platform, **own, "PYTHONPATH": os.pathsep.join(entry for entry in path if entry)}
 
 
-def _context(job: Surroundings) -> JobContext:
+def _context(job: JobEnvironment) -> JobContext:
     orders, spec = job.orders, job.orders.spec
     return JobContext(
         job_id=orders.job_id,

@@ -1,6 +1,6 @@
-"""The programs of a job, the driver and the workers: what is run, with which variables, and where its words go.
+"""The programs of a job, the driver and the workers: module, environment and output files.
 
-The same on the supervisor's host and on others, where an outpost starts them.
+They are the same on the supervisor's host and on others, where an outpost starts them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.machines.events import DRIVER
 from edt_server.supervisor.processes.children import Program
 from edt_server.supervisor.programs.environment import (
-    Surroundings,
+    JobEnvironment,
     agent_environment,
     driver_environment,
     task_environment,
@@ -26,19 +26,20 @@ AGENT = "edt_sdk.torchrun.agent"
 
 
 def program_of(
-    job: Surroundings, key: int, slot: Slot | None, umask: int, *inherit: int, task: Task | None = None
+    job: JobEnvironment, key: int, slot: Slot | None, umask: int, *inherit: int, task: Task | None = None
 ) -> Program:
-    """The driver, the worker of a slot, or a process of a plain job; makes the folder of its log.
-
-    OSError when that is not possible.
+    """Return the program of the driver, of a worker, or of a process of a plain job; make the folder of its log.
 
     Args:
-        job: where it runs.
+        job: the settings that its processes share.
         key: the worker's number, or DRIVER.
         slot: the worker's, None for the driver.
         umask: its file mode creation mask.
         *inherit: descriptors that it holds too.
-        task: of a process of a plain job.
+        task: for a process of a plain job.
+
+    Raises:
+        OSError: the folder cannot be made.
     """
     paths = job.paths
     if task is not None and job.orders.spec.framework == Framework.TORCHRUN:
@@ -62,16 +63,16 @@ def program_of(
         streams=paths.streams_dir / stream_name(key),
         umask=umask,
         inherit=inherit,
-        # It has no link by which it could notice that its supervisor is gone.
+        # It has no link that would show it that its supervisor is gone.
         bound=task is not None,
     )
 
 
 def stream_name(key: int) -> str:
-    """The stream files' name without ".stdout" and ".stderr"."""
+    """Return the stream files' name without ".stdout" and ".stderr"."""
     return "driver" if key == DRIVER else f"worker-{key}"
 
 
 def zygote_environment_of(orders: Launch) -> dict[str, str]:
-    """All variables of the job's own zygote."""
+    """Return all variables of the job's own zygote."""
     return zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)

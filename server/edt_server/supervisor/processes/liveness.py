@@ -1,7 +1,7 @@
-"""What can be seen of the job's workers from outside: their signs of life, and what the kernel says of them.
+"""What can be observed of the job's workers from outside: their heartbeats, and their state in the kernel.
 
-Thin: who hangs is for `watchdog` to judge. How much of the processor a worker has used is looked up only once it has
-said nothing for a while, since its loader processes have to be found among all there are.
+`watchdog` decides which workers hang. The processor time of a worker is looked up only when it has been silent for a
+while, because its loader processes have to be found among all processes of the machine.
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ from pathlib import Path
 
 from edt_sdk.schemas.wire import pulse
 from edt_sdk.schemas.wire.pulse import Beat, Phase
-from edt_server.supervisor.machines.watchdog import Sight
+from edt_server.supervisor.machines.watchdog import Observation
 from edt_server.system.processes import stat_fields
 
 QUIET = 1.0
-# Of /proc/<pid>/stat behind the name, see `stat_fields`.
+# Fields of /proc/<pid>/stat after the name, see `stat_fields`.
 _STATE, _SESSION, _TIMES = 0, 3, slice(11, 15)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def pulse_file(runtime_dir: Path, worker: int) -> Path:
-    """Where a worker writes its signs of life."""
+    """Return the path of the worker's heartbeat file."""
     return runtime_dir / f"worker-{worker}.pulse"
 
 
-def sights(workers: Mapping[int, int], taking_part: Collection[int], runtime_dir: Path, now: float) -> list[Sight]:
-    """All workers (number → pid) whose processes are there; `now` is the clock of their beats."""
+def observe(
+    workers: Mapping[int, int], taking_part: Collection[int], runtime_dir: Path, now: float
+) -> list[Observation]:
+    """Observe all workers (number → pid) whose processes exist; `now` is the clock of their beats."""
     seen: list[tuple[int, int, Beat | None, str]] = []
     for worker, pid in workers.items():
         try:
             state = stat_fields(pid)[_STATE]
         except ProcessLookupError:
-            continue  # reaped in this instant
+            continue  # reaped at this moment
         seen.append((worker, pid, pulse.read(pulse_file(runtime_dir, worker)), state))
     quiet = {
         pid
@@ -41,11 +43,11 @@ def sights(workers: Mapping[int, int], taking_part: Collection[int], runtime_dir
         if worker in taking_part and beat is not None and beat.phase is Phase.COMPUTING and now - beat.since > QUIET
     }
     used = _used_by(quiet) if quiet else {}
-    return [Sight(worker, worker in taking_part, beat, state, used.get(pid)) for worker, pid, beat, state in seen]
+    return [Observation(worker, worker in taking_part, beat, state, used.get(pid)) for worker, pid, beat, state in seen]
 
 
 def _used_by(sessions: Collection[int]) -> dict[int, float]:
-    """Seconds of processor time of each session: a worker leads its own, its loader processes are in it."""
+    """Return the processor seconds of each session: a worker leads its own, and its loader processes are in it."""
     used = dict.fromkeys(sessions, 0.0)
     for name in os.listdir("/proc"):
         if name.isdecimal():

@@ -1,6 +1,6 @@
-"""Until when jobs wait for their first slot.
+"""How long jobs wait for their first slot.
 
-Deadlines are kept as they are set; those that do not count any more stay until they come up.
+The heap is cleaned lazily: a deadline that a job no longer has stays in it until it reaches the top.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 NEVER = float("inf")
 
-DeadlineOf = Callable[[str], float]  # of a job, as things are now; NEVER where it has none or is gone
+DeadlineOf = Callable[[str], float]  # a job's present deadline, or NEVER where it has none or is gone
 
 
-class Patience:
+class Deadlines:
     """The deadlines of all jobs, in seconds since the epoch.
 
     Args:
-        deadline_of: tells whether one counts still: it does while it is the job's.
+        deadline_of: returns a job's present deadline. An entry of the heap is valid while it equals this.
     """
 
     def __init__(self, deadline_of: DeadlineOf) -> None:
@@ -25,17 +25,17 @@ class Patience:
         self._heap: list[tuple[float, str]] = []
 
     def watch(self, job: str) -> None:
-        """The job may have another deadline than before."""
+        """Add the job's present deadline."""
         deadline = self._deadline_of(job)
         if deadline < NEVER:
             heapq.heappush(self._heap, (deadline, job))
 
     def next(self) -> float:
-        """The next deadline that counts, NEVER where there is none."""
+        """Return the next valid deadline, or NEVER."""
         while self._heap and self._deadline_of(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else NEVER
 
-    def over(self, now: float) -> tuple[float, str] | None:
-        """A deadline that has passed, and whose; None when there is no more."""
+    def pop_expired(self, now: float) -> tuple[float, str] | None:
+        """Remove and return one expired deadline with its job, or None when none has expired."""
         return heapq.heappop(self._heap) if self.next() <= now else None

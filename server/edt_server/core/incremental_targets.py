@@ -1,8 +1,7 @@
-"""Targets kept up to date: only the nodes between a changed job and the root, and only as far as numbers change.
+"""Targets updated incrementally: only the nodes between a changed job and the root, and only where numbers change.
 
-Of jobs whose floors all fit, who else asks being kept outside (`crowd.py`), and whose units are one slot: then nothing
-is left over, and each node is a `Division` that moves slots one by one to where working it out from nothing would put
-them.
+It needs jobs whose floors all fit (`incremental_admission.py` keeps the others out) and whose units are one slot.
+Then nothing is left over, and each node is a `Division` that moves slots one by one to where a replan would put them.
 """
 
 from __future__ import annotations
@@ -13,32 +12,32 @@ from edt_server.core.admission import least, strict_floor, useful
 from edt_server.core.claim import Claim
 from edt_server.core.division import Division
 from edt_server.core.replan import weighted
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 
-def odd(tree: Tree, claim: Claim) -> bool:
-    """Whether a job like this can leave something over, so that all has to be worked out from nothing."""
+def forces_replan(tree: Tree, claim: Claim) -> bool:
+    """Return whether a job like this can leave slots over, so that only a replan finds the targets."""
     if claim.cap == 0:
         return False
     return claim.unit > 1 or (claim.floor > 1 and tree.groups[claim.group].policy != "fairshare")
 
 
 def exchange(tree: Tree, old: Claim | None, new: Claim | None) -> None:
-    """Put a claim in place of the job's former one."""
+    """Replace the job's former claim in the tree."""
     if old is not None and old.cap > 0:
         _take_out(tree.leaf(old.group, old.user), old)
     if new is not None and new.cap > 0:
         _put_in(tree.leaf(new.group, new.user), new)
 
 
-def _take_out(leaf: Node, claim: Claim) -> None:
+def _take_out(leaf: GroupNode, claim: Claim) -> None:
     was = leaf.claims.pop(claim.job, None)
     leaf.columns = None
     if was is not None and leaf.ranking is not None:
         leaf.ranking.drop(was)
 
 
-def _put_in(leaf: Node, claim: Claim) -> None:
+def _put_in(leaf: GroupNode, claim: Claim) -> None:
     if leaf.ranking is not None:
         was = leaf.claims.get(claim.job)
         if was is not None:
@@ -49,31 +48,31 @@ def _put_in(leaf: Node, claim: Claim) -> None:
 
 
 class _Asked:
-    """A leaf that is to be looked at: the jobs in it that changed, and what all of its jobs need now."""
+    """A leaf to be updated: its changed jobs, and what all of its jobs need now."""
 
     __slots__ = ("demand", "floor", "jobs", "leaf")
 
-    def __init__(self, leaf: Node) -> None:
+    def __init__(self, leaf: GroupNode) -> None:
         self.leaf = leaf
         self.jobs: dict[str, None] = {}
         self.floor, self.demand = leaf.floor, leaf.demand
 
 
-class Upkeep:
-    """What one `settle` changes: jobs are exchanged, then everything below the root is brought up to date.
+class IncrementalTargets:
+    """The changes of one `settle`: claims are exchanged first, then the divisions below the root follow.
 
     Args:
-        tree: of the claims of those that run.
-        targets: of all jobs, as they were.
+        tree: the tree with the claims of the running jobs.
+        targets: the targets of all jobs before.
     """
 
     def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
         self._tree, self._targets = tree, targets
-        self._leaves: dict[Node, _Asked] = {}
+        self._leaves: dict[GroupNode, _Asked] = {}
         self._now: dict[str, Claim | None] = {}
 
     def ask(self, changed: Mapping[str, Claim | None], claims: Mapping[str, Claim]) -> bool:
-        """Exchange the claims of these jobs for those in `claims`, in tree and needs; whether all floors fit."""
+        """Exchange the claims of these jobs for those in `claims`; return whether all floors fit."""
         tree = self._tree
         for job, old in changed.items():
             new = self._now[job] = claims.get(job)
@@ -95,22 +94,22 @@ class Upkeep:
             self._need(asked.leaf, asked.floor, asked.demand)
         return not tree.excess
 
-    def shut(self, leaf: Node, shut: bool) -> None:
-        """Whether a leaf with a strict policy can count on the floor of its first job."""
-        if leaf.shut != shut:
-            leaf.shut = shut
+    def exclude(self, leaf: GroupNode, excluded: bool) -> None:
+        """Set whether the first job of a leaf with a strict policy has no floor to count on."""
+        if leaf.excluded != excluded:
+            leaf.excluded = excluded
             self.touch(leaf)
             self._need(leaf, leaf.floor, leaf.demand)
 
-    def touch(self, leaf: Node) -> _Asked:
-        """The division of this leaf is to be looked at."""
+    def touch(self, leaf: GroupNode) -> _Asked:
+        """Mark the division of this leaf for an update."""
         asked = self._leaves.get(leaf)
         if asked is None:
             asked = self._leaves[leaf] = _Asked(leaf)
         return asked
 
     def divide(self) -> dict[str, int]:
-        """The targets that are others now, those of removed jobs left out."""
+        """Return the targets that changed, without those of removed jobs."""
         visit: dict[int, dict[str, None]] = {}
         for leaf, asked in self._leaves.items():
             if leaf.division is not None:
@@ -119,7 +118,9 @@ class Upkeep:
         moved: dict[str, int] = {}
         targets = self._targets
         _settle(self._tree.root, visit, targets, moved)
-        for job, claim in self._now.items():  # which its division knows from now on, or not any more
+        # A job that entered or left a leaf is new to one division and gone from another: what they report about it is
+        # the difference to 0, not to its former target.
+        for job, claim in self._now.items():
             target = self._target(job, claim)
             if targets.get(job, target) != target:
                 moved[job] = target
@@ -128,21 +129,21 @@ class Upkeep:
         return moved
 
     def _target(self, job: str, claim: Claim | None) -> int:
-        """What the job is entitled to after the division."""
+        """Return what the job is entitled to after the division."""
         if claim is None or claim.cap == 0:
             return 0
         division = self._tree.leaf(claim.group, claim.user).division
-        assert division is not None, "a leaf that was asked is divided"
+        assert division is not None, "a touched leaf has a division"
         return division.held(job)
 
-    def _need(self, leaf: Node, floor: int, demand: int) -> None:
+    def _need(self, leaf: GroupNode, floor: int, demand: int) -> None:
         if leaf.policy != "fairshare":
             floor = strict_floor(leaf, self._tree.root.own)
         if floor != leaf.floor or demand != leaf.demand:
             self._tree.need(leaf, floor, demand)
 
 
-def _exchange_in(leaf: Node, division: Division, jobs: Iterable[str]) -> None:
+def _exchange_in(leaf: GroupNode, division: Division, jobs: Iterable[str]) -> None:
     for job in jobs:
         claim = leaf.claims.get(job)
         if claim is not None:
@@ -151,8 +152,8 @@ def _exchange_in(leaf: Node, division: Division, jobs: Iterable[str]) -> None:
             division.remove(job)
 
 
-def _need_above(leaf: Node, visit: dict[int, dict[str, None]]) -> None:
-    """Tell every division between the leaf and the root what its child on the way needs now."""
+def _need_above(leaf: GroupNode, visit: dict[int, dict[str, None]]) -> None:
+    """Pass the needs of the leaf to every division on the way to the root, and record the nodes to visit."""
     node = leaf
     while node.parent is not None:
         parent = node.parent
@@ -167,7 +168,7 @@ def _need_above(leaf: Node, visit: dict[int, dict[str, None]]) -> None:
 
 
 def _settle(
-    node: Node, visit: Mapping[int, Collection[str]], targets: Mapping[str, int], moved: dict[str, int]
+    node: GroupNode, visit: Mapping[int, Collection[str]], targets: Mapping[str, int], moved: dict[str, int]
 ) -> None:
     if not node.children:
         node.used = node.budget if node.budget < node.demand else node.demand
@@ -179,6 +180,7 @@ def _settle(
     if node.division is None:
         node.division = Division([(name, child.weighted(), child.budget) for name, child in node.children.items()])
     budgets = node.division.settle(node.budget)
+    # Children with another budget, and children with a change below them. All others keep their numbers.
     below = visit.get(id(node), ())
     for name, budget in budgets.items():
         node.children[name].budget = budget

@@ -1,8 +1,8 @@
-"""The job's workers on other hosts: the supervisor's end of its outposts, one a host, below that host's agent.
+"""The job's workers on other hosts: the supervisor's end of its outposts, one per host, below that host's agent.
 
-To the machine a worker there is a worker like any other: the same instructions, the same events. When the conversation
-with an agent ends, its host counts as lost with all workers of the job there; what was to be started waits until there
-is an agent again, or the slot is taken back.
+For the state machine a remote worker is a worker like any other: the same instructions, the same events. When the
+conversation with an agent ends, its host counts as lost with all workers of the job there. What was to be started
+waits until there is an agent again, or the slot is taken back.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from edt_sdk.schemas.wire.link import Downward
 from edt_sdk.schemas.wire.pulse import Beat, Phase
 from edt_sdk.schemas.wire.task import Task
 from edt_server.messaging import AgentConnection, AgentLost, read_address
-from edt_server.supervisor.machines.events import Event, Hung, LinkLost, NotStarted, Said, Started
-from edt_server.supervisor.machines.watchdog import Sight
+from edt_server.supervisor.machines.events import Event, Hung, LinkLost, NotStarted, Received, Started
+from edt_server.supervisor.machines.watchdog import Observation
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +31,15 @@ _ANSWER_PATIENCE = 30.0
 Exit = Callable[[int, int, tuple[int, ...], int | None], None]
 
 
-class Abroad:
+class RemoteWorkers:
     """All outposts of one attempt.
 
     Args:
-        orders: the supervisor's own.
-        launch_file: where they lie.
-        identity: of the supervisor.
-        feed: takes what happened.
-        exited: takes the end of a worker: number, exit code, signals it was sent, updates it knew of.
+        orders: the supervisor's orders.
+        launch_file: the file with the orders.
+        identity: the supervisor's identity.
+        feed: called with each event.
+        exited: called with the exit of a worker: number, exit code, signals it was sent, updates it knew of.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class Abroad:
 
     @property
     def used(self) -> bool:
-        """Whether there are workers of the job on other hosts, or were."""
+        """Whether the job has or had workers on other hosts."""
         return bool(self._hosts)
 
     def has(self, worker: int) -> bool:
-        """Whether this worker is to be on another host, or is."""
+        """Return whether this worker is, or will be, on another host."""
         return self._of(worker) is not None
 
     def start(self, worker: int, slot: Slot, task: Task | None = None) -> None:
-        """Start a worker where its slot is, or a process of a plain job, as soon as there is an agent."""
+        """Start a worker on its slot's host, or a process of a plain job, as soon as there is an agent."""
         host = self._hosts.get(slot.host)
         if host is None:
             if self._context is None:
@@ -73,35 +73,35 @@ class Abroad:
         host.start(wire.StartProcess(worker=worker, slot=slot, task=task))
 
     def end(self, worker: int, patience: float) -> None:
-        """As `Children.end`."""
+        """End a worker as `Children.end` does."""
         host = self._of(worker)
         if host is not None and not host.cancel(worker):
             host.send(wire.EndProcess(worker=worker, patience=patience))
 
     def kill(self, worker: int, patience: float) -> None:
-        """As `Children.kill`."""
+        """Kill a worker as `Children.kill` does."""
         host = self._of(worker)
         if host is not None:
             host.send(wire.KillProcess(worker=worker, patience=patience))
 
     def send(self, worker: int, message: Downward) -> bool:
-        """As `LinkServer.send`."""
+        """Send a message as `LinkServer.send` does."""
         host = self._of(worker)
         return host is not None and host.send(wire.TellProcess(worker=worker, message=message))
 
-    def sights(self, taking_part: Collection[int], now: float) -> list[Sight]:
-        """What was seen of the workers last; asks for what is seen now."""
+    def observe(self, taking_part: Collection[int], now: float) -> list[Observation]:
+        """Return the newest observations of the workers, and request new ones."""
         for host in self._hosts.values():
             host.send(wire.Look(taking_part=tuple(taking_part)))
-        return [sight for host in self._hosts.values() for sight in host.sights(taking_part)]
+        return [seen for host in self._hosts.values() for seen in host.observe(taking_part)]
 
     def farewell(self, *, over: bool) -> None:
-        """Nothing is needed there any more."""
+        """Dismiss all outposts: nothing more is needed there."""
         for host in self._hosts.values():
             host.send(wire.Farewell(over=over))
 
     async def close(self) -> None:
-        """End all conversations; outposts that were not told farewell kill what they have."""
+        """End all conversations; outposts that were not dismissed kill their processes."""
         self.farewell(over=False)
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
         if self._context is not None:
@@ -111,7 +111,7 @@ class Abroad:
         return next((host for host in self._hosts.values() if worker in host.workers), None)
 
     def _converse(self, name: str) -> tuple[AgentConnection, wire.StartOutpost, str] | None:
-        """A new conversation with the agent of a host and what to begin it with, None when there is no agent."""
+        """Return a new conversation with a host's agent and its first message; None when there is no agent."""
         address = read_address(Path(self._orders.hosts_dir), name)
         if address is None or self._context is None:
             return None
@@ -126,7 +126,7 @@ class Abroad:
 
 
 class _Host:
-    """One other host: who is wanted there, who runs there, and the conversation with its agent while there is one."""
+    """One other host: the workers wanted there, those that run there, and the conversation with its agent."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Host:
         self._exited = exited
         self._wanted: dict[int, wire.StartProcess] = {}
         self._there: set[int] = set()
-        self._seen: dict[int, Sight] = {}
+        self._seen: dict[int, Observation] = {}
         self._connection: AgentConnection | None = None
         self._job = ""
         self._needed = asyncio.Event()
@@ -159,12 +159,12 @@ class _Host:
             self._needed.set()
 
     def cancel(self, worker: int) -> bool:
-        """Forget a worker that waits for an agent, which is told as an exit by SIGTERM; False when it does not."""
+        """Drop a worker that waits for an agent, reported as an exit by SIGTERM; return False when it does not wait."""
         if worker not in self._wanted:
             return False
         del self._wanted[worker]
         loop = asyncio.get_running_loop()
-        # Not before the caller is done with what led to this.
+        # Later, because the caller is still changing the state that led to this.
         loop.call_soon(self._exited, worker, -signal.SIGTERM, (int(signal.SIGTERM),), None)
         return True
 
@@ -174,10 +174,10 @@ class _Host:
         self._connection.send(self._job, message)
         return True
 
-    def sights(self, taking_part: Collection[int]) -> list[Sight]:
+    def observe(self, taking_part: Collection[int]) -> list[Observation]:
         return [
-            Sight(worker, worker in taking_part, sight.beat, sight.state, sight.cpu)
-            for worker, sight in self._seen.items()
+            Observation(worker, worker in taking_part, seen.beat, seen.state, seen.cpu)
+            for worker, seen in self._seen.items()
             if worker in self._there
         ]
 
@@ -203,7 +203,7 @@ class _Host:
                 pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _talk(self, connection: AgentConnection, order: wire.StartOutpost, job: str) -> bool:
-        """One conversation until it is lost; False when there was none."""
+        """Hold one conversation until it is lost; return False when there was none."""
         why = f"was lost with host {self._name}"
         try:
             connection.send(job, order)
@@ -229,6 +229,7 @@ class _Host:
             self._there.clear()  # they are not lost: the job is over
             raise
         finally:
+            # The workers end with the agent (`agent.guard`) or with their outpost, so they count as lost at once.
             self._connection = None
             self._lose(why)
             await connection.close()
@@ -258,7 +259,7 @@ class _Host:
                 self._there.discard(worker)
                 self._feed(NotStarted(worker, why))
             case wire.ProcessSaid(worker=worker, message=said) if worker in self._there:
-                self._feed(Said(worker, said))
+                self._feed(Received(worker, said))
             case wire.ProcessSilent(worker=worker, why=why) if worker in self._there:
                 self._feed(LinkLost(worker, why))
             case wire.ProcessExited(worker=worker) as end if worker in self._there:
@@ -267,10 +268,10 @@ class _Host:
                 self._exited(worker, end.code, end.signals, end.updates)
             case wire.Seen(vitals=vitals):
                 now = asyncio.get_running_loop().time()
-                self._seen = {vital.worker: _sight(vital, now) for vital in vitals}
+                self._seen = {vital.worker: _observation(vital, now) for vital in vitals}
 
 
-def _sight(vital: wire.Vital, now: float) -> Sight:
-    # Clocks of two hosts have nothing to do with each other: only how long ago it was can be told.
+def _observation(vital: wire.Vital, now: float) -> Observation:
+    # The clocks of two hosts are unrelated: only the age of a heartbeat can be transferred.
     beat = None if vital.phase is None else Beat(Phase(vital.phase), vital.updates, now - vital.age)
-    return Sight(vital.worker, False, beat, vital.state, vital.used)
+    return Observation(vital.worker, False, beat, vital.state, vital.used)

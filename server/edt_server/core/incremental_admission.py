@@ -1,9 +1,9 @@
-"""Who of a crowd is let in, kept up to date: what `admission.admit` gives from nothing, where floors are of one slot.
+"""Which jobs run while not all can, updated incrementally: the result of `admission.admit` for floors of one slot.
 
-Within a leaf those of the lowest turns are in, so a leaf is a sorted line and a number. Between leaves the limits of
-the groups above them decide: what may be in together are the independent sets of a matroid, so nothing better is left
-once no single exchange is better. A change of one job is therefore followed by few moves, each found at a node of the
-path from a leaf to the root: the best one that waits below it, and the last one in below it.
+Within a leaf the jobs of the lowest turns are in, so a leaf is a sorted line and a number. Between leaves the limits of
+the groups above them decide. The sets of jobs that may be in together are the independent sets of a matroid, so the
+result is optimal once no single exchange improves it. A change of one job therefore needs few moves. Each is found at a
+node of the path from a leaf to the root: the best waiting job below the node, and the last admitted job below it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.admission import Key, key_of_job, key_of_leaf, least, useful
 from edt_server.core.claim import Claim
 from edt_server.core.ranking import Ranking
-from edt_server.core.tree import Node, Tree
+from edt_server.core.tree import GroupNode, Tree
 
 Place = tuple[Key, "Gate"]  # keys are unique: gates are never compared
 
 
 @dataclass(slots=True, eq=False)
 class Gate:
-    """A node as the crowd sees it.
+    """The admission at one node of the tree.
 
     Attributes:
-        line: of a leaf: all its jobs, or the one turn of a strict leaf; sorted.
-        inside: how many of them are in, from the first on.
-        kept: how many of them are in whatever happens.
-        floor, demand: slots that those inside need, and that all of them could use.
-        ranking: of a leaf with a strict policy.
-        best: the first that waits below here and is held up no further down.
-        worst: the last one in below here whose place would be free here.
+        line: the jobs of a leaf, sorted; for a strict leaf only its one turn.
+        inside: how many of the line are admitted, from the first on.
+        kept: how many of the line are always admitted.
+        floor, demand: slots that the admitted jobs need, and that all jobs could use.
+        ranking: the jobs of a leaf with a strict policy.
+        best: the first waiting job below this node that no node further down holds up.
+        worst: the last admitted job below this node that would free a slot here.
     """
 
-    node: Node
+    node: GroupNode
     parent: Gate | None
     children: list[Gate] = field(default_factory=list)
     line: list[tuple[Key, str]] = field(default_factory=list)
@@ -48,18 +48,18 @@ class Gate:
     worst: Place | None = None
 
 
-class Crowd:
-    """The jobs over one resource group while not all of them can run.
+class IncrementalAdmission:
+    """The jobs of one resource group while not all of them can run.
 
     Args:
-        groups: as of the rule.
-        slots: how many there are.
-        claims: of all jobs; units are one slot, and so are floors, but for what is kept.
-        turns: (group, user) of a leaf with a strict policy → its turn; 0 where nothing is said.
-        inside: orders of those who can run, where that is known: it saves the time to find out. All, if not given.
+        groups: the groups of the rule.
+        slots: the number of slots.
+        claims: the claims of all jobs; units are one slot, and so are floors, except for what is kept.
+        turns: (group, user) of a leaf with a strict policy → its turn; the default is 0.
+        inside: arrival numbers of the jobs that can run, where known, so that they need not be searched. Default: all.
 
     Attributes:
-        running: the claims of those who are inside, those of leaves with a strict policy included.
+        running: the claims of the admitted jobs, with all those of leaves with a strict policy.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Crowd:
         turns: Mapping[tuple[str, str], float],
         inside: Collection[int] | None = None,
     ) -> None:
-        self._tree = Tree(groups, slots)  # asks for everybody, and needs what those inside need
-        # By the node itself, not its id(): a core can be copied.
-        self._gates: dict[Node, Gate] = {self._tree.root: Gate(self._tree.root, None)}
-        self._moved: dict[str, None] = {}  # jobs whose place may be another one
-        self._strict: dict[Gate, None] = {}  # leaves with a strict policy that were looked at
+        self._tree = Tree(groups, slots)  # its demands count all jobs, its floors the admitted ones
+        # Keyed by the node itself, not its id(): a deep copy of a core, as forecasts make it, has other ids.
+        self._gates: dict[GroupNode, Gate] = {self._tree.root: Gate(self._tree.root, None)}
+        self._moved: dict[str, None] = {}  # jobs that may have been admitted or excluded
+        self._strict: dict[Gate, None] = {}  # leaves with a strict policy that may have changed
         for (group, user), turn in turns.items():
             self._tree.leaf(group, user).turn = turn
         for claim in claims.values():
@@ -90,28 +90,28 @@ class Crowd:
         self.running: dict[str, Claim] = {job: claim for job, claim in claims.items() if self._is_in(claim)}
 
     @property
-    def crushed(self) -> bool:
-        """Whether jobs keep so much that others do not get what is theirs: then nothing of all this holds."""
+    def overcommitted(self) -> bool:
+        """Whether jobs keep slots that other groups own: then this method cannot be used."""
         return self._tree.excess > 0
 
     @property
-    def scattered(self) -> bool:
-        """Whether nobody is outside and there is room: it takes a while until there is a crowd again."""
+    def uncontended(self) -> bool:
+        """Whether all jobs are admitted and an eighth of the slots is to spare: this is not needed for a while."""
         root = self._tree.root
         if 8 * root.floor > 7 * root.own:
             return False
         return all(gate.inside == len(gate.line) for gate in self._gates.values())
 
-    def shut(self) -> list[tuple[str, str, bool]]:
-        """Group, user, and whether it is outside, of each leaf with a strict policy that may have changed its place."""
+    def strict_leaves(self) -> list[tuple[str, str, bool]]:
+        """Return (group, user, whether it is excluded) of each leaf with a strict policy that may have changed."""
         return [(*_name(gate.node), gate.inside < len(gate.line)) for gate in self._strict]
 
     def contested(self, group: str, user: str) -> bool:
-        """Whether anybody outside could have a place that is given up in this leaf."""
+        """Return whether a waiting job could use a slot that this leaf gives up."""
         gate = self._gate(self._tree.leaf(group, user))
         while gate.best is None and gate.parent is not None:
             if (gate.node.bases_below if gate.children else gate.node.floor) <= gate.node.reserve:
-                return False  # it would stay reserved
+                return False  # the slot would stay reserved for its owner
             gate = gate.parent
         return gate.best is not None
 
@@ -122,13 +122,13 @@ class Crowd:
         turned: Mapping[tuple[str, str], float],
         slots: int,
     ) -> dict[str, Claim | None]:
-        """Bring `running` up to date; who has another claim there now, or another place, with the one before.
+        """Update `running`; return the jobs whose entry there may have changed, with the former claim.
 
         Args:
             changed: job → its claim before.
-            claims: of all jobs now.
-            turned: the turns of leaves with a strict policy that are others now.
-            slots: how many there are now.
+            claims: the claims of all jobs now.
+            turned: the changed turns of leaves with a strict policy.
+            slots: the number of slots now.
         """
         touched: dict[Gate, None] = {}
         self._moved, self._strict = {}, {}
@@ -163,7 +163,7 @@ class Crowd:
     # --- lines --------------------------------------------------------------------------------------------------------
 
     def _join(self, claim: Claim) -> None:
-        """Take a claim in anywhere in its line."""
+        """Append a claim to its line, which is sorted afterwards."""
         if claim.cap == 0:
             return
         gate = self._gate(self._tree.leaf(claim.group, claim.user))
@@ -191,7 +191,7 @@ class Crowd:
             gate.inside += 1
             gate.floor += least(claim)
         elif place < gate.inside:
-            self._moved[gate.line[gate.inside][1]] = None  # who was the last one in
+            self._moved[gate.line[gate.inside][1]] = None  # the newcomer pushed the last admitted job out
         return gate
 
     def _leave(self, claim: Claim) -> Gate:
@@ -213,7 +213,7 @@ class Crowd:
         return gate
 
     def _is_in(self, claim: Claim) -> bool:
-        """Whether the job may ask for slots: it is inside, or its leaf's policy chooses."""
+        """Return whether the job may ask for slots: it is admitted, or its leaf's policy chooses."""
         if claim.cap == 0:
             return True
         gate = self._gate(self._tree.leaf(claim.group, claim.user))
@@ -221,7 +221,7 @@ class Crowd:
             return True
         return gate.inside > 0 and (key_of_job(claim), claim.job) <= gate.line[gate.inside - 1]
 
-    def _gate(self, node: Node) -> Gate:
+    def _gate(self, node: GroupNode) -> Gate:
         found = self._gates.get(node)
         if found is None:
             parent = None if node.parent is None else self._gate(node.parent)
@@ -235,12 +235,13 @@ class Crowd:
     # --- moves --------------------------------------------------------------------------------------------------------
 
     def _mend(self, leaves: list[Gate]) -> None:
-        """Move who has to be moved, after these lines have changed."""
+        """Admit and exclude jobs until no move improves the result, after the lines of these leaves have changed."""
         for leaf in leaves:
             self._ask(leaf)
         for leaf in leaves:
             _refresh(leaf)
         while leaves:
+            # From the leaf upwards: a node's best and worst are right only after all nodes below it have settled.
             at: Gate | None = leaves[-1]
             moved: tuple[Gate, ...] = ()
             while at is not None and not moved:
@@ -256,7 +257,7 @@ class Crowd:
                 leaves.pop()
 
     def _ask(self, gate: Gate) -> None:
-        """Bring a leaf's line and needs up to date with its claims."""
+        """Update a leaf's line and needs from its claims."""
         if gate.ranking is not None:
             first = gate.ranking.first(self._tree.root.own)
             wants = first is not None and first.keep == 0
@@ -272,7 +273,7 @@ class Crowd:
             self._tree.need(gate.node, gate.floor, gate.demand)
 
     def _move_at(self, gate: Gate) -> tuple[Gate, ...]:
-        """Do what has to be done at this node; the leaves whose lines have changed."""
+        """Make at most one move at this node; return the leaves whose lines have changed."""
         node = gate.node
         taken = node.bases_below if gate.children else node.floor
         if taken > node.room and gate.worst is not None:
@@ -282,7 +283,7 @@ class Crowd:
         if taken < node.room:
             if taken < node.reserve or gate.parent is None:
                 return (self._in(gate.best),)
-            return ()  # there is room here; is there above?
+            return ()  # there is room here, but a node above may be full: its own turn in `_mend` decides
         if gate.worst is not None and gate.best < gate.worst:
             best = gate.best
             return self._out(gate.worst), self._in(best)
@@ -309,15 +310,15 @@ class Crowd:
         return gate
 
 
-def _name(leaf: Node) -> tuple[str, str]:
-    """Group and user of a leaf, "" where the group has no level of users."""
+def _name(leaf: GroupNode) -> tuple[str, str]:
+    """Return the group and user of a leaf, "" where the group has no level of users."""
     if leaf.parent is not None and leaf.parent.user_shares is not None:
         return leaf.parent.name, leaf.name
     return leaf.name, ""
 
 
 def _refresh(leaf: Gate) -> None:
-    """Find the best and the worst anew at a leaf and at all nodes above it."""
+    """Recompute the best and the worst at a leaf and at all nodes above it."""
     gate: Gate | None = leaf
     while gate is not None:
         if gate.children:
