@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -31,7 +32,7 @@ from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
 from edt_server.leadership import MANY_HOSTS, ONE_HOST, Member, shared_secret
-from edt_server.service import Service, configured_plan
+from edt_server.service import Service, configured_plan, open_service
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreUnavailable
 from edt_server.system.processes import identify
@@ -156,6 +157,7 @@ class EdtApp(ExtensionApp):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._tasks = set()
+        self._serving = AsyncExitStack()
 
     # --- what handlers use --------------------------------------------------------------------------------------------
 
@@ -282,15 +284,14 @@ class EdtApp(ExtensionApp):
 
     async def _lead(self, store: Store) -> None:
         settings = await asyncio.to_thread(self._settings)
-        service = Service(settings, on_state=self._on_state, store=store)
-        await service.start()
-        self._service = service
+        opening = open_service(settings, on_state=self._on_state, store=store)
+        self._service = await self._serving.enter_async_context(opening)
         self.log.info("edt | %s, data in %s", f"{API}/ is ready", settings.data_dir)
 
     async def _lead_no_more(self) -> None:
         service, self._service = self._service, None
         if service is not None:
-            await service.stop()
+            await self._serving.aclose()
             await asyncio.to_thread(leave_runtime_dir, service.settings.runtime_dir)
 
     def _settings(self) -> Settings:

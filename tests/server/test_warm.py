@@ -13,7 +13,7 @@ import pytest_asyncio
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel import spare_supervisors as module
 from edt_server.channel.launcher import launch, wait_gone
-from edt_server.channel.spare_supervisors import Kind, Warm, start_spare
+from edt_server.channel.spare_supervisors import Kind, SpareSupervisors, start_spare
 
 pytestmark = pytest.mark.asyncio
 KIND = Kind(sys.executable, 1)
@@ -22,7 +22,7 @@ KIND = Kind(sys.executable, 1)
 @pytest_asyncio.fixture
 async def warm(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "REFILL_DELAY", 0.0)
-    warm = Warm(1, tmp_path, sys.executable, 1)
+    warm = SpareSupervisors(1, tmp_path, sys.executable, 1)
     yield warm
     await warm.stop()
 
@@ -163,7 +163,7 @@ async def test_a_python_fits_under_all_its_names_in_its_environment_and_nowhere_
 
 
 async def test_without_any_nothing_is_started(tmp_path, orders):
-    warm = Warm(0, tmp_path, sys.executable, 1)
+    warm = SpareSupervisors(0, tmp_path, sys.executable, 1)
     warm.wake()
     assert warm.take(orders) is None
     await asyncio.sleep(0)

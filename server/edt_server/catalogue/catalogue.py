@@ -6,17 +6,17 @@ from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.registered import Registered
 from edt_server.catalogue.datasets import Datasets
 from edt_server.catalogue.models import Models
-from edt_server.catalogue.shelf import Office
+from edt_server.catalogue.shelf import JobService
 from edt_server.catalogue.weights import Weights
 
 
 class Catalogue:
     """Data sets and models under names."""
 
-    def __init__(self, office: Office) -> None:
-        self.datasets = Datasets(office)
-        self.models = Models(office)
-        self.weights = Weights(office)
+    def __init__(self, service: JobService) -> None:
+        self.datasets = Datasets(service)
+        self.models = Models(service)
+        self.weights = Weights(service)
 
     async def registered(self, user: str, spec: JobSpec, training: Registered | None) -> JobSpec:
         """See `Datasets.registered`."""

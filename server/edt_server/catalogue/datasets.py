@@ -15,7 +15,7 @@ from edt_sdk.schemas.registered import Registered
 from edt_server.catalogue import intake
 from edt_server.catalogue.places import Places, below_data_fs, relative
 from edt_server.catalogue.records import COPY, DATASET, REFERENCE, DatasetRecord, dataset_record, dataset_shown
-from edt_server.catalogue.shelf import Office, Shelf
+from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
 
@@ -25,9 +25,9 @@ _FILES_SHOWN = 200
 class Datasets:
     """Data sets of one service."""
 
-    def __init__(self, office: Office) -> None:
-        self._shelf = Shelf(office, DATASET)
-        self._settings = office.settings
+    def __init__(self, service: JobService) -> None:
+        self._shelf = Shelf(service, DATASET)
+        self._settings = service.settings
 
     async def list(self, user: str) -> list[Dataset]:
         """The user's data sets, by name."""

@@ -33,7 +33,7 @@ T = TypeVar("T")
 _SHOWN = 10
 
 
-class Office(Protocol):
+class JobService(Protocol):
     """The part of the service that the catalogue uses."""
 
     settings: Settings
@@ -76,12 +76,12 @@ class Office(Protocol):
 class Shelf:
     """All things of one kind: "dataset", "model" or "template"."""
 
-    office: Office
+    service: JobService
     kind: str
 
     async def rows(self, user: str) -> list[CatalogueRow]:
         """The user's, by name."""
-        return await asyncio.to_thread(self.office.store.entries, user, self.kind)
+        return await asyncio.to_thread(self.service.store.entries, user, self.kind)
 
     async def row(self, user: str, name: str) -> CatalogueRow:
         """The user's thing of that name. NotFound, with those there are."""
@@ -97,7 +97,7 @@ class Shelf:
 
     async def uses(self, user: str) -> list[Use]:
         """The user's jobs that use something of the catalogue, the newest first."""
-        return await asyncio.to_thread(self.office.store.uses, user)
+        return await asyncio.to_thread(self.service.store.uses, user)
 
     async def check_free(self, user: str, name: str) -> None:
         """Conflict when the name is taken: said before anything is copied."""
@@ -113,8 +113,8 @@ class Shelf:
     def places(self, row_or_user: CatalogueRow | str, identifier: str = "") -> Places:
         """Where the files of a thing are."""
         if isinstance(row_or_user, CatalogueRow):
-            return Places(self.office.settings.data_dir, row_or_user.owner, row_or_user.id)
-        return Places(self.office.settings.data_dir, row_or_user, identifier)
+            return Places(self.service.settings.data_dir, row_or_user.owner, row_or_user.id)
+        return Places(self.service.settings.data_dir, row_or_user, identifier)
 
     async def add(
         self,
@@ -157,7 +157,7 @@ class Shelf:
                 except Conflict:
                     raise self._taken(name) from None
 
-            await self.office.change(work)
+            await self.service.change(work)
         except (StoreError, asyncio.CancelledError):
             raise  # it may have been committed all the same: its files stay
         except BaseException:
@@ -174,7 +174,7 @@ class Shelf:
                 check(change)
             change.tx.delete_entry(row.id)
 
-        await self.office.change(work)
+        await self.service.change(work)
         await asyncio.to_thread(shutil.rmtree, self.places(row).folder, ignore_errors=True)
 
     async def jobs(self, user: str, wanted: Callable[[Use], bool], most: int = 100) -> tuple[JobView, ...]:
@@ -185,7 +185,7 @@ class Shelf:
 
     async def _view(self, user: str, job: str) -> JobView | None:
         try:
-            return await self.office.job(user, job)
+            return await self.service.job(user, job)
         except NotFound:
             return None  # deleted meanwhile
 

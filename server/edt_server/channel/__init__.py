@@ -6,7 +6,7 @@ Read first: `supervision.py`, then `control.py` for the socket and `launcher.py`
 """
 
 from edt_server.channel.hosts import Hosts
-from edt_server.channel.spare_supervisors import Warm
-from edt_server.channel.supervision import Changes, Supervision
+from edt_server.channel.spare_supervisors import SpareSupervisors
+from edt_server.channel.supervision import Supervision
 
-__all__ = ["Changes", "Hosts", "Supervision", "Warm"]
+__all__ = ["Hosts", "SpareSupervisors", "Supervision"]

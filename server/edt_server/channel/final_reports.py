@@ -15,7 +15,7 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire.control import Numbered
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.ledger import Change, reports, supervisor_lost
+from edt_server.ledger import Change, recovery, reports
 from edt_server.supervisor.journal import read_journal
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _LOG_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
+class FinalReports:
     """Of one supervisor.
 
     Attributes:
@@ -38,39 +38,41 @@ class LastWords:
     said: str
 
 
-def read_last_words(paths: JobPaths) -> LastWords:
+def read_final_reports(paths: JobPaths) -> FinalReports:
     """What the job's supervisor, which runs no more, left in the job's folder."""
     said = _last_lines(paths.supervisor_log)
     try:
-        return LastWords(tuple(read_journal(paths.journal)), "", said)
+        return FinalReports(tuple(read_journal(paths.journal)), "", said)
     except msgspec.MsgspecError as wrong:
-        return LastWords((), f"Its journal cannot be read: {wrong}.", said)
+        return FinalReports((), f"Its journal cannot be read: {wrong}.", said)
 
 
-def bury(change: Change, job: str, words: LastWords, progress: JobProgress | None, *, stopping: str | None) -> bool:
+def finalize(
+    change: Change, job: str, left: FinalReports, progress: JobProgress | None, *, stopping: str | None
+) -> bool:
     """Take the last words of the job's supervisor; whether the job is over now.
 
     Args:
         change: the transaction.
         job: its id; it may have been deleted.
-        words: what the supervisor left.
+        left: what the supervisor left.
         progress: the newest heard.
         stopping: why the job is to be stopped, None when it is not.
     """
     if change.tx.job(job) is None:
         return True
-    trouble = words.trouble
+    trouble = left.trouble
     try:
-        for numbered in words.reports:
+        for numbered in left.reports:
             reports.take(change, job, numbered, progress)
     except Conflict as gap:
         trouble = f"Its journal has a gap: {gap.message}"
     if trouble and not change.row(job).state.final:
         # What is there cannot be trusted, and what a next supervisor would report could not be taken.
         log.error("%s job=%s", trouble, job)
-        reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{words.said}")
+        reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{left.said}")
     elif not change.row(job).state.final:
-        supervisor_lost(change, job, words.said, stopping=stopping, progress=progress)
+        recovery.supervisor_lost(change, job, left.said, stopping=stopping, progress=progress)
     return change.row(job).state.final
 
 

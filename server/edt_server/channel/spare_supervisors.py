@@ -92,7 +92,7 @@ class Spare:
             self.process.wait()
 
 
-class Warm:
+class SpareSupervisors:
     """The spares of one server, all of the kind that was wanted last.
 
     Args:

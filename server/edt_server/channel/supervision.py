@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
@@ -28,13 +28,13 @@ from edt_sdk.schemas.wire.control import (
 )
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.control import ControlServer
-from edt_server.channel.final_reports import bury, read_last_words
+from edt_server.channel.final_reports import finalize, read_final_reports
 from edt_server.channel.hosts import HostLost, Hosts
 from edt_server.channel.launcher import key_pair, launch, wait_gone, write_orders
 from edt_server.channel.orders import orders_of, refusal
-from edt_server.channel.spare_supervisors import Warm
+from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.files import job_files
-from edt_server.ledger import Change, reports
+from edt_server.ledger import Change, Changes, reports
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
 from edt_server.system.presence import FILE as PRESENCE
@@ -51,14 +51,6 @@ _STORE_AWAY = 1.0
 _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 
 
-class Changes(Protocol):
-    """How a change is made: committed first, then acted on, one after the other (`Service.change`)."""
-
-    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
-        """Run `work` in a transaction of the ledger and do what follows from it."""
-        ...
-
-
 class Supervision:
     """All supervisors of one service.
 
@@ -66,7 +58,7 @@ class Supervision:
         settings: of the service.
         change: commits.
         progressed: told the newest progress of a job.
-        warm: spare supervisors, None for none.
+        spares: spare supervisors, None for none.
         hosts: where supervisors are started, None for this machine.
     """
 
@@ -75,13 +67,13 @@ class Supervision:
         settings: Settings,
         change: Changes,
         progressed: Callable[[str, JobProgress], None],
-        warm: Warm | None = None,
+        spares: SpareSupervisors | None = None,
         hosts: Hosts | None = None,
     ) -> None:
         self._settings = settings
         self._change = change
         self._progressed = progressed
-        self._warm = warm
+        self._spares = spares
         self._hosts = hosts
         self._progress: dict[str, JobProgress] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
@@ -122,7 +114,7 @@ class Supervision:
             task.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
 
-    async def _surely(self, work: Callable[[Change], T]) -> T:
+    async def _change_until_committed(self, work: Callable[[Change], T]) -> T:
         """Change the ledger, and try again while the store cannot be written to: nobody else would do it later.
 
         What supervisors ask for needs no such patience, they ask again.
@@ -203,7 +195,7 @@ class Supervision:
             return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
 
         try:
-            row = await self._surely(begin)
+            row = await self._change_until_committed(begin)
         finally:
             self._starting.discard(job)
         if row is None:
@@ -220,11 +212,11 @@ class Supervision:
             return
         except (EdtError, OSError) as error:
             message = f"It could not be started: {error}"
-            await self._surely(lambda change: reports.end(change, job, JobState.ERROR, message))
+            await self._change_until_committed(lambda change: reports.end(change, job, JobState.ERROR, message))
             await self._over(job)
             return
         log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
-        await self._surely(lambda change: change.tx.update_job(job, supervisor=identity))
+        await self._change_until_committed(lambda change: change.tx.update_job(job, supervisor=identity))
         self._watch(job, row.attempt, identity)
 
     async def _place(self, hosts: Hosts, job: str) -> str | None:
@@ -236,13 +228,13 @@ class Supervision:
             found = [where[slot] for slot in holding if slot in where]
             return sorted(set(found), key=lambda host: (-found.count(host), host))
 
-        return await hosts.place(await self._surely(held))
+        return await hosts.place(await self._change_until_committed(held))
 
     async def _start(self, orders: Launch) -> ProcessIdentity:
         if self._hosts is not None:
             paths = await asyncio.to_thread(write_orders, orders)
             return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
-        spare = self._warm.take(orders) if self._warm is not None else None
+        spare = self._spares.take(orders) if self._spares is not None else None
         return await asyncio.to_thread(launch, orders, spare)
 
     # --- listening ----------------------------------------------------------------------------------------------------
@@ -271,7 +263,7 @@ class Supervision:
             self._reconcile(change, job)
             return change.tx.job(job)
 
-        row = await self._surely(allocate)
+        row = await self._change_until_committed(allocate)
         if row is not None and row.state.final:
             # It may only be waiting to hear that its last report was heard; if not, it must not go on.
             self._control.send(job, StopJob(why=f"The job is {row.state.value}."))
@@ -329,16 +321,16 @@ class Supervision:
             if time.monotonic() > since + _LEASE and await asyncio.to_thread(self._left_behind, job, attempt, identity):
                 log.warning("the supervisor ended with its container, job=%s attempt=%d", job, attempt)
                 break
-        await self._bury(job, attempt)
+        await self._finalize(job, attempt)
 
     def _left_behind(self, job: str, attempt: int, identity: ProcessIdentity) -> bool:
         """Whether one that cannot be seen is gone: on this machine, silent, and without the lock that it would hold."""
         lock = self._settings.data_dir / "jobs" / job / PRESENCE
         return same_kernel(identity) and self._greeted.get(job) != attempt and not is_held(lock)
 
-    async def _bury(self, job: str, attempt: int) -> None:
+    async def _finalize(self, job: str, attempt: int) -> None:
         """Take what the supervisor could not deliver; if the job has not ended by then, another one goes on."""
-        row = await self._surely(lambda change: change.tx.job(job))
+        row = await self._change_until_committed(lambda change: change.tx.job(job))
         if row is not None and row.attempt != attempt:
             return
         # From here on: what comes after this change may be the next attempt's.
@@ -350,9 +342,9 @@ class Supervision:
     async def _close(self, row: JobRow) -> bool:
         """Take the last reports of the dead; True when the job is over."""
         job = row.id
-        words = await asyncio.to_thread(read_last_words, JobPaths(self._settings.data_dir, row.owner, job))
-        return await self._surely(
-            lambda change: bury(change, job, words, self._progress.get(job), stopping=self._stopping.get(job))
+        left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
+        return await self._change_until_committed(
+            lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
         )
 
     async def _over(self, job: str) -> None:
@@ -376,6 +368,6 @@ class Supervision:
             return
         finally:
             del self._heard[row.id]
-        now = await self._surely(lambda change: change.row(row.id))
+        now = await self._change_until_committed(lambda change: change.row(row.id))
         if now.supervisor is not None:
             await self._until_gone(row.id, now.attempt, now.supervisor)

@@ -10,13 +10,13 @@ from edt_server.jobs.fixed_size import check_change, sized
 from edt_server.jobs.retention import Limits, Retention
 from edt_server.jobs.stored_package import Stored, gone, stored
 from edt_server.jobs.submission import main_file
-from edt_server.jobs.uncommitted import Doubts
+from edt_server.jobs.uncommitted import UncommittedSubmissions
 
 __all__ = [
-    "Doubts",
     "Limits",
     "Retention",
     "Stored",
+    "UncommittedSubmissions",
     "check_change",
     "gone",
     "main_file",

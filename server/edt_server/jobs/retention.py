@@ -14,17 +14,15 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.files import job_files
-from edt_server.ledger import Change
+from edt_server.ledger import Change, Changes
 from edt_server.store import JobRow, Store
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 JOB_REMOVED = "job_removed"  # data: owner, name, bytes, why
 DAY = 86_400.0
@@ -33,14 +31,6 @@ GRACE = 3600.0
 _FIRST, _EVERY = 60.0, 3600.0
 _FINAL = tuple(state for state in JobState if state.final)
 _LIVING = tuple(state for state in JobState if not state.final)
-
-
-class Changes(Protocol):
-    """How a change is made, see `Service.change`."""
-
-    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
-        """Run `work` in a transaction of the ledger and do what follows from it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,12 @@ from edt_server.history import Drawings, picture_data, present
 from edt_server.outputs import results
 from edt_server.outputs.curve_stretch import detail
 from edt_server.outputs.training_curve import CurveShelf
-from edt_server.service.latest_events import LatestEvents
+from edt_server.service.latest import LatestEvents
 from edt_server.service.views import validated
 from edt_server.store import JobRow
 
 if TYPE_CHECKING:
-    from edt_server.service.reading import Reading
+    from edt_server.service.service import Service
 
 _COLUMNS = 240
 _POINTS = 300
@@ -46,12 +46,12 @@ class Picturing:
     """Draws for one service.
 
     Args:
-        reading: the service's verbs that read, which also say who may see what.
+        service: its verbs that read, which also check who may see what.
         events: what is known of jobs' events.
     """
 
-    def __init__(self, reading: Reading, events: LatestEvents) -> None:
-        self._reading = reading
+    def __init__(self, service: Service, events: LatestEvents) -> None:
+        self._service = service
         self._events = events
         self._curves = CurveShelf()
         self._drawings = Drawings()
@@ -67,7 +67,7 @@ class Picturing:
         self, user: str, job: str, look: Look, *, start: float | None = None, end: float | None = None
     ) -> str:
         """Who held the slots while the job lived, the job emphasised."""
-        row = await self._reading.mine(user, job)
+        row = await self._service.mine(user, job)
         return await self._timeline(user, look, row, start, end, of_life=True)
 
     async def loss(
@@ -83,8 +83,8 @@ class Picturing:
         end: float | None = None,
     ) -> str:
         """The loss over samples, updates or time; in detail from `start` to `end` of that axis."""
-        row = await self._reading.mine(user, job)
-        paths = self._reading.paths(row)
+        row = await self._service.mine(user, job)
+        paths = self._service.paths(row)
 
         def draw() -> str:
             whole = self._curves.read(paths)
@@ -106,8 +106,8 @@ class Picturing:
 
     async def efficiency(self, user: str, job: str, look: Look) -> str:
         """Throughput at each number of workers."""
-        row = await self._reading.mine(user, job)
-        paths = self._reading.paths(row)
+        row = await self._service.mine(user, job)
+        paths = self._service.paths(row)
 
         def draw() -> str:
             efficiency = picture_data.efficiency_of(self._curves.read(paths), row.spec.name)
@@ -117,8 +117,8 @@ class Picturing:
 
     async def spark(self, user: str, job: str, look: Look) -> str:
         """Loss, progress and slots at a glance."""
-        view = await self._reading.job(user, job)
-        paths = self._reading.paths(await self._reading.mine(user, job))
+        view = await self._service.job(user, job)
+        paths = self._service.paths(await self._service.mine(user, job))
 
         def draw() -> str:
             spark = picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS))
@@ -132,14 +132,14 @@ class Picturing:
         self, user: str, look: Look, *, job: str = "", start: float | None = None, end: float | None = None
     ) -> str:
         """Everybody's jobs over time; one of the user's own may be emphasised."""
-        row = await self._reading.mine(user, job) if job else None
+        row = await self._service.mine(user, job) if job else None
         return await self._timeline(user, look, row, start, end, of_life=False)
 
     async def slots(self, user: str, look: Look, *, job: str = "") -> str:
         """Each slot and who has it."""
         await self._check(user, job)
-        cluster = await self._reading.standing()
-        named = self._reading.settings.local_hosts
+        cluster = await self._service.standing()
+        named = self._service.settings.local_hosts
 
         def draw() -> str:
             return self._drawings.drawn(draw_slots, picture_data.slots_of(cluster, named, mine=job), look)
@@ -148,7 +148,7 @@ class Picturing:
 
     async def shares(self, user: str, look: Look) -> str:
         """What instance groups are entitled to, hold, borrow and lend."""
-        cluster = await self._reading.standing()
+        cluster = await self._service.standing()
         return await asyncio.to_thread(lambda: self._drawings.drawn(draw_shares, picture_data.shares_of(cluster), look))
 
     async def comparison(
@@ -164,10 +164,10 @@ class Picturing:
         end: float | None = None,
     ) -> str:
         """The losses of several of the user's jobs; in detail from `start` to `end` of the axis."""
-        rows = [await self._reading.mine(user, job) for job in jobs]
+        rows = [await self._service.mine(user, job) for job in jobs]
 
         def draw() -> str:
-            trainings = [(self._reading.paths(row), self._curves.read(self._reading.paths(row))) for row in rows]
+            trainings = [(self._service.paths(row), self._curves.read(self._service.paths(row))) for row in rows]
             compared = Comparison(
                 tuple(
                     picture_data.compared(row.id, curve.few(_POINTS), row.spec.name, axis)
@@ -190,19 +190,19 @@ class Picturing:
 
     async def _check(self, user: str, job: str) -> None:
         if job:
-            await self._reading.mine(user, job)
+            await self._service.mine(user, job)
 
     async def _timeline(
         self, user: str, look: Look, row: JobRow | None, start: float | None, end: float | None, *, of_life: bool
     ) -> str:
         life = row.id if row is not None and of_life else None
-        told = await self._reading.timeline(user, life, start=start, end=end, points=_COLUMNS)
+        told = await self._service.timeline(user, life, start=start, end=end, points=_COLUMNS)
         # So many columns as can be drawn with so many bands: whoever holds little is put together.
         columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
         if len(told["rows"]) > columns:
-            told = await self._reading.timeline(user, life, start=start, end=end, points=columns)
+            told = await self._service.timeline(user, life, start=start, end=end, points=columns)
         # As in the map of the slots beside it, which knows nothing of jobs that have gone.
-        holders = () if of_life else tuple((await self._reading.standing())["names"])
+        holders = () if of_life else tuple((await self._service.standing())["names"])
         rows = told["rows"]
         # The last row is in force, whenever that was found out.
         now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()

@@ -8,8 +8,8 @@ counts at once for the jobs that run. Who may change the plan is decided by the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,34 +18,26 @@ from edt_sdk.schemas.errors import ChangedMeanwhile, NotFound, Unprocessable
 from edt_sdk.schemas.job import convert_change
 from edt_sdk.schemas.plan import InstanceGroup, Named, Plan, ResourceGroup
 from edt_server.core.events import PlanChanged, SlotsChanged
-from edt_server.ledger import Change
+from edt_server.ledger import Change, Changes
 from edt_server.system.slots import Host, plan_slots
 
-T = TypeVar("T")
 Edit = Callable[[Plan], Plan]
-
-
-class Changing(Protocol):
-    """How the service runs something in a transaction and acts on what follows from it."""
-
-    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
-        """What `work` returned, once it is committed."""
 
 
 class Sharing:
     """The plan of one service.
 
     Args:
-        change: see `Changing`.
-        plan: the one that is in force.
+        change: commits.
+        plan: returns the plan that is in force.
+        elsewhere: returns the devices that other stores' jobs use now. Their slots are not offered.
     """
 
-    def __init__(self, change: Changing, plan: Callable[[], Plan]) -> None:
+    def __init__(self, change: Changes, plan: Callable[[], Plan], elsewhere: Callable[[], Collection[str]]) -> None:
         self._change = change
         self._plan = plan
+        self._elsewhere = elsewhere
         self._hosts: tuple[Host, ...] = ()
-        self.elsewhere: Callable[[], Collection[str]] = tuple
-        """Devices that jobs of other stores are in now; these are not offered."""
 
     # --- at the start -------------------------------------------------------------------------------------------------
 
@@ -76,7 +68,7 @@ class Sharing:
         return any(host.gpus for host in self._hosts)
 
     def _fit(self, change: Change, *, cause: int | None = None) -> None:
-        elsewhere = self.elsewhere()
+        elsewhere = self._elsewhere()
         slots = plan_slots(change.core.plan, self._hosts, change.core.slots)
         slots = tuple(slot for slot in slots if slot.device not in elsewhere)
         if slots != change.core.slots:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,27 +19,21 @@ from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.validation import NewValidation, Validated, Validates, named_metrics
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wmla import WmlaRequest
-from edt_server.catalogue.shelf import Office
 from edt_server.files import weights_of
 from edt_server.jobs import Stored
 from edt_server.store import JobRow
 
+if TYPE_CHECKING:
+    from edt_server.service.service import Service
+
 _LARGEST_RESULT = 1 << 28
-
-
-class _Office(Office, Protocol):
-    """The part of the service that validations use."""
-
-    async def stored(self, user: str, job: str) -> Stored:
-        """What the job was made of."""
-        ...
 
 
 class Validations:
     """The verbs of validations of one service."""
 
-    def __init__(self, office: _Office) -> None:
-        self._office = office
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     async def start(self, user: str, job: str, new: NewValidation, *, remarks: tuple[str, ...] = ()) -> JobView:
         """Validate what a job of the user's trained: an ordinary job, which is returned.
@@ -57,14 +51,14 @@ class Validations:
             InvalidRequest: there is no metric of a name.
         """
         new = new.check()
-        row = await self._office.mine(user, job)
+        row = await self._service.mine(user, job)
         _check_trained_here(row)
-        weights, calls = await asyncio.to_thread(_weights, self._office.paths(row), row)
-        stored = await self._office.stored(user, job)
+        weights, calls = await asyncio.to_thread(_weights, self._service.paths(row), row)
+        stored = await self._service.stored(user, job)
         spec, pinned = job_of(stored, row, new, calls)
         if remarks:
             spec = msgspec.structs.replace(spec, wmla=WmlaRequest(remarks=remarks))
-        return await self._office.submit(user, spec, stored.package, training=pinned, weights=weights)
+        return await self._service.submit(user, spec, stored.package, training=pinned, weights=weights)
 
     async def result(self, user: str, job: str) -> Validated:
         """What a validation of the user's came to.
@@ -74,14 +68,14 @@ class Validations:
             NotAllowed: it is somebody else's.
             Unprocessable: it validates nothing: it trains.
         """
-        row = await self._office.mine(user, job)
+        row = await self._service.mine(user, job)
         if _validates(row.spec) is None:
             raise Unprocessable(
                 f"Job {job} is a training, no validation.",
                 hint="Validate what it trained: job.validate(), or at a shell: edt validate " + job,
                 job=job,
             )
-        found = await asyncio.to_thread(read_result, self._office.paths(row))
+        found = await asyncio.to_thread(read_result, self._service.paths(row))
         if found is None:
             ended = row.state.final
             raise NotFound(
