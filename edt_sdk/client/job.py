@@ -12,17 +12,23 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
 
-from edt_sdk.client.job_readings import JobReadings
-from edt_sdk.client.job_validation import JobValidation
+from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display import card
 from edt_sdk.display.answers import Answer
-from edt_sdk.http.connection import Connection, save_file
+from edt_sdk.display.log_line import LogLine
+from edt_sdk.display.log_text import LogText
+from edt_sdk.display.picture import Picture, fetch_picture
+from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
+from edt_sdk.display.validation import Validation
+from edt_sdk.formatting.moments import moment
+from edt_sdk.http.connection import Connection, Params, save_file
+from edt_sdk.http.following import follow as follow_stream
 from edt_sdk.schemas.errors import (
     EdtError,
     InvalidRequest,
@@ -32,8 +38,10 @@ from edt_sdk.schemas.errors import (
     ServerUnreachable,
     WaitTimeout,
 )
+from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView
-from edt_sdk.schemas.wire.parts import PARTS
+from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
+from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.waiting.waiting import ProgressLine, fetch, in_thread, sight_lost, watch
 
 if TYPE_CHECKING:
@@ -43,9 +51,10 @@ if TYPE_CHECKING:
 
 MIME = card.MIME
 FINAL_MODEL = "model/train/model_epoch_final.pth"
+_PAGE = 5000  # lines of a log fetched at once
 
 
-class Job(JobReadings, JobValidation):
+class Job:
     """One job. Made by `Client.submit()`, `Client.job(id)` and `Client.jobs()`.
 
     `await job` waits for its end inside a running event loop, `job.wait()` everywhere else.
@@ -69,6 +78,11 @@ class Job(JobReadings, JobValidation):
         return self._connection
 
     @property
+    def id(self) -> str:
+        """Its id, unique on the server."""
+        return self._view.id
+
+    @property
     def name(self) -> str:
         """What people call it."""
         return self._view.name
@@ -86,10 +100,6 @@ class Job(JobReadings, JobValidation):
     def through(self, connection: Connection) -> Job:
         """The same job over another connection, for another thread."""
         return Job(connection, self._view, self._taken)
-
-    def _another(self, view: JobView) -> Job:
-        """A job of the same server."""
-        return Job(self._connection, view)
 
     @property
     def status(self) -> JobState:
@@ -180,6 +190,166 @@ class Job(JobReadings, JobValidation):
                 state=view.state.value,
             )
         return self
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def logs(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: Literal[False] = False,
+    ) -> LogText: ...
+    @overload
+    def logs(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: Literal[True],
+    ) -> Iterator[LogLine]: ...
+
+    def logs(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: bool = False,
+    ) -> LogText | Iterator[LogLine]:
+        """What it wrote, as one string; with `follow` line by line.
+
+        Args:
+            stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
+            worker: one worker only.
+            tail: only the last so many lines, 1 to 100 000; fewer where they are longer than a kibibyte.
+            since: only lines said since then, as for `timeline`: "10m" for the last ten minutes.
+            follow: an iterator that goes on until the job has ended, over dropped connections.
+
+        Raises:
+            InvalidRequest: no such stream, a `tail` below 1, or what is no time.
+        """
+        lines = self.log_lines(stream, worker=worker, tail=tail, since=since, follow=follow)
+        return lines if follow else LogText(lines)
+
+    def log_lines(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: bool = False,
+    ) -> Iterator[LogLine]:
+        """The same one by one, fetched as they are taken: a log need not fit into memory. The arguments are `logs`'."""
+        if stream not in STREAMS:
+            raise InvalidRequest(f"stream is one of {', '.join(STREAMS)}, not {stream!r}.", field="stream")
+        if tail is not None and tail < 1:
+            raise InvalidRequest(
+                f"tail is a number of lines above 0, not {tail}.", hint="Leave it out for all lines.", field="tail"
+            )
+        begin = None if since is None else moment(since, time.time())
+        params: Params = {"stream": stream, "worker": worker, "tail": tail, "since": begin}
+        return self._follow_logs(params) if follow else self._pages_of_logs(params)
+
+    def _pages_of_logs(self, params: Params) -> Iterator[LogLine]:
+        cursor: str | None = None
+        while True:
+            query = {**params, "after": cursor, "limit": _PAGE}
+            page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
+            yield from msgspec.convert(page["lines"], list[LogLine])
+            if not page["lines"] or page["next"] == cursor or params["tail"] is not None:
+                return
+            cursor = page["next"]
+
+    def _follow_logs(self, params: Params) -> Iterator[LogLine]:
+        for event in follow_stream(self._connection, f"jobs/{self.id}/logs", params=params):
+            if event is not None and event.kind == "line":
+                yield msgspec.json.decode(event.data, type=LogLine)
+
+    def metrics(self, *, points: int | None = None) -> Metrics:
+        """Its curves; `points` thins the training curve to about that many."""
+        answer = self._connection.json("GET", f"jobs/{self.id}/metrics", params={"points": points})
+        return Metrics(train=answer["train"], test=answer["test"], speeds=answer.get("speeds", []))
+
+    def story(self) -> Story:
+        """Its events, oldest first; the repr tells them."""
+        story, after = Story(), None
+        while True:
+            page = self._connection.json("GET", f"jobs/{self.id}/events", params={"after": after})
+            story.extend(msgspec.convert(page["events"], list[Event]))
+            if not page["events"] or page["next"] == after:
+                return story
+            after = page["next"]
+
+    def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
+        """How many slots it and its neighbours held, when and why.
+
+        Args, and what is raised: those of `Client.timeline`.
+        """
+        window = timeline_window(since, until, points)
+        return read_timeline(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), window)
+
+    def picture(
+        self,
+        name: str = "loss",
+        *,
+        x: str = "samples",
+        smooth: float = 0.0,
+        log: bool = False,
+        since: When = None,
+        until: When = None,
+        theme: str = "auto",
+        width: int | None = None,
+    ) -> Picture:
+        """A picture of it, drawn by the server; it shows itself in a cell, and `save` writes it to a file.
+
+        Args:
+            name: "loss", "allocation" (slots over time), "efficiency" (speed at each number of workers) or "spark".
+            x: what the loss is drawn over: "samples", "updates" or "time".
+            smooth: how much the loss is smoothed, 0 to 1; the points stay visible.
+            log: the loss on a logarithmic scale.
+            since: only since then, as for `timeline`: the allocation, and the loss with x="time".
+            until: the same until then.
+            theme: "auto" (legible on white and on black), "light" or "dark".
+            width: pixels, 720 by default.
+
+        Raises:
+            InvalidRequest: a value that cannot be drawn with; times, and the loss is not over time.
+            NotFound: no such picture; the hint names those there are.
+        """
+        if name == "loss" and x != "time" and not (since is None and until is None):
+            raise InvalidRequest(
+                f"since and until are times, and the loss is drawn over {x}.",
+                hint='Draw it over time: x="time", at a shell --x time with -o or --open.',
+                field="since" if since is not None else "until",
+            )
+        window = timeline_window(since, until, None)
+        curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
+        params: Params = {**curve, "theme": theme, "width": width, **window}
+        return fetch_picture(self._connection, f"jobs/{self.id}/pictures/{name}", params)
+
+    def workers(self) -> Workers:
+        """`{"worker", "slot", "host", "pid", "rank", "generation"}` of each worker that runs now."""
+        return Workers(self._connection.json("GET", f"jobs/{self.id}/workers")["workers"])
+
+    def checkpoints(self) -> Checkpoints:
+        """`{"name", "epoch", "bytes", "time", "kind", "update", "training"}` of each; kind is "weights" or "exact"."""
+        return Checkpoints(self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"])
+
+    def losses(self) -> list[tuple[float, float]]:
+        """(update, loss) of about 100 points of the training curve; none when the server cannot tell."""
+        try:
+            train = self.metrics(points=100).train
+        except EdtError:
+            return []  # a card without its curve is still a card
+        return [(point["update"], point["loss"]) for point in train if point["loss"] is not None]
 
     # --- changing it --------------------------------------------------------------------------------------------------
 
@@ -292,7 +462,7 @@ class Job(JobReadings, JobValidation):
             "main": main,
             "spec": {field: value for field, value in said.items() if value is not None},
         }
-        return self._another(msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView))
+        return Job(self._connection, msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView))
 
     def delete(self) -> None:
         """Remove it with its logs and results."""
@@ -302,6 +472,61 @@ class Job(JobReadings, JobValidation):
         answer = self._connection.json(method, f"jobs/{self.id}{verb}", body=body)
         self.saw(msgspec.convert(answer, JobView))
         return self
+
+    # --- validation ---------------------------------------------------------------------------------------------------
+
+    def validate(
+        self,
+        metrics: Sequence[str] | str = DEFAULT_METRICS,
+        *,
+        threshold: float | None = None,
+        dataset: str | None = None,
+        name: str | None = None,
+        max_workers: int = 1,
+        instance_group: str | None = None,
+        priority: int | None = None,
+    ) -> Job:
+        """Run the model that it trained once over the test data; the job that does it, whose `validation()` tells.
+
+        The same package runs again; where its script calls `train()`, the weights that the training ended with are
+        tested and nothing is trained.
+
+        Args:
+            metrics: "loss" (the script's), "accuracy", "top5" or another top<K>, "precision", "recall", "f1", "iou",
+                "confusion"; a sequence, or one text with commas. Upper and lower case make no difference.
+            threshold: the probability from which on a binary output means class 1, between 0 and 1; 0.5 by default.
+            dataset: name of a registered data set whose folder is then DATA_DIR; the training's by default.
+            name: of the job.
+            max_workers: most slots it may hold. The result is the same for any number.
+            instance_group: its queue; the training's by default.
+            priority: its weight under fair share; the training's by default.
+
+        Raises:
+            Conflict: it has written no weights yet.
+            InvalidRequest: there is no metric of a name.
+            Unprocessable: it is no training by the elastic engine, or a value is out of bounds.
+            NotFound: there is no such data set.
+        """
+        new = NewValidation(
+            metrics=metrics if isinstance(metrics, str) else tuple(metrics),
+            threshold=threshold,
+            dataset=dataset,
+            name=name,
+            max_workers=max_workers,
+            instance_group=instance_group,
+            priority=priority,
+        ).check()
+        answer = self._connection.json("POST", f"jobs/{self.id}/validations", body=new)
+        return Job(self._connection, msgspec.convert(answer, JobView))
+
+    def validation(self) -> Validation:
+        """What it came to, if it is a validation (see `Job.validate`); a value that shows itself as a table.
+
+        Raises:
+            NotFound: nothing came out, or not yet.
+            Unprocessable: it is no validation.
+        """
+        return Validation.of(self.id, self._connection.json("GET", f"jobs/{self.id}/validation"))
 
     # --- results ------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
 
 Owns the life of the service and none of its work. The service runs while this server holds the lease of the store
-(`Member`). While another server holds it, that server is asked; in client mode a remote server always is (`Remote`).
+(`LeaderElection`). While another server holds it, that server is asked; in client mode a remote server always is (`Remote`).
 The Jupyter Server must start even when the service cannot (a damaged store): then every route answers why.
 """
 
@@ -31,7 +31,7 @@ from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
-from edt_server.leadership import MANY_HOSTS, ONE_HOST, Member, shared_secret
+from edt_server.leadership import MANY_HOSTS, ONE_HOST, LeaderElection, shared_secret
 from edt_server.service import Service, configured_plan, open_service
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreUnavailable
@@ -143,7 +143,7 @@ class EdtApp(ExtensionApp):
     ).tag(config=True)
 
     _service: Service | None = None
-    _member: Member | None = None
+    _member: LeaderElection | None = None
     _remote: Remote | None = None
     _store: Store | None = None
     _secret = ""
@@ -255,7 +255,7 @@ class EdtApp(ExtensionApp):
             self._store = await asyncio.to_thread(open_store)
             pace = ONE_HOST if settings.store_url.startswith("sqlite") else MANY_HOSTS
             url = "" if self.serverapp is None else self.serverapp.connection_url
-            self._member = Member(self._store, identify(os.getpid()), url, pace, self._lead, self._lead_no_more)
+            self._member = LeaderElection(self._store, identify(os.getpid()), url, pace, self._lead, self._lead_no_more)
             await self._member.start()
         except (EdtError, OSError) as error:
             self._member = None

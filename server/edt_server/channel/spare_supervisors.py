@@ -32,13 +32,13 @@ _LARGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SpareKind:
     """What a spare fits."""
 
     interpreter: str
     threads: int
 
-    def same(self, other: Kind) -> bool:
+    def same(self, other: SpareKind) -> bool:
         """Whether what fits one fits the other.
 
         An environment has its Python under several names: a kernel's is `bin/python`, that of a server that was started
@@ -57,12 +57,12 @@ class Spare:
         files: what it has imported, as `Ready.files`; None while it is still importing.
     """
 
-    kind: Kind
+    kind: SpareKind
     process: subprocess.Popen[bytes]
     connection: socket.socket
     files: dict[str, tuple[int, int]] | None = field(default=None)
 
-    def fits(self, kind: Kind) -> bool:
+    def fits(self, kind: SpareKind) -> bool:
         """Whether it lives, is for this kind of job, and has imported what is installed now."""
         if not self.kind.same(kind) or self.process.poll() is not None:
             return False
@@ -104,7 +104,7 @@ class SpareSupervisors:
     def __init__(self, count: int, folder: Path, interpreter: str, threads: int) -> None:
         self._count = count
         self._folder = folder
-        self._kind = Kind(interpreter, threads)
+        self._kind = SpareKind(interpreter, threads)
         self._spares: list[Spare] = []
         self._filling: asyncio.Task[None] | None = None
         self._awake = False
@@ -123,7 +123,7 @@ class SpareSupervisors:
 
     def take(self, orders: Launch) -> Spare | None:
         """A spare for this job, None when it has to start cold. The next one is started a little later."""
-        kind = Kind(orders.interpreter, orders.threads_per_slot)
+        kind = SpareKind(orders.interpreter, orders.threads_per_slot)
         if self._count == 0:
             return None
         names = start_time_variables(orders.spec.env)
@@ -167,7 +167,7 @@ class SpareSupervisors:
                 return
 
 
-def start_spare(kind: Kind, folder: Path) -> Spare:
+def start_spare(kind: SpareKind, folder: Path) -> Spare:
     """Start a supervisor that waits, detached like one with a job; OSError when that is not possible."""
     ours, theirs = socket.socketpair()
     try:

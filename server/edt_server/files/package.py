@@ -29,14 +29,14 @@ _NAMES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class UnpackedPackage:
     """What was unpacked: the names of its files, relative to the target and sorted, and their total size in bytes."""
 
     files: tuple[str, ...]
     size: int
 
 
-def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: int, max_bytes: int) -> Package:
+def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: int, max_bytes: int) -> UnpackedPackage:
     """Unpack `archive` as the folder `target`, whose parent exists.
 
     Args:
@@ -64,7 +64,7 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
     return package
 
 
-def _find_main(root: Path, package: Package, main: str, code_dir: str) -> None:
+def _find_main(root: Path, package: UnpackedPackage, main: str, code_dir: str) -> None:
     if not main:
         _find_folder(root, code_dir)
         return
@@ -99,7 +99,7 @@ class _Unpacking:
     folders: set[str] = field(default_factory=lambda: {"."})
     links: dict[str, str] = field(default_factory=dict)
 
-    def run(self, archive: Path) -> Package:
+    def run(self, archive: Path) -> UnpackedPackage:
         try:
             with archive.open("rb") as raw:
                 gzipped = raw.read(2) == _GZIP
@@ -115,7 +115,7 @@ class _Unpacking:
                 f"{_show(str(error.filename))} and another name differ only in a way this disk ignores."
             ) from None
         self._make_links()
-        return Package(tuple(sorted({*self.files, *self.links})), self.size)
+        return UnpackedPackage(tuple(sorted({*self.files, *self.links})), self.size)
 
     def _limit(self) -> int:
         # Headers and padding of a member are at most a few blocks; more than this cannot be an honest archive.

@@ -34,7 +34,7 @@ _LIVING = tuple(state for state in JobState if not state.final)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EndedJob:
     """An ended job: when it ended (seconds since the epoch), and what its files take."""
 
     job: str
@@ -43,7 +43,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """How long, and how much, is kept. 0: for ever, everything."""
 
     days: float = 0.0
@@ -54,11 +54,11 @@ class Limits:
         """True when something may have to go."""
         return bool(self.days or self.bytes)
 
-    def overdue(self, kept: Iterable[Kept], now: float) -> list[tuple[Kept, str]]:
+    def overdue(self, kept: Iterable[EndedJob], now: float) -> list[tuple[EndedJob, str]]:
         """Who has to go and why, the oldest first."""
         left = sorted(kept, key=lambda each: (each.ended, each.job))
         total = sum(each.bytes for each in left)
-        going: list[tuple[Kept, str]] = []
+        going: list[tuple[EndedJob, str]] = []
         for each in left:
             if self.days and each.ended < now - self.days * DAY:
                 why = f"it ended more than {self.days:g} days ago"
@@ -85,7 +85,7 @@ class Retention:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: RetentionLimits,
         store: Store,
         change: Changes,
         data_dir: Path,
@@ -135,7 +135,7 @@ class Retention:
                 removed.append(each.job)
         return removed
 
-    async def _remove(self, seen: JobRow, kept: Kept, why: str) -> bool:
+    async def _remove(self, seen: JobRow, kept: EndedJob, why: str) -> bool:
         def forget(change: Change) -> bool:
             row = change.tx.job(seen.id)
             if row is None or not row.state.final or row.ended != seen.ended or seen.id in _needed(self._store):
@@ -154,12 +154,12 @@ class Retention:
     def _paths(self, row: JobRow) -> JobPaths:
         return JobPaths(self._data_dir, row.owner, row.id)
 
-    def _measure(self, row: JobRow) -> Kept:
+    def _measure(self, row: JobRow) -> EndedJob:
         ended = row.state_since if row.ended is None else row.ended
         if (row.id, ended) not in self._sizes:
             paths = self._paths(row)
             self._sizes[row.id, ended] = size_of((paths.result_dir, paths.job_dir)) if self._limits.bytes else 0
-        return Kept(row.id, ended, self._sizes[row.id, ended])
+        return EndedJob(row.id, ended, self._sizes[row.id, ended])
 
     def _clear(self, paths: JobPaths) -> None:
         try:

@@ -7,16 +7,16 @@ Read first: `ledger.py`, then `writer.py` (the one writer thread).
 
 from edt_server.ledger import recovery, reports, suspension
 from edt_server.ledger.arrival import arrival
-from edt_server.ledger.ledger import Change, Ledger, Outcome
+from edt_server.ledger.ledger import Change, ChangeOutcome, Ledger
 from edt_server.ledger.writer import STORE_AWAY, Changes, LedgerWriter, open_writer
 
 __all__ = [
     "STORE_AWAY",
     "Change",
+    "ChangeOutcome",
     "Changes",
     "Ledger",
     "LedgerWriter",
-    "Outcome",
     "arrival",
     "open_writer",
     "recovery",

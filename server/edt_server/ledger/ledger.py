@@ -4,7 +4,7 @@ Everything here blocks and runs in one thread, the service's writer, so the core
 that of the last commit. Whatever goes wrong in a change, the store is rolled back and the core rebuilt from it, now or
 as soon as the store can be read. A connection that breaks while it commits leaves a doubt: the next change looks
 whether the store has the events, and then does what follows from them too.
-Nothing here acts: a `Change` tells in its `Outcome` what is to be done now that it is committed.
+Nothing here acts: a `Change` tells in its `ChangeOutcome` what is to be done now that it is committed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILL
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeOutcome:
     """What a committed change asks for.
 
     Attributes:
@@ -80,7 +80,7 @@ class Ledger:
         """Close the store."""
         self.store.close()
 
-    def change(self, work: Callable[[Change], T]) -> tuple[T, Outcome]:
+    def change(self, work: Callable[[Change], T]) -> tuple[T, ChangeOutcome]:
         """Run `work` in one transaction; what it returns, and what is to be done now.
 
         Raises:
@@ -341,10 +341,10 @@ class Change:
         self.launches.extend(earlier.launches)
         self.states.extend(earlier.states)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ChangeOutcome:
         """What is to be done now that it is committed."""
         living = self.core.jobs
-        return Outcome(
+        return ChangeOutcome(
             jobs=tuple(self.touched),
             allocations={job: self.ledger.allocation(job) for job in self.moved if job in living},
             launches=tuple(self.launches),

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from edt_server.ledger.ledger import Change, Ledger, Outcome
+from edt_server.ledger.ledger import Change, ChangeOutcome, Ledger
 from edt_server.store import StoreError
 
 log = logging.getLogger(__name__)
@@ -68,12 +68,12 @@ class LedgerWriter:
         self.version = 0
         self._thread = thread
         self._order = asyncio.Lock()
-        self._followers: list[Callable[[Outcome], None]] = []
+        self._followers: list[Callable[[ChangeOutcome], None]] = []
         self._trouble: StoreError | None = None
         self._healing: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
-    def follow(self, act: Callable[[Outcome], None]) -> None:
+    def follow(self, act: Callable[[ChangeOutcome], None]) -> None:
         """Call `act` with what each committed change asks for from now on, in the order of the commits."""
         self._followers.append(act)
 
@@ -97,7 +97,7 @@ class LedgerWriter:
             # The lock spans commit and effects. The thread alone would order the commits, but two effects could then
             # overtake each other, and a supervisor would hear of an older allocation after a newer one.
             async with self._order:
-                done: tuple[T, Outcome] = await self.read(self._changed, work)
+                done: tuple[T, ChangeOutcome] = await self.read(self._changed, work)
                 value, outcome = done
                 for act in self._followers:
                     act(outcome)
@@ -109,7 +109,7 @@ class LedgerWriter:
             raise
         return value
 
-    def _changed(self, work: Callable[[Change], T]) -> tuple[T, Outcome]:
+    def _changed(self, work: Callable[[Change], T]) -> tuple[T, ChangeOutcome]:
         try:
             return self.ledger.change(work)
         finally:

@@ -7,13 +7,13 @@ Read first: `service.py` (the verbs), then `assembly.py` (what a service is made
 
 from edt_server.service.access import owner_name
 from edt_server.service.assembly import open_service
-from edt_server.service.hub import Watch
+from edt_server.service.hub import Subscription
 from edt_server.service.service import Service
 from edt_server.service.sharing import configured_plan, instance_group, resource_group, version
 
 __all__ = [
     "Service",
-    "Watch",
+    "Subscription",
     "configured_plan",
     "instance_group",
     "open_service",

@@ -19,7 +19,7 @@ from edt_server.catalogue.places import clear_incoming
 from edt_server.channel import Hosts, SpareSupervisors, Supervision
 from edt_server.files import job_files
 from edt_server.history import TimelineFeed
-from edt_server.jobs import Limits, Retention, UncommittedSubmissions
+from edt_server.jobs import Retention, RetentionLimits, UncommittedSubmissions
 from edt_server.ledger import Ledger, LedgerWriter, open_writer, recovery
 from edt_server.service.clock import Clock, next_tell
 from edt_server.service.effects import Effects, StateListener
@@ -102,7 +102,7 @@ async def open_service(
 
         supervision = Supervision(settings, writer.change, progressed, spares, hosts)
         stack.push_async_callback(supervision.stop)
-        limits = Limits(settings.retention_days, settings.retention_bytes)
+        limits = RetentionLimits(settings.retention_days, settings.retention_bytes)
         retention = Retention(
             limits,
             ledger.store,

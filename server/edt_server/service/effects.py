@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from edt_sdk.schemas.job import JobState
 from edt_server.channel import Supervision
-from edt_server.ledger import Outcome
+from edt_server.ledger import ChangeOutcome
 from edt_server.service.clock import Clock
 from edt_server.service.forecast_rates import ForecastRates
 from edt_server.service.hub import Hub
@@ -36,7 +36,7 @@ class Effects:
     on_state: StateListener | None
     living: set[str] = field(default_factory=set)
 
-    def act(self, outcome: Outcome) -> None:
+    def act(self, outcome: ChangeOutcome) -> None:
         """Do what a committed change asks for."""
         for row, before in outcome.states:
             (self.living.discard if row.state.final else self.living.add)(row.id)

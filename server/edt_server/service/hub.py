@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Watch:
+class Subscription:
     """One subscriber's bell. `closed` is True when the service stops: then end."""
 
     def __init__(self) -> None:
@@ -42,13 +42,13 @@ class Hub:
     """All subscribers by job."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, set[Watch]] = {}
+        self._watches: dict[str, set[Subscription]] = {}
         self._closed = False
 
     @contextmanager
-    def watch(self, job: str) -> Iterator[Watch]:
+    def watch(self, job: str) -> Iterator[Subscription]:
         """A bell that rings whenever anything about the job changes."""
-        watch = Watch()
+        watch = Subscription()
         if self._closed:
             watch.close()
         self._watches.setdefault(job, set()).add(watch)

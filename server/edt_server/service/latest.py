@@ -54,7 +54,7 @@ class LatestRows:
         return found
 
 
-class EventList(Protocol):
+class JobEventSource(Protocol):
     """The part of a store that is read."""
 
     def events(self, *, job: str, kinds: frozenset[str], limit: int | None) -> list[Event]:
@@ -71,7 +71,7 @@ class LatestEvents:
         kept: answers that are kept.
     """
 
-    def __init__(self, store: EventList, newest: Callable[[], int], *, kept: int = 128) -> None:
+    def __init__(self, store: JobEventSource, newest: Callable[[], int], *, kept: int = 128) -> None:
         self._store = store
         self._newest = newest
         self._kept = kept

@@ -1,4 +1,4 @@
-"""What an administrator does with a client: read and change how the slots are shared.
+"""`PlanClient`: the verbs of `Client` for administrators, who read and change how the slots are shared.
 
 The plan is one value, all resource groups and instance groups; `Client.set_plan` replaces it, the other verbs change
 one group of it. A change is checked as a whole, counts at once for the jobs that run, and one that is refused changes
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from edt_sdk.http.connection import Connection
+from edt_sdk.client.session import ServerSession
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, PlanAsRead, ResourceGroup
 
@@ -21,10 +21,8 @@ INSTANCE_GROUPS = "instance-groups"
 RESOURCE_GROUPS = "resource-groups"
 
 
-class Sharing:
-    """The part of `Client` that knows the plan."""
-
-    _connection: Connection
+class PlanClient(ServerSession):
+    """The plan of one server."""
 
     def plan(self) -> PlanAsRead:
         """All resource groups and instance groups, as one value."""
