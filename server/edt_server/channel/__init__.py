@@ -1,4 +1,4 @@
-"""Own the conversation with supervisors: start them, listen to them, give them slots, notice that they are gone.
+"""Own the control channel to supervisors: start them, take their reports, send their slots, notice their end.
 
 Never: scheduling decisions. It carries out what the ledger has committed.
 

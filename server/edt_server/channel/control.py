@@ -136,17 +136,17 @@ class ControlServer:
         self._peers.clear()
 
     def admit(self, job_id: str, public_key: str) -> None:
-        """From now on this client key (Z85) is this job's, and its former key, if any, is nobody's."""
+        """Accept this client key (Z85) for the job from now on, and refuse its former key, if any."""
         self._gatekeeper.admit(job_id, public_key)
 
     def forget(self, job_id: str) -> None:
-        """The job's key is nobody's from now on; a connection that is still there is not listened to any more."""
+        """Refuse the job's key from now on, and ignore messages of a connection that is still open."""
         self._gatekeeper.forget(job_id)
         self._peers.pop(job_id, None)
         self._failed.pop(job_id, None)
 
     def send(self, job_id: str, message: ToSupervisor) -> bool:
-        """Send to the job's supervisor; False when it is not connected now (see `on_connected`)."""
+        """Send to the job's supervisor. False when it is not connected now (see `on_connected`)."""
         if job_id == self._answering:
             self._withheld.append(message)
             return True

@@ -1,6 +1,6 @@
-"""What a dead supervisor left behind: reports in its journal that nobody took, and the last lines it wrote.
+"""The final reports of a dead supervisor: the undelivered ones in its journal, and the last lines of its log.
 
-They count like reports that arrived. Only when they are taken, and the job has still not ended, was it lost.
+They count like reports that arrived. The job has lost its supervisor only if it has not ended after they are taken.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LOG_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class FinalReports:
-    """Of one supervisor.
+    """What one supervisor left in the job's folder.
 
     Attributes:
-        reports: of its journal, oldest first; some may have been taken before.
+        reports: the reports in its journal, oldest first; some may have been taken before.
         trouble: why the journal cannot be read, "" when it can.
         said: the last lines of its log.
     """
@@ -39,7 +39,7 @@ class FinalReports:
 
 
 def read_final_reports(paths: JobPaths) -> FinalReports:
-    """What the job's supervisor, which runs no more, left in the job's folder."""
+    """Read what the dead supervisor left in the job's folder."""
     said = _last_lines(paths.supervisor_log)
     try:
         return FinalReports(tuple(read_journal(paths.journal)), "", said)
@@ -50,14 +50,17 @@ def read_final_reports(paths: JobPaths) -> FinalReports:
 def finalize(
     change: Change, job: str, left: FinalReports, progress: JobProgress | None, *, stopping: str | None
 ) -> bool:
-    """Take the last words of the job's supervisor; whether the job is over now.
+    """Take the final reports of the job's supervisor.
 
     Args:
         change: the transaction.
         job: its id; it may have been deleted.
         left: what the supervisor left.
-        progress: the newest heard.
+        progress: the newest received.
         stopping: why the job is to be stopped, None when it is not.
+
+    Returns:
+        Whether the job is over now.
     """
     if change.tx.job(job) is None:
         return True
@@ -68,7 +71,7 @@ def finalize(
     except Conflict as gap:
         trouble = f"Its journal has a gap: {gap.message}"
     if trouble and not change.row(job).state.final:
-        # What is there cannot be trusted, and what a next supervisor would report could not be taken.
+        # The journal cannot be trusted, and with a gap in the numbers no report of a next supervisor could be taken.
         log.error("%s job=%s", trouble, job)
         reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{left.said}")
     elif not change.row(job).state.final:

@@ -80,8 +80,8 @@ class Leadership:
     @property
     def confirmed(self) -> bool:
         """True while no other server can have taken the lease, as far as is known without asking the store."""
-        # The age of the lease is not enough: a follower on this host takes over as soon as it sees this process stopped,
-        # long before the lease expires. So the heartbeat must have no gap since the renewal either (decision 034).
+        # The age of the lease is not enough: a follower on this host takes over as soon as it sees this process
+        # stopped, long before the lease expires. So the heartbeat must have no gap since the renewal (decision 034).
         now, renewed = time.monotonic(), self._renewed
         return now < renewed + self._pace.valid and self._pulse.unbroken_since(renewed, now)
 
