@@ -1,10 +1,10 @@
-"""The server's end of the control channel: who speaks is known from the key, what is said is given to callbacks.
+"""The server's end of the control channel: authenticate supervisors by their keys and pass messages to callbacks.
 
-ZeroMQ ROUTER with CURVE. The gatekeeper maps each supervisor's public key to its job; a key it does not know cannot
-connect, and the job id of a message is the one its connection was authenticated as. The server's key pair persists, the
-endpoint is written anew at every start. Decides nothing and stores nothing: an Ack is sent when `on_report` has
-returned, and what a callback sends to the job it is called for follows the Ack or Welcome that answers it. A supervisor
-may therefore take any Allocation behind an Ack as one that knows the acknowledged report.
+ZeroMQ ROUTER with CURVE. The gatekeeper maps each supervisor's public key to its job. An unknown key cannot connect,
+and the job id of a message is the one its connection was authenticated as. The server's key pair persists, the endpoint
+is written at every start. Nothing is decided or stored here. An Ack is sent when `on_report` has returned, and messages
+that a callback sends to its own job follow the Ack or Welcome that answers it. A supervisor may therefore rely on it
+that any Allocation after an Ack includes the acknowledged report.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class ControlServer:
             log.warning("message before a hello, or of a replaced connection, dropped, job=%s", job_id)
             return
         self._answering = job_id
-        # One supervisor's trouble must not silence the others: this is one of the loops that survive.
+        # An error with one supervisor must not end the loop that serves all of them.
         try:
             match message:
                 case SupervisorHello():
@@ -203,7 +203,7 @@ class ControlServer:
                 case ProgressReport(progress=progress):
                     self._on_progress(job_id, progress)
         except StoreUnavailable:
-            # Who has the store says so, once; supervisors repeat what was not acknowledged.
+            # The ledger's writer logs the store's trouble once; supervisors repeat unacknowledged reports.
             log.info("a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
         except Exception:
             log.exception("a %s could not be dealt with, job=%s", type(message).__name__, job_id)

@@ -1,4 +1,4 @@
-"""Own the way of a package to a job, and of a stored job to a new one or to its removal.
+"""Own submission, the stored package of a job, and retention: from package to job, to another job, to removal.
 
 Never: HTTP, processes or the order of changes.
 

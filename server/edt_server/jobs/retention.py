@@ -1,7 +1,7 @@
-"""Retention: ended jobs are removed with all their files once they are too old, or together too large; off by default.
+"""Retention: remove ended jobs with all their files once they are too old, or together too large. Off by default.
 
-Only ended jobs, the oldest first, and none whose weights a living job begins with. The row goes in the transaction that
-looks once more whether the job may go, so that nobody can resume it meanwhile; then the files. What a server that was
+Only ended jobs, the oldest first, and none whose weights a living job starts with. The transaction that removes the row
+checks again whether the job may go, so that it cannot be resumed in between. The files follow. What a server that was
 killed in between has left is known by the event, which stays like all events. Living jobs never count.
 """
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 JOB_REMOVED = "job_removed"  # data: owner, name, bytes, why
 DAY = 86_400.0
-# A job that has just ended is not removed for its size: somebody is about to fetch the result.
+# A job that has just ended is not removed for its size: its user is about to fetch the result.
 GRACE = 3600.0
 _FIRST, _EVERY = 60.0, 3600.0
 _FINAL = tuple(state for state in JobState if state.final)
@@ -44,7 +44,7 @@ class EndedJob:
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """How long, and how much, is kept. 0: for ever, everything."""
+    """How long, and how much, is kept. 0 means no limit."""
 
     days: float = 0.0
     bytes: int = 0
@@ -55,7 +55,7 @@ class RetentionLimits:
         return bool(self.days or self.bytes)
 
     def overdue(self, kept: Iterable[EndedJob], now: float) -> list[tuple[EndedJob, str]]:
-        """Who has to go and why, the oldest first."""
+        """Return the jobs to remove with the reason, the oldest first."""
         left = sorted(kept, key=lambda each: (each.ended, each.job))
         total = sum(each.bytes for each in left)
         going: list[tuple[EndedJob, str]] = []
@@ -72,7 +72,7 @@ class RetentionLimits:
 
 
 class Retention:
-    """The task of one service.
+    """The background task that removes old jobs.
 
     Args:
         limits: what is kept.
@@ -102,12 +102,12 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look every hour from now on, where something is to be looked for."""
+        """Look every hour from now on, if there is a limit."""
         if self._limits.any:
             self._task = asyncio.create_task(self._run(), name="edt retention")
 
     async def stop(self) -> None:
-        """Look no more; a job that is being removed is removed first, or by the next server."""
+        """Stop looking. A removal under way is completed here or by the next server."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -123,13 +123,13 @@ class Retention:
             await asyncio.sleep(_EVERY)
 
     async def sweep(self, now: float) -> list[str]:
-        """Remove what has to go by `now` (seconds since the epoch); the ids."""
+        """Remove the jobs that are over a limit at `now` (seconds since the epoch), and return their ids."""
         rows = await asyncio.to_thread(lambda: self._store.jobs(states=_FINAL))
         needed = await asyncio.to_thread(_needed, self._store)
         kept = await asyncio.to_thread(lambda: [self._measure(row) for row in rows])
         by_id = {row.id: row for row in rows}
         removed: list[str] = []
-        # What a living job begins with neither goes nor makes others go.
+        # A job whose weights a living job starts with is neither removed nor counted.
         for each, why in self._limits.overdue([each for each in kept if each.job not in needed], now):
             if await self._gone(each.job) and await self._remove(by_id[each.job], each, why):
                 removed.append(each.job)
@@ -183,7 +183,7 @@ class Retention:
 
 
 def size_of(folders: Collection[Path]) -> int:
-    """Bytes on disk of all files below; a file of several names counts once, one that vanishes meanwhile not at all."""
+    """Return the bytes on disk of all files below. A file with several names counts once."""
     seen: dict[tuple[int, int], int] = {}
     for folder in folders:
         for entry in _files(folder):
@@ -208,5 +208,5 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _needed(store: Store) -> set[str]:
-    """Jobs whose weights a living job begins with."""
+    """Return the jobs whose weights a living job starts with."""
     return {row.spec.warm_start for row in store.jobs(states=_LIVING) if row.spec.warm_start}
