@@ -79,7 +79,7 @@ class LatestEvents:
         self._lock = Lock()
 
     def of(self, job: str, kinds: frozenset[str], answer: Callable[[list[Event]], T], *, most: int | None = None) -> T:
-        """What `answer`, a pure function, makes of the job's first `most` events of these kinds; not to be changed."""
+        """Return what `answer`, a pure function, makes of the job's first `most` events of these kinds. Read-only."""
         key, newest = (job, kinds, answer, most), self._newest()
         with self._lock:
             seen = self._answers.get(key)

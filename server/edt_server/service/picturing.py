@@ -1,9 +1,10 @@
-"""The service's pictures: what one needs is read in threads and drawn there. Owns the shelf of curves, decides nothing.
+"""The service's pictures: data are read and drawn in threads. Owns the cache of curves, decides nothing.
 
-What was read of events holds until there is a new one, and what was drawn of the same data is drawn once (`drawings`):
-ten people who look at one picture cost little more than one.
+Results from events are cached until there is a new event, and equal data are drawn once (`drawings`), so that ten
+people who look at one picture cost little more than one.
 
-Whoever may not see a job gets no picture of it; what others hold is told as the timeline tells it to everybody.
+A user who may not see a job gets no picture of it. The slots of other users' jobs are shown as in the timeline, which
+is public.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Picturing:
     """Draws for one service.
 
     Args:
-        service: its verbs that read, which also check who may see what.
+        service: its verbs, which also check the user's access.
         events: what is known of jobs' events.
     """
 
@@ -66,7 +67,7 @@ class Picturing:
     async def allocation(
         self, user: str, job: str, look: Look, *, start: float | None = None, end: float | None = None
     ) -> str:
-        """Who held the slots while the job lived, the job emphasised."""
+        """Draw the jobs that held the slots while the job lived, with the job emphasised."""
         row = await self._service.mine(user, job)
         return await self._timeline(user, look, row, start, end, of_life=True)
 
@@ -131,12 +132,12 @@ class Picturing:
     async def timeline(
         self, user: str, look: Look, *, job: str = "", start: float | None = None, end: float | None = None
     ) -> str:
-        """Everybody's jobs over time; one of the user's own may be emphasised."""
+        """Draw all jobs over time. One of the user's own may be emphasised."""
         row = await self._service.mine(user, job) if job else None
         return await self._timeline(user, look, row, start, end, of_life=False)
 
     async def slots(self, user: str, look: Look, *, job: str = "") -> str:
-        """Each slot and who has it."""
+        """Draw each slot and the job in it."""
         await self._check(user, job)
         cluster = await self._service.standing()
         named = self._service.settings.local_hosts
@@ -197,14 +198,14 @@ class Picturing:
     ) -> str:
         life = row.id if row is not None and of_life else None
         told = await self._service.timeline(user, life, start=start, end=end, points=_COLUMNS)
-        # So many columns as can be drawn with so many bands: whoever holds little is put together.
+        # The number of bands limits the number of columns. Jobs that hold little share one band.
         columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
         if len(told["rows"]) > columns:
             told = await self._service.timeline(user, life, start=start, end=end, points=columns)
-        # As in the map of the slots beside it, which knows nothing of jobs that have gone.
+        # The same order as in the map of the slots next to it, which does not know ended jobs.
         holders = () if of_life else tuple((await self._service.standing())["names"])
         rows = told["rows"]
-        # The last row is in force, whenever that was found out.
+        # The last row is in force, also when its time is later than the clock of this request.
         now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()
         until = min(end or now, now)
         if row is not None and of_life and row.ended is not None:

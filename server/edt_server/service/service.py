@@ -134,20 +134,20 @@ class Service:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def mine(self, user: str, job: str) -> JobRow:
-        """The user's job. NotFound, or NotAllowed when it is somebody else's."""
+        """Return the user's job. NotFound, or NotAllowed when it belongs to another user."""
         return self._mine(user, job, await self._rows.read(job, self._ledger.row))
 
     @property
     def capacity(self) -> int:
-        """How many slots there are now."""
+        """The number of slots now."""
         return len(self._ledger.core.slots)
 
     def ended(self, job: str) -> bool:
-        """Whether nothing of the job runs any more, as it was last committed; also of one that was deleted."""
+        """Return whether the job has ended or was deleted, as last committed."""
         return job not in self._living
 
     async def job(self, user: str, job: str) -> JobView:
-        """The job as it is now."""
+        """Return the job as it is now."""
         return await self._view(await self.mine(user, job))
 
     async def jobs(
@@ -159,16 +159,16 @@ class Service:
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobView]:
-        """The user's jobs, newest first; with `everybody` also what is public of the others'.
+        """Return the user's jobs, newest first; with `everybody` also the public view of other users' jobs.
 
-        At most `limit`, and only those that come after the one of `before`: when it was created, and its id.
+        At most `limit`, and only jobs after the one of `before`: its creation time and its id.
         """
         owner = None if everybody else user
         states = None if state is None else [state]
 
         def read() -> tuple[list[JobView], list[JobRow]]:
             rows = self._ledger.store.jobs(owner=owner, states=states, before=before, limit=limit)
-            # Ended jobs do not change any more: decisions need not wait until those are shown.
+            # Ended jobs do not change any more, so their views need not be made between two decisions.
             return [self._show(row) for row in rows if row.state.final], [r for r in rows if not r.state.final]
 
         ended, living = await asyncio.to_thread(read)
@@ -210,14 +210,14 @@ class Service:
         end: float | None = None,
         points: int | None = None,
     ) -> dict[str, Any]:
-        """Who held how many slots when and why; see `TimelineFeed.read`."""
+        """Return which job held how many slots, when and why; see `TimelineFeed.read`."""
         if job is not None:
             await self.mine(user, job)
         told = await asyncio.to_thread(self._timeline.read, job=job, start=start, end=end, points=points)
         return {"capacity": len(self._ledger.core.slots), **told}
 
     async def workers(self, user: str, job: str) -> list[dict[str, Any]]:
-        """The workers of the job that run now."""
+        """Return the workers of the job that run now."""
         row = await self.mine(user, job)
         if row.state.final:
             return []
@@ -225,7 +225,7 @@ class Service:
         return views.running_workers(events, self._ledger.core.slots)
 
     async def what_if(self, user: str, job: str, patch: JobPatch) -> WhatIf:
-        """Who would hold how many slots with this change, and when the job would end. Nothing is changed.
+        """Return how many slots each job would hold with this change, and when the job would end. Changes nothing.
 
         Raises:
             Conflict: it has ended.
@@ -240,7 +240,7 @@ class Service:
         return await asyncio.to_thread(what_if.answer, now, job, patch)
 
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
-        """When such a job would start if the user submitted it now. Nothing is changed.
+        """Return when such a job would start if the user submitted it now. Changes nothing.
 
         Raises:
             InvalidRequest, Unprocessable: it would be refused for its specification.
@@ -254,25 +254,25 @@ class Service:
         return await asyncio.to_thread(forecast.forecast, now, ends, user, spec)
 
     async def stored(self, user: str, job: str) -> Stored:
-        """What the job was made of, for another one like it. NotFound, NotAllowed."""
+        """Return what the job was made of, for another job like it. NotFound, NotAllowed."""
         row = await self.mine(user, job)
         return await asyncio.to_thread(stored, self.paths(row), row)
 
     async def interpreters(self, paths: Iterable[str]) -> list[Interpreter]:
-        """What a job may run in: the default first, then those of these programs that are Pythons."""
+        """Return the interpreters a job may run in: the default first, then each of these programs that is a Python."""
         return await self._interpreters.those(paths)
 
     async def checkpoints(self, user: str, job: str) -> list[results.Checkpoint]:
-        """The checkpoints the job has written."""
+        """Return the checkpoints the job has written."""
         return await asyncio.to_thread(results.checkpoints, self.paths(await self.mine(user, job)))
 
     async def result(self, user: str, job: str, part: str, *, streams: bool = True) -> results.ResultZip:
-        """A part of the job's result as a zip, not read yet; without `streams` only what lies in its folders."""
+        """Return a part of the result as a zip that is not read yet; without `streams` only files in its folders."""
         paths = self.paths(await self.mine(user, job))
         return await asyncio.to_thread(partial(results.plan, paths, part, streams=streams))
 
     async def cluster(self, user: str) -> dict[str, Any]:
-        """Slots with the job in each, groups, jobs that live, and the threads of a slot."""
+        """Return slots with the job in each, groups, living jobs, and the threads of a slot."""
 
         def read() -> dict[str, Any]:
             rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
@@ -282,13 +282,15 @@ class Service:
         elsewhere = [{"device": device, "data_dir": claim.data_dir} for device, claim in sorted(others.items())]
         answer = await self._writer.read(read)
         for job in unexplained(answer, user):
-            job["reason"] = await self._writer.read(self._why, job["id"])  # one by one: decisions come in between
+            job["reason"] = await self._writer.read(
+                self._why, job["id"]
+            )  # one by one, so that decisions can come in between
         return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
 
     async def standing(self) -> dict[str, Any]:
-        """Slots and groups as `cluster` tells them, the devices of other stores, and the names of the jobs in slots.
+        """Return slots and groups as in `cluster`, the devices of other stores, and the names of the jobs in slots.
 
-        Names are in the order in which the jobs came.
+        Names are in the order in which the jobs arrived.
         """
 
         def read() -> dict[str, Any]:
@@ -306,11 +308,11 @@ class Service:
         return "" if reason is None else reason.text
 
     def paths(self, row: JobRow) -> JobPaths:
-        """Where the job's files are."""
+        """Return where the job's files are."""
         return JobPaths(self.settings.data_dir, row.owner, row.id)
 
     def progress(self, job: str) -> JobProgress | None:
-        """The newest progress heard, None when there is none newer than the store's."""
+        """Return the newest progress received, None when there is none newer than the store's."""
         return self._supervision.progress(job)
 
     def _mine(self, user: str, job: str, row: JobRow) -> JobRow:
@@ -337,7 +339,7 @@ class Service:
     # --- changing -----------------------------------------------------------------------------------------------------
 
     async def change(self, work: Callable[[Change], T]) -> T:
-        """Run `work` in a transaction, and do what follows from it once it is committed; see `ledger/writer.py`."""
+        """Run `work` in a transaction, and act on it once it is committed; see `ledger/writer.py`."""
         return await self._writer.change(work)
 
     async def submit(
@@ -352,16 +354,16 @@ class Service:
         """Make a job of a package (a file, left where it is).
 
         Args:
-            user: who it belongs to.
-            spec: what is asked for.
+            user: the owner.
+            spec: the settings.
             package: the archive.
             training: what it uses of the catalogue as a training of a model, or what it validates.
-            weights: what it begins with, also in place of those of the job that `spec.warm_start` names.
+            weights: the weights it starts with, also in place of those of the job in `spec.warm_start`.
 
         Raises:
             InvalidRequest, Unprocessable: the specification cannot be used here.
-            NotFound, NotAllowed: the job whose weights it begins with is not there, or somebody else's.
-            PackageError: the package cannot. Nothing is left behind.
+            NotFound, NotAllowed: the job of `spec.warm_start` does not exist, or belongs to another user.
+            PackageError: the package cannot be used. Nothing is left behind.
         """
         spec = sized(spec.check())
         spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
@@ -378,7 +380,7 @@ class Service:
         try:
             await self.change(accepted.enter)
         except (StoreError, asyncio.CancelledError):
-            # It may have been committed all the same: its files stay until that is known.
+            # It may have been committed all the same, so its files stay until the store answers.
             self._uncommitted.add(accepted.paths)
             raise
         except BaseException:
@@ -416,7 +418,7 @@ class Service:
         return await self._changed(user, job, work)
 
     async def stop_job(self, user: str, job: str) -> JobView:
-        """End a job as KILLED: at once when nothing of it runs, else as soon as its processes have ended.
+        """End a job as KILLED: at once when no process of it runs, else as soon as its processes have ended.
 
         Raises:
             Conflict: it has ended.
@@ -440,19 +442,19 @@ class Service:
         return await self._view(row)
 
     async def stop_all(self, user: str) -> list[str]:
-        """Stop all jobs of the user that have not ended; their ids."""
+        """Stop all jobs of the user that have not ended, and return their ids."""
         stopped: list[str] = []
         for row in await self._writer.read(lambda: self._ledger.store.jobs(owner=user)):
             if not row.state.final:
                 try:
                     await self.stop_job(user, row.id)
                 except Conflict:
-                    continue  # it ended by itself meanwhile
+                    continue  # it ended by itself in the meantime
                 stopped.append(row.id)
         return stopped
 
     async def suspend(self, user: str, job: str) -> JobView:
-        """Take all slots from a job until it is resumed. It is SUSPENDED when its workers have left; not final.
+        """Take all slots from a job until it is resumed. When its workers have left, it is SUSPENDED (not final).
 
         Raises:
             Conflict: it has ended.
@@ -467,13 +469,13 @@ class Service:
         return await self._changed(user, job, work)
 
     async def resume(self, user: str, job: str, checkpoint: str = "", instance_group: str | None = None) -> JobView:
-        """Let a job go on that is suspended, or that was stopped or failed after it began to train.
+        """Resume a job that is suspended, or that was stopped or failed after it started to train.
 
         Args:
-            user: who asks.
+            user: the owner.
             job: its id.
-            checkpoint: what to go on from, such as "epoch-3"; "" for the newest there is.
-            instance_group: the queue it goes on in; None for the one it was in.
+            checkpoint: where to resume from, such as "epoch-3". "" for the newest.
+            instance_group: the queue for the resumed job. None for its last one.
 
         Raises:
             Conflict: it is over for good, it is being stopped, or a checkpoint was named while workers still run.
@@ -507,7 +509,7 @@ class Service:
         self._refuse_while_deleted(job)
         self._deleting.add(job)
         try:
-            # Who resumes it from now on is refused; who did before has it.
+            # `_deleting` refuses every resume from now on. This change fails if one was committed before.
             await self.change(lambda change: _ended(change.row(job)))
             await asyncio.to_thread(job_files.remove, self.paths(row))
             await asyncio.to_thread(job_files.clear_traces, self.settings.runtime_dir, job)
@@ -516,7 +518,7 @@ class Service:
             self._deleting.discard(job)
 
     async def _changed(self, user: str, job: str, work: Callable[[Change], JobRow]) -> JobView:
-        """Change the job; it, with what followed from that: the end of the transaction may have given it a slot."""
+        """Change the job and return its new view. The transaction itself may have given it a slot."""
         await self.change(work)
         return await self.job(user, job)
 
@@ -526,7 +528,7 @@ class Service:
 
 
 def ended_already(row: JobRow, what: str) -> Conflict:
-    """The error for a job that has ended and cannot be `what` ("changed", "stopped") any more."""
+    """Return the error for an ended job that cannot be `what` ("changed", "stopped") any more."""
     ended = time.strftime("%H:%M:%S", time.localtime(row.ended))
     return Conflict(
         f"Job {row.id} is {row.state.value} since {ended}; it cannot be {what} any more.",
