@@ -282,9 +282,8 @@ class Service:
         elsewhere = [{"device": device, "data_dir": claim.data_dir} for device, claim in sorted(others.items())]
         answer = await self._writer.read(read)
         for job in unexplained(answer, user):
-            job["reason"] = await self._writer.read(
-                self._why, job["id"]
-            )  # one by one, so that decisions can come in between
+            # One by one, so that decisions can come in between.
+            job["reason"] = await self._writer.read(self._why, job["id"])
         return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
 
     async def standing(self) -> dict[str, Any]:
