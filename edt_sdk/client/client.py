@@ -44,7 +44,7 @@ _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB
 
 
 class SubmitOptions(TypedDict, total=False):
-    """What may be said of a job beside its source; see `Client.submit`."""
+    """The options of `Client.submit` apart from the source."""
 
     main: str | None
     tag: str | None
@@ -73,7 +73,7 @@ class Client(CatalogueClient, PlanClient):
     """A connection to a server.
 
     Args:
-        url: its address; without one the server is found as `edt_sdk/http/discovery.py` says.
+        url: its address. Without one the server is found by the rules in `edt_sdk/http/discovery.py`.
         token: its token.
         output: where `submit` prints what it packs; sys.stdout by default.
 
@@ -114,46 +114,46 @@ class Client(CatalogueClient, PlanClient):
         """Pack `source`, send it, and return the job.
 
         Args:
-            source: a folder; a `.py` or `.ipynb` file, sent with the modules beside it that it imports; or code: a
+            source: a folder; a `.py` or `.ipynb` file, sent with the modules next to it that it imports; or code: a
                 string with a line break, or a list of notebook cells.
-            main: main script, relative to the folder; needed only where more than one could be meant.
-            tag: of a notebook file only the cells with this tag; None for all.
-            name: what people call it; taken from the source by default.
+            main: main script, relative to the folder. Needed only where the choice is not clear.
+            tag: send only the cells of a notebook file with this tag. None for all.
+            name: name of the job, taken from the source by default.
             max_workers: most slots it may hold at once. It starts on one.
             min_workers: slots without which it does not run: it waits until it can have as many.
             slots_per_unit: its slots come and go so many at a time; `max_workers` is a multiple of it, `min_workers` is
                 1 (for one unit) or one too.
             pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its
                 instance group says.
-            priority: weight under fair share; twice the weight gets about twice the slots.
+            priority: weight under fair share. Twice the weight gets about twice the slots.
             instance_group: the queue, "" for the server's first.
-            mode: "exact": equal bits for any number of workers; "fast": the same batches, not the same bits.
+            mode: "exact" gives equal bits for any number of workers, "fast" the same batches but not the same bits.
             seed: of sample order, dropout and augmentation.
             threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
-            warm_start: another job of mine, or its id: the model begins with its final weights, else with those of its
+            warm_start: another job of mine, or its id: the model starts with its final weights, else with those of its
                 newest epoch. Optimizer and schedule are the script's own.
             framework: what runs the script: "edtPyTorch", our elastic engine; "PyTorch", the script as it is in one
                 process with all slots; "distPyTorch", the script once for each slot, for torch.distributed; "torchrun",
                 a PyTorch Elastic script. The middle two get `max_workers` slots at once, and keep that number.
             command: run in the folder in place of the script, with a framework other than "edtPyTorch": its words, or a
                 string for a shell.
-            torchrun: with framework "torchrun" what would be said to `torchrun`, such as "--nnodes=1:4
+            torchrun: with framework "torchrun" the arguments of `torchrun`, such as "--nnodes=1:4
                 --nproc-per-node=2 --max-restarts=3"; as text or words, with or without a script. Nodes times processes
                 are the slots, and come before `max_workers`, `min_workers` and `slots_per_unit`.
-            data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
-            dataset: a registered data set of mine, whose folder is the job's DATA_DIR; not with `data_path`.
+            data_path: the job's DATA_DIR, relative to the server's data folder. "" for that folder itself.
+            dataset: a registered data set of mine, whose folder is the job's DATA_DIR. Not with `data_path`.
             args: the script's own arguments.
-            env: environment variables of the job; nothing is taken over from here by itself.
+            env: environment variables of the job. None are taken over from this process.
             python: what it runs in, a path on the server's machine (`interpreters()` lists them); by default what runs
                 this where that is the server's machine, else the server's own. Where there is no such program it runs
                 in the server's own, and its story says so.
-            progress: print what is packed; `EDT_NONINTERACTIVE` silences it too.
+            progress: print what is packed, unless `EDT_NONINTERACTIVE` is set.
 
         Raises:
             PackageError: no such source, no such main script, or a file that cannot be packed.
             TooLarge: the package is over the server's limit.
             InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
-            NotFound, NotAllowed: the job of `warm_start` is not there, or somebody else's; there is no such `dataset`.
+            NotFound, NotAllowed: no such `warm_start` job or `dataset`, or the job belongs to another user.
         """
         spec, collected = self._specified(
             source,
@@ -182,7 +182,7 @@ class Client(CatalogueClient, PlanClient):
         return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
 
     def preview(self, source: Source, **options: Unpack[SubmitOptions]) -> Package:
-        """What `submit` would send, and when the job would start; nothing is sent or submitted.
+        """Return what `submit` would send, and when the job would start. Nothing is sent or submitted.
 
         Args:
             source: as for `submit`.
@@ -212,9 +212,9 @@ class Client(CatalogueClient, PlanClient):
         framework: str = Framework.EDT,
         torchrun: Sequence[str] | str = (),
     ) -> Outlook:
-        """When a job would start that asks for this, and on how many slots; why never, if never. Nothing is submitted.
+        """Return when such a job would start, and on how many slots, or why never. Nothing is submitted.
 
-        It assumes that nobody else comes. The arguments are those of `submit`.
+        The forecast assumes that no other job arrives. The arguments are those of `submit`.
 
         Raises:
             InvalidRequest, Unprocessable: an argument cannot be used.
@@ -233,9 +233,9 @@ class Client(CatalogueClient, PlanClient):
         )
 
     def interpreters(self) -> list[dict[str, Any]]:
-        """What a job may run in: `{"python", "version", "ready", "kernels"}` of each, the server's default first.
+        """Return the interpreters for jobs: `{"python", "version", "ready", "kernels"}`, the server's default first.
 
-        `ready` says that it has jupyter-edt, `kernels` has `{"name", "display_name"}` of those that run in it.
+        `ready` is True when it has jupyter-edt. `kernels` has `{"name", "display_name"}` of its kernels.
         """
         found: list[dict[str, Any]] = self._connection.json("GET", "interpreters")["interpreters"]
         return found
@@ -244,7 +244,7 @@ class Client(CatalogueClient, PlanClient):
         return msgspec.convert(self._connection.json("POST", "forecasts", body=spec), Outlook)
 
     def _specified(self, source: Source, **options: Unpack[SubmitOptions]) -> tuple[JobSpec, Collected]:
-        """The job and its files; nothing is sent."""
+        """Return the job's specification and its files. Nothing is sent."""
         said: dict[str, Any] = {"max_workers": 1, "min_workers": 1, "slots_per_unit": 1, **options}
         python = said.pop("python", None)
         main, name, command = said.pop("main", None), said.pop("name", None), said.pop("command", ())
@@ -266,9 +266,9 @@ class Client(CatalogueClient, PlanClient):
             **start.fields,
             env=dict(said.pop("env", None) or {}),
             warm_start=_job_id(said.pop("warm_start", None)),
-            # On another machine this path means nothing; the server then takes its configured interpreter.
+            # The path has no meaning on another machine. The server then takes its configured interpreter.
             python=python or (sys.executable if self.server.local else None),
-            # Code that is chosen an interpreter for need not be for the present one.
+            # With a chosen interpreter the code need not match the version of the present one.
             python_version=None if python else f"{sys.version_info.major}.{sys.version_info.minor}",
             framework=framework,
             command=words,
@@ -309,13 +309,13 @@ class Client(CatalogueClient, PlanClient):
         limit: int | None = None,
         before: Job | str | None = None,
     ) -> JobList:
-        """My jobs, newest first; the list says whether there are older ones (`more`).
+        """Return my jobs, newest first. The list's `more` is True when there are older ones.
 
         Args:
-            all: those of other users as well, as far as the server shows them.
-            state: only those in this state.
-            limit: at most so many, None for the newest 1000; 10 000 at most.
-            before: only those older than this job, such as the last one of an earlier list.
+            all: also the jobs of other users, as far as the server shows them.
+            state: only jobs in this state.
+            limit: at most this many, up to 10 000. None for the newest 1000.
+            before: only jobs older than this one, such as the last job of an earlier list.
 
         Raises:
             InvalidRequest: no such state, or more than 10 000.
@@ -332,7 +332,7 @@ class Client(CatalogueClient, PlanClient):
         return JobList((Job(self._connection, view) for view in views), more="next" in answer)
 
     def job(self, job: str) -> Job:
-        """The job with this id; NotFound when there is none."""
+        """Return the job with this id. NotFound when there is none."""
         if not job or PurePath(job).name != job:
             raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
         return Job(self._connection, msgspec.convert(self._connection.json("GET", f"jobs/{job}"), JobView))
@@ -345,21 +345,21 @@ class Client(CatalogueClient, PlanClient):
         max_workers: int | None = None,
         instance_group: str | None = None,
     ) -> Answer:
-        """What if this job's settings were others? See `Job.what_if`; nothing is changed."""
+        """Return the effect of other settings of a job, see `Job.what_if`. Changes nothing."""
         found = job if isinstance(job, Job) else self.job(job)
         return found.what_if(priority=priority, max_workers=max_workers, instance_group=instance_group)
 
     def stop_all(self) -> list[str]:
-        """Stop all my jobs; their ids."""
+        """Stop all my jobs and return their ids."""
         ids: list[str] = self._connection.json("POST", "jobs/stop")["jobs"]
         return ids
 
     def cluster(self) -> Cluster:
-        """The machine now: slots, groups, jobs and what they wait for; a dict that reads well, see `Cluster`."""
+        """Return slots, groups, jobs and the reasons of waiting jobs: a dict with a readable repr, see `Cluster`."""
         return Cluster(self._connection.json("GET", "cluster"))
 
     def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
-        """Which job held how many slots, when and why.
+        """Return which job held how many slots, when and why.
 
         Thinned to a picture of 500 rows when there are more.
 
@@ -367,10 +367,10 @@ class Client(CatalogueClient, PlanClient):
             since: only since then: seconds since the epoch, a datetime, or a text such as "2h" (ago), "14:30" or
                 "2026-05-01". A window is exact to the event, up to 10 000 rows.
             until: only until then.
-            points: at most so many rows instead.
+            points: at most this many rows instead.
 
         Raises:
-            InvalidRequest: what is no time.
+            InvalidRequest: not a time.
         """
         window = timeline_window(since, until, points)
         return read_timeline(self._connection.json("GET", "timeline", params=window), window)
@@ -385,19 +385,18 @@ class Client(CatalogueClient, PlanClient):
         theme: str = "auto",
         width: int | None = None,
     ) -> Picture:
-        """A picture of the machine, drawn by the server; it shows itself in a cell.
+        """Return a picture of the machine, drawn by the server. It shows itself in a cell.
 
         Args:
-            name: "timeline" (everybody's slots over time), "slots" (each slot and who has it) or "shares" (instance
-                groups).
-            job: one of mine that stands out.
+            name: "timeline" (all slots over time), "slots" (each slot and its job) or "shares" (instance groups).
+            job: one of mine to emphasise.
             since: the timeline only since then, as for `timeline`.
             until: the timeline only until then.
             theme: "auto" (legible on white and on black), "light" or "dark".
             width: pixels, 720 by default.
 
         Raises:
-            InvalidRequest: a value that cannot be drawn with.
+            InvalidRequest: a value cannot be used.
             NotFound: no such picture, or no such job.
         """
         chosen = job.id if isinstance(job, Job) else job
@@ -414,7 +413,7 @@ class Client(CatalogueClient, PlanClient):
         theme: str = "auto",
         width: int | None = None,
     ) -> Picture:
-        """The losses of up to five of my jobs in one picture; the other arguments are those of `Job.picture`."""
+        """Draw the losses of up to five of my jobs in one picture. The other arguments are those of `Job.picture`."""
         ids = ",".join(job.id if isinstance(job, Job) else job for job in jobs)
         curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
         return fetch_picture(
@@ -422,7 +421,7 @@ class Client(CatalogueClient, PlanClient):
         )
 
     def monitor(self) -> Monitor:
-        """Watch all jobs live: tabs of widgets in a notebook, a line in a terminal; ends when none is active."""
+        """Watch all jobs live: tabs of widgets in a notebook, a line in a terminal. Ends when no job is active."""
         from edt_sdk.monitor import ClientMonitor
 
         return ClientMonitor(self).show()
