@@ -1,4 +1,4 @@
-"""The catalogue of one service: its parts, and what a job that is submitted takes from them."""
+"""The catalogue of a service: data sets, models and weights."""
 
 from __future__ import annotations
 

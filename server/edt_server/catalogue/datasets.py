@@ -1,4 +1,4 @@
-"""The verbs of data sets: list, add, show, delete, and what a job of one is told."""
+"""The verbs of data sets: list, add, show, delete, and their use in a job's specification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILES_SHOWN = 200
 
 
 class Datasets:
-    """Data sets of one service."""
+    """The data sets of a service."""
 
     def __init__(self, service: JobService) -> None:
         self._shelf = Shelf(service, DATASET)
@@ -55,7 +55,7 @@ class Datasets:
 
         Raises:
             Conflict: the name is taken.
-            InvalidRequest, Unprocessable, NotFound: its place cannot be used; nothing is left behind.
+            InvalidRequest, Unprocessable, NotFound: its place cannot be used. Nothing is left behind.
             PackageError: the upload cannot be unpacked.
         """
         new.check()
@@ -105,7 +105,7 @@ class Datasets:
         )
 
     async def delete(self, user: str, name: str) -> None:
-        """Remove a data set; a folder of the server's data folder stays as it is.
+        """Remove a data set. A folder of the server's data folder is kept.
 
         Raises:
             NotFound: there is none of that name.
@@ -127,7 +127,7 @@ class Datasets:
         await self._shelf.remove(row, check)
 
     async def registered(self, user: str, spec: JobSpec, training: Registered | None) -> JobSpec:
-        """The specification with what it uses of the catalogue pinned down; what a client said of that is thrown away.
+        """Return the specification with the catalogue entries it uses resolved. The client cannot set these.
 
         Raises:
             NotFound: there is no such data set.
