@@ -163,41 +163,21 @@ class Service:
 
         At most `limit`, and only jobs after the one of `before`: its creation time and its id.
         """
-        owner = None if everybody else user
         states = None if state is None else [state]
-
-        def read() -> tuple[list[JobView], list[JobRow]]:
-            rows = self._ledger.store.jobs(owner=owner, states=states, before=before, limit=limit)
-            # Ended jobs do not change any more, so their views need not be made between two decisions.
-            return [self._show(row) for row in rows if row.state.final], [r for r in rows if not r.state.final]
-
-        ended, living = await asyncio.to_thread(read)
-        if living:
-            ended += await self._writer.read(lambda: [self._show(row) for row in living])
-        ended.sort(key=lambda view: (view.created, view.id), reverse=True)
-        return [view if access.may(user, view.owner) else views.public_view(view) for view in ended]
+        found = await self._shown(owner=None if everybody else user, states=states, before=before, limit=limit)
+        return [view if access.may(user, view.owner) else views.public_view(view) for _, view in found]
 
     async def described(
         self, user: str, *, states: Iterable[JobState] | None = None, limit: int | None = None
     ) -> list[tuple[JobRow, JobView]]:
-        """The user's jobs in these states (None for all), each as it was submitted and as it is now.
+        """Return the user's jobs in these states (None for all), each as submitted and as it is now.
 
         The newest first, at most `limit`.
         """
-        wanted = None if states is None else list(states)
-
-        def read() -> tuple[list[JobRow], dict[str, JobView]]:
-            rows = self._ledger.store.jobs(owner=user, states=wanted, limit=limit)
-            return rows, {row.id: self._show(row) for row in rows if row.state.final}
-
-        rows, shown = await asyncio.to_thread(read)
-        living = [row for row in rows if row.id not in shown]
-        if living:
-            shown |= await self._writer.read(lambda: {row.id: self._show(row) for row in living})
-        return [(row, shown[row.id]) for row in rows]
+        return await self._shown(owner=user, states=None if states is None else list(states), limit=limit)
 
     async def events(self, user: str, job: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
-        """The job's events with a number above `after`, oldest first."""
+        """Return the job's events with a number above `after`, oldest first."""
         await self.mine(user, job)
         return await asyncio.to_thread(lambda: self._ledger.store.events(job=job, after=after, limit=limit))
 
@@ -318,6 +298,20 @@ class Service:
         access.check(user, row.owner, job)
         return row
 
+    async def _shown(self, **chosen: Any) -> list[tuple[JobRow, JobView]]:
+        """Return the rows that are chosen (see `Store.jobs`) with their views, in the order of the store."""
+
+        def read() -> tuple[list[JobRow], dict[str, JobView]]:
+            rows = self._ledger.store.jobs(**chosen)
+            # Ended jobs do not change any more, so their views need not be made between two decisions.
+            return rows, {row.id: self._show(row) for row in rows if row.state.final}
+
+        rows, shown = await asyncio.to_thread(read)
+        living = [row for row in rows if row.id not in shown]
+        if living:
+            shown |= await self._writer.read(lambda: {row.id: self._show(row) for row in living})
+        return [(row, shown[row.id]) for row in rows]
+
     async def _view(self, row: JobRow) -> JobView:
         return await self._writer.read(self._show, row)
 
@@ -369,7 +363,7 @@ class Service:
         await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
-        spec = await self.catalogue.registered(user, spec, training)
+        spec = await self.catalogue.datasets.registered(user, spec, training)
         if spec.warm_start and weights is None:
             former = await self.mine(user, spec.warm_start)
             weights = await asyncio.to_thread(job_files.weights_of, self.paths(former))
