@@ -96,9 +96,9 @@ class Hosts:
         self._context = zmq.asyncio.Context()
         self._up: dict[str, AgentConnection] = {}
         self._answers: dict[tuple[str, str], asyncio.Future[wire.SupervisorStarted]] = {}
-        self._turned = asyncio.Event()
+        self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: tuple[Host, ...] = ()
+        self._reported: tuple[Host, ...] = ()
         self._started = False
         self.stopped = False
 
@@ -120,18 +120,18 @@ class Hosts:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_PATIENCE):
                 while len(self._up) < len(names):
-                    await self._turned.wait()
-        self._told = self.there
+                    await self._woken.wait()
+        self._reported = self.there
 
     async def follow(self) -> None:
         """Report changes from now on, and any since `start` returned."""
         self._started = True
-        await self._tell()
+        await self._report_changes()
 
     async def stop(self) -> None:
         """Disconnect. Agents stay as long as a process runs below them."""
         self.stopped = True
-        self._turn()
+        self._wake_waiters()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -142,7 +142,7 @@ class Hosts:
         while not self.stopped:
             if self._up:
                 return next((name for name in preferred if name in self._up), next(iter(self._up)))
-            await self._turned.wait()
+            await self._woken.wait()
         return None
 
     async def start_supervisor(self, host: str, job: str, launch_file: Path) -> ProcessIdentity:
@@ -242,7 +242,7 @@ class Hosts:
                 heard = True
                 if self._up.get(name) is not connection:
                     self._up[name] = connection
-                    await self._tell()
+                    await self._report_changes()
                 if isinstance(message, wire.SupervisorStarted):
                     answer = self._answers.pop((name, job), None)
                     if answer is not None and not answer.done():
@@ -260,7 +260,7 @@ class Hosts:
             self._lose(name)
             await connection.close()
             if there and not self.stopped:
-                await self._tell()
+                await self._report_changes()
 
     async def _ping(self, connection: AgentConnection) -> None:
         while True:
@@ -273,19 +273,19 @@ class Hosts:
             if not answer.done():
                 answer.set_exception(HostLost(f"Host {name} was lost."))
 
-    async def _tell(self) -> None:
-        self._turn()
-        if self._started and self._told != self.there:
-            self._told = self.there
+    async def _report_changes(self) -> None:
+        self._wake_waiters()
+        if self._started and self._reported != self.there:
+            self._reported = self.there
             # An unavailable store must not end the watch; the next change reports all hosts again.
             try:
                 await self._changed(self.there)
             except EdtError:
                 log.exception("the slots could not be changed")
 
-    def _turn(self) -> None:
-        self._turned.set()
-        self._turned = asyncio.Event()
+    def _wake_waiters(self) -> None:
+        self._woken.set()
+        self._woken = asyncio.Event()
 
     async def _retire(self, name: str) -> None:
         """Let an agent of an earlier configuration end when no process runs below it."""

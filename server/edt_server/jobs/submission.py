@@ -78,10 +78,10 @@ def remarks(spec: JobSpec, data_fs: str) -> tuple[str, ...]:
 
 
 def _validation_remarks(spec: JobSpec) -> tuple[str, ...]:
-    told = None if spec.registered is None else spec.registered.validates
-    if told is None:
+    what = None if spec.registered is None else spec.registered.validates
+    if what is None:
         return ()
-    return (f"It validates the training {told.training_name} ({told.training}): {', '.join(told.metrics)}.",)
+    return (f"It validates the training {what.training_name} ({what.training}): {', '.join(what.metrics)}.",)
 
 
 def _data_remarks(data_path: str, data_fs: str) -> tuple[str, ...]:

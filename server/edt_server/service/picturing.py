@@ -197,14 +197,14 @@ class Picturing:
         self, user: str, look: Look, row: JobRow | None, start: float | None, end: float | None, *, of_life: bool
     ) -> str:
         life = row.id if row is not None and of_life else None
-        told = await self._service.timeline(user, life, start=start, end=end, points=_COLUMNS)
+        found = await self._service.timeline(user, life, start=start, end=end, points=_COLUMNS)
         # The number of bands limits the number of columns. Jobs that hold little share one band.
-        columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
-        if len(told["rows"]) > columns:
-            told = await self._service.timeline(user, life, start=start, end=end, points=columns)
+        columns = MOST_CELLS // (2 + min(len(found["names"]), picture_data.MOST_BANDS))
+        if len(found["rows"]) > columns:
+            found = await self._service.timeline(user, life, start=start, end=end, points=columns)
         # The same order as in the map of the slots next to it, which does not know ended jobs.
         holders = () if of_life else tuple((await self._service.standing())["names"])
-        rows = told["rows"]
+        rows = found["rows"]
         # The last row is in force, also when its time is later than the clock of this request.
         now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()
         until = min(end or now, now)
@@ -214,12 +214,12 @@ class Picturing:
         def draw() -> str:
             held = picture_data.allocation_of(
                 rows,
-                told["names"],
+                found["names"],
                 until=until,
                 start=start,
                 mine="" if row is None else row.id,
                 marks=[] if row is None else self._marks(row.id, picture_data.MARKED),
-                total=told["total"],
+                total=found["total"],
                 first=holders,
             )
             if not held.columns and (start is not None or end is not None):

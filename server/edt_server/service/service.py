@@ -193,8 +193,8 @@ class Service:
         """Return which job held how many slots, when and why; see `TimelineFeed.read`."""
         if job is not None:
             await self.mine(user, job)
-        told = await asyncio.to_thread(self._timeline.read, job=job, start=start, end=end, points=points)
-        return {"capacity": len(self._ledger.core.slots), **told}
+        found = await asyncio.to_thread(self._timeline.read, job=job, start=start, end=end, points=points)
+        return {"capacity": len(self._ledger.core.slots), **found}
 
     async def workers(self, user: str, job: str) -> list[dict[str, Any]]:
         """Return the workers of the job that run now."""

@@ -105,8 +105,8 @@ def settle(core: Core, now: float) -> None:
     """Release every slot that a job has to leave."""
     leaving = [(job, slot) for job in core.jobs for slot in core.leaving(job)]
     while leaving:
-        told = [step for job, slot in leaving for step in core.apply(SlotReleased(job, slot), now)]
-        leaving = [(step.job, step.slot) for step in told if isinstance(step, Revoke)]
+        revoked = [step for job, slot in leaving for step in core.apply(SlotReleased(job, slot), now)]
+        leaving = [(step.job, step.slot) for step in revoked if isinstance(step, Revoke)]
 
 
 def forecast(now: Now, job: str, change: JobChanged | None) -> float | None:
