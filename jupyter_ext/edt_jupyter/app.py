@@ -1,8 +1,8 @@
 """The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
 
 Owns the life of the service and none of its work. The service runs while this server holds the lease of the store
-(`LeaderElection`). While another server holds it, that server is asked; in client mode a remote server always is (`Remote`).
-The Jupyter Server must start even when the service cannot (a damaged store): then every route answers why.
+(`LeaderElection`). While another server holds it, that server is asked; in client mode a remote server always is
+(`Remote`). The Jupyter Server must start even when the service cannot (a damaged store): then every route answers why.
 """
 
 from __future__ import annotations
