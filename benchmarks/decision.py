@@ -33,7 +33,7 @@ from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.wire.control import Launch
 from edt_server.channel.spare_supervisors import Kind, Spare, Warm
-from edt_server.service.service import Service
+from edt_server.service import Service, open_service
 from edt_server.settings import Settings
 from edt_server.store import Store
 from edt_server.system.runtime import runtime_dir
@@ -69,36 +69,34 @@ async def settled(service: Service) -> bool:
     """Whether all slots are with those who are to have them."""
     core = service._ledger.core
     # Asked in the thread that decides, and of nothing that reads: what is measured must not wait for who measures.
-    return await service._commits.read(lambda: core.settled() and not core.free())
+    return await service._writer.read(lambda: core.settled() and not core.free())
 
 
 async def rounds(settings: Settings, package: Path, jobs: int, number: int) -> int:
     """Let the jobs run, and change the first one's priority `number` times; the event all that began behind."""
-    service = Service(settings)
-    await service.start()
-    try:
-        # The seam that spare supervisors come through: everything else cannot tell the difference.
-        service._supervision._warm = Probes(0, settings.runtime_dir, settings.interpreter, 1)
-        spec = JobSpec(name="probe", main="main.py", max_workers=settings.local_slots)
-        views = [await service.submit(USER, spec, package) for _ in range(jobs)]
+    async with open_service(settings) as service:
+        try:
+            # The seam that spare supervisors come through: everything else cannot tell the difference.
+            service._supervision._spares = Probes(0, settings.runtime_dir, settings.interpreter, 1)
+            spec = JobSpec(name="probe", main="main.py", max_workers=settings.local_slots)
+            views = [await service.submit(USER, spec, package) for _ in range(jobs)]
 
-        async def all_train() -> bool:
-            return all([(await service.job(USER, view.id)).shards for view in views]) and await settled(service)
+            async def all_train() -> bool:
+                return all([(await service.job(USER, view.id)).shards for view in views]) and await settled(service)
 
-        await until(all_train, "all probes to have their slots")
-        begun = (await service.timeline(USER, points=2))["rows"][-1]["seq"]
-        for each in range(number):
-            await service.update(USER, views[0].id, JobPatch(priority=HIGH if each % 2 == 0 else LOW))
-            await until(lambda: settled(service), "the change to be over")
-        return int(begun)
-    finally:
-        await service.stop_all(USER)
+            await until(all_train, "all probes to have their slots")
+            begun = (await service.timeline(USER, points=2))["rows"][-1]["seq"]
+            for each in range(number):
+                await service.update(USER, views[0].id, JobPatch(priority=HIGH if each % 2 == 0 else LOW))
+                await until(lambda: settled(service), "the change to be over")
+            return int(begun)
+        finally:
+            await service.stop_all(USER)
 
-        async def over() -> bool:
-            return not service.busy
+            async def over() -> bool:
+                return not service.busy
 
-        await until(over, "the end of all jobs")
-        await service.stop()
+            await until(over, "the end of all jobs")
 
 
 def told(settings: Settings, begun: int) -> dict[str, list[float]]:

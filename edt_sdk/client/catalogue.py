@@ -1,4 +1,4 @@
-"""The part of `Client` that knows the catalogue: data sets and models under names.
+"""`CatalogueClient`: the verbs of `Client` for data sets and models under names.
 
 What is added from here is packed here and sent; what lies in the server's data folder is named by its `path`. A
 training of a model is a job like any other.
@@ -15,9 +15,8 @@ from urllib.parse import quote
 import msgspec
 
 from edt_sdk.client.job import Job
+from edt_sdk.client.session import ServerSession
 from edt_sdk.display.catalogue_view import DatasetList, ModelList
-from edt_sdk.http.connection import Connection
-from edt_sdk.http.discovery import ServerInfo
 from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.data_files import data_files
 from edt_sdk.packing.sources import Source, SourceFile, collect
@@ -38,11 +37,8 @@ from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView
 _DATASETS, _MODELS = "datasets", "models"
 
 
-class Catalogue:
-    """Verbs of `Client`."""
-
-    _connection: Connection
-    info: ServerInfo
+class CatalogueClient(ServerSession):
+    """The catalogue of one server."""
 
     # --- data sets ----------------------------------------------------------------------------------------------------
 

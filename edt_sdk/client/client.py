@@ -1,80 +1,305 @@
 """`Client`: one server, seen from a notebook, a script or the command line.
 
-Synchronous; a job is awaitable where an event loop runs.
+Synchronous; a job is awaitable where an event loop runs. A submission contains what is listed before it is sent, and
+never the token of the server or the Hub.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
-from edt_sdk.client.catalogue import Catalogue
+from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.job import Job
 from edt_sdk.client.job_list import JobList
-from edt_sdk.client.job_readings import When, read_timeline, timeline_window
-from edt_sdk.client.sharing import Sharing
-from edt_sdk.client.submitting import Submitting
+from edt_sdk.client.outlook import Outlook, Package
+from edt_sdk.client.plan import PlanClient
+from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display.answers import Answer
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
-from edt_sdk.http.connection import Connection, Params
-from edt_sdk.http.discovery import connect
+from edt_sdk.http.connection import Params
+from edt_sdk.packing.archive import write_archive
+from edt_sdk.packing.sources import Collected, Source, collect
+from edt_sdk.packing.table import packing_table
+from edt_sdk.packing.upload import QUIET_VARIABLE, Multipart, upload_progress
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.schemas.forecast import PackedFile
+from edt_sdk.schemas.frameworks import SHELL, Framework
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
+from edt_sdk.torchrun.command_line.submission import start_of
 
 if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
 
+# Names under which tokens of servers travel in the environment of kernels.
+_SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
 
-class Client(Submitting, Catalogue, Sharing):
+
+class SubmitOptions(TypedDict, total=False):
+    """The options of `Client.submit` apart from the source."""
+
+    main: str | None
+    tag: str | None
+    name: str | None
+    max_workers: int
+    min_workers: int
+    slots_per_unit: int
+    pending_timeout: float | None
+    priority: int
+    instance_group: str
+    mode: str
+    seed: int
+    threads_per_slot: int | None
+    warm_start: Job | str | None
+    framework: str
+    command: Sequence[str] | str
+    torchrun: Sequence[str] | str
+    data_path: str
+    dataset: str
+    args: Sequence[str]
+    env: Mapping[str, str] | None
+    python: str | None
+
+
+class Client(CatalogueClient, PlanClient):
     """A connection to a server.
 
     Args:
-        url: its address; without one the server is found as `edt_sdk/http/discovery.py` says.
+        url: its address. Without one the server is found by the rules in `edt_sdk/http/discovery.py`.
         token: its token.
-        output: where `submit` tells what it packs; sys.stdout by default.
+        output: where `submit` prints what it packs; sys.stdout by default.
 
     Raises:
         ServerUnreachable: no server found, or it does not answer.
         NotAllowed: it does not accept the token.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, output: IO[str] | None = None) -> None:
-        self.server, self.info = connect(url, token)
-        self._connection = Connection(self.server.url, self.server.token)
-        self._output = output
+    # --- submitting ---------------------------------------------------------------------------------------------------
 
-    @property
-    def connection(self) -> Connection:
-        """The session with the server."""
-        return self._connection
+    def submit(
+        self,
+        source: Source,
+        *,
+        main: str | None = None,
+        tag: str | None = None,
+        name: str | None = None,
+        max_workers: int = 1,
+        min_workers: int = 1,
+        slots_per_unit: int = 1,
+        pending_timeout: float | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        instance_group: str = "",
+        mode: str = "exact",
+        seed: int = 0,
+        threads_per_slot: int | None = None,
+        warm_start: Job | str | None = None,
+        framework: str = Framework.EDT,
+        command: Sequence[str] | str = (),
+        torchrun: Sequence[str] | str = (),
+        data_path: str = "",
+        dataset: str = "",
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        python: str | None = None,
+        progress: bool = True,
+    ) -> Job:
+        """Pack `source`, send it, and return the job.
 
-    @property
-    def url(self) -> str:
-        """The server's address."""
-        return self.server.url
+        Args:
+            source: a folder; a `.py` or `.ipynb` file, sent with the modules next to it that it imports; or code: a
+                string with a line break, or a list of notebook cells.
+            main: main script, relative to the folder. Needed only where the choice is not clear.
+            tag: send only the cells of a notebook file with this tag. None for all.
+            name: name of the job, taken from the source by default.
+            max_workers: most slots it may hold at once. It starts on one.
+            min_workers: slots without which it does not run: it waits until it can have as many.
+            slots_per_unit: its slots come and go so many at a time; `max_workers` is a multiple of it, `min_workers` is
+                1 (for one unit) or one too.
+            pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its
+                instance group says.
+            priority: weight under fair share. Twice the weight gets about twice the slots.
+            instance_group: the queue, "" for the server's first.
+            mode: "exact" gives equal bits for any number of workers, "fast" the same batches but not the same bits.
+            seed: of sample order, dropout and augmentation.
+            threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
+            warm_start: another job of mine, or its id: the model starts with its final weights, else with those of its
+                newest epoch. Optimizer and schedule are the script's own.
+            framework: what runs the script: "edtPyTorch", our elastic engine; "PyTorch", the script as it is in one
+                process with all slots; "distPyTorch", the script once for each slot, for torch.distributed; "torchrun",
+                a PyTorch Elastic script. The middle two get `max_workers` slots at once, and keep that number.
+            command: run in the folder in place of the script, with a framework other than "edtPyTorch": its words, or a
+                string for a shell.
+            torchrun: with framework "torchrun" the arguments of `torchrun`, such as "--nnodes=1:4
+                --nproc-per-node=2 --max-restarts=3"; as text or words, with or without a script. Nodes times processes
+                are the slots, and come before `max_workers`, `min_workers` and `slots_per_unit`.
+            data_path: the job's DATA_DIR, relative to the server's data folder. "" for that folder itself.
+            dataset: a registered data set of mine, whose folder is the job's DATA_DIR. Not with `data_path`.
+            args: the script's own arguments.
+            env: environment variables of the job. None are taken over from this process.
+            python: what it runs in, a path on the server's machine (`interpreters()` lists them); by default what runs
+                this where that is the server's machine, else the server's own. Where there is no such program it runs
+                in the server's own, and its story says so.
+            progress: print what is packed, unless `EDT_NONINTERACTIVE` is set.
 
-    def close(self) -> None:
-        """Close the connection; its jobs go on."""
-        self._connection.close()
+        Raises:
+            PackageError: no such source, no such main script, or a file that cannot be packed.
+            TooLarge: the package is over the server's limit.
+            InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
+            NotFound, NotAllowed: no such `warm_start` job or `dataset`, or the job belongs to another user.
+        """
+        spec, collected = self._specified(
+            source,
+            main=main,
+            tag=tag,
+            name=name,
+            max_workers=max_workers,
+            min_workers=min_workers,
+            slots_per_unit=slots_per_unit,
+            pending_timeout=pending_timeout,
+            priority=priority,
+            instance_group=instance_group,
+            mode=mode,
+            seed=seed,
+            threads_per_slot=threads_per_slot,
+            warm_start=warm_start,
+            framework=framework,
+            command=command,
+            torchrun=torchrun,
+            data_path=data_path,
+            dataset=dataset,
+            args=args,
+            env=env,
+            python=python,
+        )
+        return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
 
-    def __enter__(self) -> Client:
-        return self
+    def preview(self, source: Source, **options: Unpack[SubmitOptions]) -> Package:
+        """Return what `submit` would send, and when the job would start. Nothing is sent or submitted.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        Args:
+            source: as for `submit`.
+            **options: the other arguments of `submit`, but `progress`.
 
-    def __repr__(self) -> str:
-        return f"Client of {self.url} ({self.info.name} {self.info.version}, user {self.info.user})"
+        Raises:
+            EdtError: what `submit` would raise before it sends.
+        """
+        spec, collected = self._specified(source, **options)
+        return Package(
+            name=spec.name,
+            main=spec.main,
+            files=tuple(PackedFile(name=file.name, size=file.size) for file in collected.files),
+            size=collected.size,
+            notes=collected.notes,
+            forecast=self._foretold(spec),
+        )
 
-    # --- the other verbs ----------------------------------------------------------------------------------------------
+    def forecast(
+        self,
+        *,
+        max_workers: int = 1,
+        min_workers: int = 1,
+        slots_per_unit: int = 1,
+        priority: int = DEFAULT_PRIORITY,
+        instance_group: str = "",
+        framework: str = Framework.EDT,
+        torchrun: Sequence[str] | str = (),
+    ) -> Outlook:
+        """Return when such a job would start, and on how many slots, or why never. Nothing is submitted.
+
+        The forecast assumes that no other job arrives. The arguments are those of `submit`.
+
+        Raises:
+            InvalidRequest, Unprocessable: an argument cannot be used.
+        """
+        sizes = {"max_workers": max_workers, "min_workers": min_workers, "slots_per_unit": slots_per_unit}
+        start = start_of(framework, torchrun, main="main.py", args=(), **sizes)
+        return self._foretold(
+            JobSpec(
+                name="forecast",
+                main="main.py",
+                **start.fields,
+                priority=priority,
+                instance_group=instance_group,
+                framework=str(framework),
+            ).check()
+        )
+
+    def interpreters(self) -> list[dict[str, Any]]:
+        """Return the interpreters for jobs: `{"python", "version", "ready", "kernels"}`, the server's default first.
+
+        `ready` is True when it has jupyter-edt. `kernels` has `{"name", "display_name"}` of its kernels.
+        """
+        found: list[dict[str, Any]] = self._connection.json("GET", "interpreters")["interpreters"]
+        return found
+
+    def _foretold(self, spec: JobSpec) -> Outlook:
+        return msgspec.convert(self._connection.json("POST", "forecasts", body=spec), Outlook)
+
+    def _specified(self, source: Source, **options: Unpack[SubmitOptions]) -> tuple[JobSpec, Collected]:
+        """Return the job's specification and its files. Nothing is sent."""
+        said: dict[str, Any] = {"max_workers": 1, "min_workers": 1, "slots_per_unit": 1, **options}
+        python = said.pop("python", None)
+        main, name, command = said.pop("main", None), said.pop("name", None), said.pop("command", ())
+        framework = str(said.pop("framework", Framework.EDT))
+        words = (*SHELL, command) if isinstance(command, str) and command else tuple(command)
+        start = start_of(
+            framework,
+            said.pop("torchrun", ()),
+            main=main,
+            args=said.pop("args", ()),
+            **{size: said.pop(size) for size in ("max_workers", "min_workers", "slots_per_unit")},
+        )
+        script = not words and not start.named
+        collected = collect(source, start.main, script=script, tag=said.pop("tag", None))
+        spec = JobSpec(
+            name=name or collected.name,
+            main=start.named or collected.main,
+            args=start.args,
+            **start.fields,
+            env=dict(said.pop("env", None) or {}),
+            warm_start=_job_id(said.pop("warm_start", None)),
+            # The path has no meaning on another machine. The server then takes its configured interpreter.
+            python=python or (sys.executable if self.server.local else None),
+            # With a chosen interpreter the code need not match the version of the present one.
+            python_version=None if python else f"{sys.version_info.major}.{sys.version_info.minor}",
+            framework=framework,
+            command=words,
+            **said,
+        ).check()
+        self._keep_secrets(spec)
+        return spec, collected
+
+    def _keep_secrets(self, spec: JobSpec) -> None:
+        for key, value in spec.env.items():
+            if key in _SECRETS or self._connection.holds(value):
+                raise InvalidRequest(
+                    f"env has {key}, the token of a server; a job must not carry it.",
+                    hint="Pass only the variables that the job needs.",
+                    field="env",
+                )
+        for field, words in (("args", spec.args), ("command", spec.command)):
+            if any(map(self._connection.holds, words)):
+                raise InvalidRequest(f"{field} has the token of the server; a job must not carry it.", field=field)
+
+    def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
+        with tempfile.TemporaryFile(prefix="edt-package-") as package:
+            size = write_archive(collected.files, package, cap=self.info.max_upload_bytes)
+            if not quiet:
+                print(packing_table(collected, size), file=self._output or sys.stdout, flush=True)
+            package.seek(0)
+            body = Multipart(msgspec.json.encode(spec), package, size, None if quiet else upload_progress())
+            answer = self._connection.post_body("jobs", body, body.content_type)
+        return Job(self._connection, msgspec.convert(answer, JobView))
+
+    # --- jobs and machine ---------------------------------------------------------------------------------------------
 
     def jobs(
         self,
@@ -84,13 +309,13 @@ class Client(Submitting, Catalogue, Sharing):
         limit: int | None = None,
         before: Job | str | None = None,
     ) -> JobList:
-        """My jobs, newest first; the list says whether there are older ones (`more`).
+        """Return my jobs, newest first. The list's `more` is True when there are older ones.
 
         Args:
-            all: those of other users as well, as far as the server shows them.
-            state: only those in this state.
-            limit: at most so many, None for the newest 1000; 10 000 at most.
-            before: only those older than this job, such as the last one of an earlier list.
+            all: also the jobs of other users, as far as the server shows them.
+            state: only jobs in this state.
+            limit: at most this many, up to 10 000. None for the newest 1000.
+            before: only jobs older than this one, such as the last job of an earlier list.
 
         Raises:
             InvalidRequest: no such state, or more than 10 000.
@@ -107,7 +332,7 @@ class Client(Submitting, Catalogue, Sharing):
         return JobList((Job(self._connection, view) for view in views), more="next" in answer)
 
     def job(self, job: str) -> Job:
-        """The job with this id; NotFound when there is none."""
+        """Return the job with this id. NotFound when there is none."""
         if not job or PurePath(job).name != job:
             raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
         return Job(self._connection, msgspec.convert(self._connection.json("GET", f"jobs/{job}"), JobView))
@@ -120,21 +345,21 @@ class Client(Submitting, Catalogue, Sharing):
         max_workers: int | None = None,
         instance_group: str | None = None,
     ) -> Answer:
-        """What if this job's settings were others? See `Job.what_if`; nothing is changed."""
+        """Return the effect of other settings of a job, see `Job.what_if`. Changes nothing."""
         found = job if isinstance(job, Job) else self.job(job)
         return found.what_if(priority=priority, max_workers=max_workers, instance_group=instance_group)
 
     def stop_all(self) -> list[str]:
-        """Stop all my jobs; their ids."""
+        """Stop all my jobs and return their ids."""
         ids: list[str] = self._connection.json("POST", "jobs/stop")["jobs"]
         return ids
 
     def cluster(self) -> Cluster:
-        """The machine now: slots, groups, jobs and what they wait for; a dict that reads well, see `Cluster`."""
+        """Return slots, groups, jobs and the reasons of waiting jobs: a dict with a readable repr, see `Cluster`."""
         return Cluster(self._connection.json("GET", "cluster"))
 
     def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
-        """Which job held how many slots, when and why.
+        """Return which job held how many slots, when and why.
 
         Thinned to a picture of 500 rows when there are more.
 
@@ -142,10 +367,10 @@ class Client(Submitting, Catalogue, Sharing):
             since: only since then: seconds since the epoch, a datetime, or a text such as "2h" (ago), "14:30" or
                 "2026-05-01". A window is exact to the event, up to 10 000 rows.
             until: only until then.
-            points: at most so many rows instead.
+            points: at most this many rows instead.
 
         Raises:
-            InvalidRequest: what is no time.
+            InvalidRequest: not a time.
         """
         window = timeline_window(since, until, points)
         return read_timeline(self._connection.json("GET", "timeline", params=window), window)
@@ -160,19 +385,18 @@ class Client(Submitting, Catalogue, Sharing):
         theme: str = "auto",
         width: int | None = None,
     ) -> Picture:
-        """A picture of the machine, drawn by the server; it shows itself in a cell.
+        """Return a picture of the machine, drawn by the server. It shows itself in a cell.
 
         Args:
-            name: "timeline" (everybody's slots over time), "slots" (each slot and who has it) or "shares" (instance
-                groups).
-            job: one of mine that stands out.
+            name: "timeline" (all slots over time), "slots" (each slot and its job) or "shares" (instance groups).
+            job: one of mine to emphasise.
             since: the timeline only since then, as for `timeline`.
             until: the timeline only until then.
             theme: "auto" (legible on white and on black), "light" or "dark".
             width: pixels, 720 by default.
 
         Raises:
-            InvalidRequest: a value that cannot be drawn with.
+            InvalidRequest: a value cannot be used.
             NotFound: no such picture, or no such job.
         """
         chosen = job.id if isinstance(job, Job) else job
@@ -189,7 +413,7 @@ class Client(Submitting, Catalogue, Sharing):
         theme: str = "auto",
         width: int | None = None,
     ) -> Picture:
-        """The losses of up to five of my jobs in one picture; the other arguments are those of `Job.picture`."""
+        """Draw the losses of up to five of my jobs in one picture. The other arguments are those of `Job.picture`."""
         ids = ",".join(job.id if isinstance(job, Job) else job for job in jobs)
         curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
         return fetch_picture(
@@ -197,10 +421,23 @@ class Client(Submitting, Catalogue, Sharing):
         )
 
     def monitor(self) -> Monitor:
-        """Watch all jobs live: tabs of widgets in a notebook, a line in a terminal; ends when none is active."""
+        """Watch all jobs live: tabs of widgets in a notebook, a line in a terminal. Ends when no job is active."""
         from edt_sdk.monitor import ClientMonitor
 
         return ClientMonitor(self).show()
+
+
+def _job_id(job: Job | str | None) -> str:
+    if job is None:
+        return ""
+    name = job.id if isinstance(job, Job) else job
+    if not isinstance(name, str) or not name or PurePath(name).name != name:
+        raise InvalidRequest(
+            f"warm_start is a job or the id of one, not {job!r}.",
+            hint="client.jobs() lists them.",
+            field="warm_start",
+        )
+    return name
 
 
 def _state(text: str) -> JobState:

@@ -1,7 +1,7 @@
 """`Job`: one submitted training, as seen from a notebook, a script or the command line.
 
-Holds an id, a connection and the last view; the truth is the server's. Nothing here can hurt a job but `stop`,
-`suspend` and `delete`: letting go of the object, interrupting a wait or losing the server leaves the job as it is.
+Holds an id, a connection and the last view of the job, whose state is the server's. Only `stop`,
+`suspend` and `delete` end or pause a job. Dropping the object, interrupting a wait or losing the server does not.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
 
-from edt_sdk.client.job_readings import JobReadings
-from edt_sdk.client.job_validation import JobValidation
+from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display import card
 from edt_sdk.display.answers import Answer
-from edt_sdk.http.connection import Connection, save_file
+from edt_sdk.display.log_line import LogLine
+from edt_sdk.display.log_text import LogText
+from edt_sdk.display.picture import Picture, fetch_picture
+from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
+from edt_sdk.display.validation import Validation
+from edt_sdk.formatting.moments import moment
+from edt_sdk.http.connection import Connection, Params, save_file
+from edt_sdk.http.following import follow as follow_stream
 from edt_sdk.schemas.errors import (
     EdtError,
     InvalidRequest,
@@ -32,8 +38,10 @@ from edt_sdk.schemas.errors import (
     ServerUnreachable,
     WaitTimeout,
 )
+from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView
-from edt_sdk.schemas.wire.parts import PARTS
+from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
+from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.waiting.waiting import ProgressLine, fetch, in_thread, sight_lost, watch
 
 if TYPE_CHECKING:
@@ -43,9 +51,10 @@ if TYPE_CHECKING:
 
 MIME = card.MIME
 FINAL_MODEL = "model/train/model_epoch_final.pth"
+_PAGE = 5000  # lines of a log fetched at once
 
 
-class Job(JobReadings, JobValidation):
+class Job:
     """One job. Made by `Client.submit()`, `Client.job(id)` and `Client.jobs()`.
 
     `await job` waits for its end inside a running event loop, `job.wait()` everywhere else.
@@ -53,7 +62,7 @@ class Job(JobReadings, JobValidation):
     Args:
         connection: the server's.
         view: the job as last seen.
-        taken: when that was, seconds since the epoch; now by default.
+        taken: when the view was taken, seconds since the epoch. Now by default.
     """
 
     def __init__(self, connection: Connection, view: JobView, taken: float | None = None) -> None:
@@ -69,8 +78,13 @@ class Job(JobReadings, JobValidation):
         return self._connection
 
     @property
+    def id(self) -> str:
+        """The id of the job, unique on the server."""
+        return self._view.id
+
+    @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the job."""
         return self._view.name
 
     @property
@@ -84,53 +98,49 @@ class Job(JobReadings, JobValidation):
         return self._taken
 
     def through(self, connection: Connection) -> Job:
-        """The same job over another connection, for another thread."""
+        """Return the same job over another connection, for another thread."""
         return Job(connection, self._view, self._taken)
-
-    def _another(self, view: JobView) -> Job:
-        """A job of the same server."""
-        return Job(self._connection, view)
 
     @property
     def status(self) -> JobState:
-        """Its state now (asks the server)."""
+        """The state now (asks the server)."""
         return self.refresh().view.state
 
     @property
     def state(self) -> JobState:
-        """Same as `status`."""
+        """The same as `status`."""
         return self.status
 
     @property
     def result_dir(self) -> Path:
-        """Where its results lie on the server's machine."""
+        """The folder of the results on the server's machine."""
         return Path(self._view.result_dir)
 
     def refresh(self) -> Job:
-        """Ask the server how it is; self."""
+        """Ask the server for the present view and return self."""
         self.saw(fetch(self._connection, self.id))
         return self
 
     def saw(self, view: JobView) -> None:
-        """Take over a newer view that a stream brought."""
+        """Take over a newer view from a stream."""
         self._view, self._taken = view, time.time()
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, progress: bool = True) -> Job:
-        """Wait for its end; self when it FINISHED.
+        """Wait for the end of the job, and return self when it is FINISHED.
 
-        A lost connection is taken up again for up to two minutes. Ctrl-C ends the waiting, never the job. A
-        suspended job has not ended: this waits on until somebody has resumed it.
+        A lost connection is retried for up to two minutes. Ctrl-C ends the waiting, never the job. A suspended job has
+        not ended: the wait goes on until it is resumed and ends.
 
         Args:
-            timeout: seconds, None for as long as it takes.
-            progress: draw one line (stderr; in a notebook stdout) once it takes longer than 2 s.
+            timeout: seconds, None for no limit.
+            progress: draw one line (stderr, in a notebook stdout) once the wait takes longer than 2 s.
 
         Raises:
             JobFailed: it ended as FAILED, ERROR or KILLED.
-            WaitTimeout: it goes on, but `timeout` seconds are over.
-            ServerUnreachable: the server did not come back.
+            WaitTimeout: `timeout` seconds are over. The job goes on.
+            ServerUnreachable: the connection could not be restored.
         """
         return self._wait(timeout, progress=progress)
 
@@ -181,12 +191,169 @@ class Job(JobReadings, JobValidation):
             )
         return self
 
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def logs(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: Literal[False] = False,
+    ) -> LogText: ...
+    @overload
+    def logs(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: Literal[True],
+    ) -> Iterator[LogLine]: ...
+
+    def logs(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: bool = False,
+    ) -> LogText | Iterator[LogLine]:
+        """Return the log as one string, with `follow` line by line.
+
+        Args:
+            stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
+            worker: one worker only.
+            tail: only this many last lines, 1 to 100 000. Fewer where they are longer than a kibibyte.
+            since: only lines written since then, as for `timeline`: "10m" for the last ten minutes.
+            follow: an iterator that goes on until the job has ended, over dropped connections.
+
+        Raises:
+            InvalidRequest: no such stream, a `tail` below 1, or not a time.
+        """
+        lines = self.log_lines(stream, worker=worker, tail=tail, since=since, follow=follow)
+        return lines if follow else LogText(lines)
+
+    def log_lines(
+        self,
+        stream: str = "all",
+        *,
+        worker: int | None = None,
+        tail: int | None = None,
+        since: When = None,
+        follow: bool = False,
+    ) -> Iterator[LogLine]:
+        """Yield the lines of `logs` one by one, so that a log need not fit into memory. Arguments as for `logs`."""
+        if stream not in STREAMS:
+            raise InvalidRequest(f"stream is one of {', '.join(STREAMS)}, not {stream!r}.", field="stream")
+        if tail is not None and tail < 1:
+            raise InvalidRequest(
+                f"tail is a number of lines above 0, not {tail}.", hint="Leave it out for all lines.", field="tail"
+            )
+        begin = None if since is None else moment(since, time.time())
+        params: Params = {"stream": stream, "worker": worker, "tail": tail, "since": begin}
+        return self._follow_logs(params) if follow else self._pages_of_logs(params)
+
+    def _pages_of_logs(self, params: Params) -> Iterator[LogLine]:
+        cursor: str | None = None
+        while True:
+            query = {**params, "after": cursor, "limit": _PAGE}
+            page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
+            yield from msgspec.convert(page["lines"], list[LogLine])
+            if not page["lines"] or page["next"] == cursor or params["tail"] is not None:
+                return
+            cursor = page["next"]
+
+    def _follow_logs(self, params: Params) -> Iterator[LogLine]:
+        for event in follow_stream(self._connection, f"jobs/{self.id}/logs", params=params):
+            if event is not None and event.kind == "line":
+                yield msgspec.json.decode(event.data, type=LogLine)
+
+    def metrics(self, *, points: int | None = None) -> Metrics:
+        """Return the training and test curves. `points` thins the training curve to about that many points."""
+        answer = self._connection.json("GET", f"jobs/{self.id}/metrics", params={"points": points})
+        return Metrics(train=answer["train"], test=answer["test"], speeds=answer.get("speeds", []))
+
+    def story(self) -> Story:
+        """Return the events of the job, oldest first. The repr is their text."""
+        story, after = Story(), None
+        while True:
+            page = self._connection.json("GET", f"jobs/{self.id}/events", params={"after": after})
+            story.extend(msgspec.convert(page["events"], list[Event]))
+            if not page["events"] or page["next"] == after:
+                return story
+            after = page["next"]
+
+    def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
+        """Return how many slots it and its neighbours held, when and why. See `Client.timeline`."""
+        window = timeline_window(since, until, points)
+        return read_timeline(self._connection.json("GET", f"jobs/{self.id}/timeline", params=window), window)
+
+    def picture(
+        self,
+        name: str = "loss",
+        *,
+        x: str = "samples",
+        smooth: float = 0.0,
+        log: bool = False,
+        since: When = None,
+        until: When = None,
+        theme: str = "auto",
+        width: int | None = None,
+    ) -> Picture:
+        """Return a picture drawn by the server. It shows itself in a cell, and `save` writes it to a file.
+
+        Args:
+            name: "loss", "allocation" (slots over time), "efficiency" (speed at each number of workers) or "spark".
+            x: the axis of the loss: "samples", "updates" or "time".
+            smooth: smoothing of the loss, 0 to 1. The points stay visible.
+            log: draw the loss on a logarithmic scale.
+            since: only since then, as for `timeline`: the allocation, and the loss with x="time".
+            until: the same until then.
+            theme: "auto" (legible on white and on black), "light" or "dark".
+            width: pixels, 720 by default.
+
+        Raises:
+            InvalidRequest: a value cannot be used, or `since` or `until` with a loss that is not over time.
+            NotFound: no such picture. The hint lists the pictures.
+        """
+        if name == "loss" and x != "time" and not (since is None and until is None):
+            raise InvalidRequest(
+                f"since and until are times, and the loss is drawn over {x}.",
+                hint='Draw it over time: x="time", at a shell --x time with -o or --open.',
+                field="since" if since is not None else "until",
+            )
+        window = timeline_window(since, until, None)
+        curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
+        params: Params = {**curve, "theme": theme, "width": width, **window}
+        return fetch_picture(self._connection, f"jobs/{self.id}/pictures/{name}", params)
+
+    def workers(self) -> Workers:
+        """Return `{"worker", "slot", "host", "pid", "rank", "generation"}` of each running worker."""
+        return Workers(self._connection.json("GET", f"jobs/{self.id}/workers")["workers"])
+
+    def checkpoints(self) -> Checkpoints:
+        """Return `{"name", "epoch", "bytes", "time", "kind" ("weights", "exact"), "update", "training"}` of each."""
+        return Checkpoints(self._connection.json("GET", f"jobs/{self.id}/checkpoints")["checkpoints"])
+
+    def losses(self) -> list[tuple[float, float]]:
+        """Return (update, loss) of about 100 points of the training curve, or none when the server does not answer."""
+        try:
+            train = self.metrics(points=100).train
+        except EdtError:
+            return []  # a card is useful without its curve
+        return [(point["update"], point["loss"]) for point in train if point["loss"] is not None]
+
     # --- changing it --------------------------------------------------------------------------------------------------
 
     def update(
         self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
     ) -> Job:
-        """Change what may change while it lives; self.
+        """Change settings of a living job and return self.
 
         Args:
             priority: weight under fair share, 1 … 10**9.
@@ -204,9 +371,9 @@ class Job(JobReadings, JobValidation):
     def what_if(
         self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
     ) -> Answer:
-        """Who would hold how many slots with these settings, and when its training would end; nothing is changed.
+        """Return how many slots each job would hold with these settings, and when the training would end.
 
-        Args, and what is raised: those of `update`. The forecast assumes that nobody else arrives.
+        Changes nothing. Arguments and errors are those of `update`. The forecast assumes that no other job arrives.
         """
         patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
         return msgspec.convert(
@@ -214,13 +381,13 @@ class Job(JobReadings, JobValidation):
         )
 
     def stop(self) -> Job:
-        """End it as KILLED; self. Its logs and checkpoints stay."""
+        """End the job as KILLED and return self. Its logs and checkpoints stay."""
         return self._answer("POST", "/stop")
 
     def suspend(self) -> Job:
-        """Take all slots from it until `resume`; self.
+        """Take all slots from the job until `resume`, and return self.
 
-        At the next update's end it writes a checkpoint and gives its slots back; then it is SUSPENDED, not ended.
+        At the end of the next update it writes a checkpoint and releases its slots. It is then SUSPENDED, not ended.
 
         Raises:
             Conflict: it has ended.
@@ -228,19 +395,19 @@ class Job(JobReadings, JobValidation):
         return self._answer("POST", "/suspend")
 
     def resume(self, checkpoint: str | None = None, *, instance_group: str | None = None) -> Job:
-        """Go on after `suspend`, or after it was stopped or failed; self. One that runs stays as it is.
+        """Resume a job that was suspended or stopped, or that failed, and return self. A running job is unchanged.
 
-        It waits for slots like any other, and goes on with the same bits on however many it gets.
+        The job waits for slots like any other. Its result has the same bits on any number of slots.
 
         Args:
-            checkpoint: what to go on from, as `checkpoints()` names it, such as "epoch-3"; what came after is computed
-                again. The newest there is by default.
-            instance_group: the queue it goes on in; the one it was in by default.
+            checkpoint: where to resume from, as `checkpoints()` names it, such as "epoch-3". Later updates are
+                recomputed. The newest checkpoint by default.
+            instance_group: the queue for the resumed job, its last one by default.
 
         Raises:
-            Conflict: it is over for good, or a checkpoint was named while its workers run.
-            Unprocessable: its queue was removed meanwhile, and no other is named, or there is none of that name.
-            InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+            Conflict: it cannot be resumed any more, or a checkpoint was named while its workers run.
+            Unprocessable: there is no such queue, or its last queue was removed and no other is named.
+            InvalidRequest, NotFound: not the name of a checkpoint, or there is no such checkpoint.
         """
         chosen = msgspec.structs.asdict(JobResume(checkpoint=checkpoint, instance_group=instance_group).check())
         named = {name: value for name, value in chosen.items() if value is not None}
@@ -262,14 +429,13 @@ class Job(JobReadings, JobValidation):
         args: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Job:
-        """Submit another job of the package that this one was submitted with; it.
+        """Submit another job with the package of this one, and return it.
 
-        The package is the server's copy, as it came, so nothing is read or sent here. What is not named is as in this
-        job, with what was changed since; what is named has the meaning it has in `Client.submit`, and "" for
-        `dataset` and `warm_start` is none.
+        The package is the server's copy, so nothing is read or sent here. Settings that are not given are those of this
+        job, with later changes. The arguments are those of `Client.submit`; "" for `dataset` and `warm_start` is none.
 
         Raises:
-            NotFound: this job was deleted; or there is no such data set, or no job of `warm_start`.
+            NotFound: this job was deleted, or there is no such data set or `warm_start` job.
             PackageError: `main` is not in the package.
             InvalidRequest, Unprocessable: a value cannot be used.
         """
@@ -292,16 +458,71 @@ class Job(JobReadings, JobValidation):
             "main": main,
             "spec": {field: value for field, value in said.items() if value is not None},
         }
-        return self._another(msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView))
+        return Job(self._connection, msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView))
 
     def delete(self) -> None:
-        """Remove it with its logs and results."""
+        """Remove the job with its logs and results."""
         self._connection.json("DELETE", f"jobs/{self.id}")
 
     def _answer(self, method: str, verb: str, body: Any = None) -> Job:
         answer = self._connection.json(method, f"jobs/{self.id}{verb}", body=body)
         self.saw(msgspec.convert(answer, JobView))
         return self
+
+    # --- validation ---------------------------------------------------------------------------------------------------
+
+    def validate(
+        self,
+        metrics: Sequence[str] | str = DEFAULT_METRICS,
+        *,
+        threshold: float | None = None,
+        dataset: str | None = None,
+        name: str | None = None,
+        max_workers: int = 1,
+        instance_group: str | None = None,
+        priority: int | None = None,
+    ) -> Job:
+        """Validate the trained model on the test data.
+
+        The same package runs again. Where its script calls `train()`, the final weights of the training are tested and
+        nothing is trained. Returns the validation job; read its result with `validation()`.
+
+        Args:
+            metrics: "loss" (the script's), "accuracy", "top5" or another top<K>, "precision", "recall", "f1", "iou",
+                "confusion". A sequence, or one text with commas. Case does not matter.
+            threshold: the lowest probability that means class 1 of a binary output, between 0 and 1. 0.5 by default.
+            dataset: name of a registered data set whose folder is DATA_DIR. The training's by default.
+            name: of the job.
+            max_workers: most slots it may hold. The result is the same for any number.
+            instance_group: its queue. The training's by default.
+            priority: its weight under fair share. The training's by default.
+
+        Raises:
+            Conflict: it has written no weights yet.
+            InvalidRequest: there is no such metric.
+            Unprocessable: it is not a training by the elastic engine, or a value is out of bounds.
+            NotFound: there is no such data set.
+        """
+        new = NewValidation(
+            metrics=metrics if isinstance(metrics, str) else tuple(metrics),
+            threshold=threshold,
+            dataset=dataset,
+            name=name,
+            max_workers=max_workers,
+            instance_group=instance_group,
+            priority=priority,
+        ).check()
+        answer = self._connection.json("POST", f"jobs/{self.id}/validations", body=new)
+        return Job(self._connection, msgspec.convert(answer, JobView))
+
+    def validation(self) -> Validation:
+        """Return the result of a validation job (see `Job.validate`), which shows itself as a table.
+
+        Raises:
+            NotFound: there is no result, or not yet.
+            Unprocessable: it is not a validation.
+        """
+        return Validation.of(self.id, self._connection.json("GET", f"jobs/{self.id}/validation"))
 
     # --- results ------------------------------------------------------------------------------------------------------
 
@@ -313,13 +534,13 @@ class Job(JobReadings, JobValidation):
         extract: bool = False,
         told: Callable[[int, int | None], None] = lambda written, total: None,
     ) -> Path:
-        """Fetch its results as one zip, streamed to disk; the path of the zip.
+        """Download the results as one zip, streamed to disk, and return its path.
 
         Args:
-            directory: where to; made when missing.
+            directory: the target, made when missing.
             part: "model", "checkpoint", "log" or "all".
             extract: also unpack it, into `directory/<job id>/`, and return that folder.
-            told: called while it arrives, with the bytes there are and those there will be (None: not known).
+            told: called during the download with the bytes so far and the total (None: not known).
         """
         if part not in PARTS:
             raise InvalidRequest(f"part is one of {', '.join(PARTS)}, not {part!r}.", field="part")
@@ -338,7 +559,7 @@ class Job(JobReadings, JobValidation):
         return unpacked
 
     def load_into(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Load the weights it ended with into `model`, in place; the model.
+        """Load the final weights into `model`, in place, and return the model.
 
         Only tensors are read from the file, never code. Raises NotFound when there is no final model yet.
         """
@@ -373,11 +594,11 @@ class Job(JobReadings, JobValidation):
         return card.text_card(self._view, self._taken, trouble=trouble)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """The card. Never a widget: one that lost its kernel hides the HTML beside it."""
+        """Return the card. Never a widget: a widget that lost its kernel hides the HTML next to it."""
         return self.bundle(self._renew())
 
     def bundle(self, trouble: str = "") -> dict[str, Any]:
-        """The card of the last view as a MIME bundle; `trouble` is why there is no newer one."""
+        """Return the card of the last view as a MIME bundle. `trouble` is why there is no newer view."""
         losses = [] if trouble else self.losses()
         return {
             MIME: card.live_card(self._view, self._taken, self._connection.url),
@@ -386,9 +607,9 @@ class Job(JobReadings, JobValidation):
         }
 
     def _renew(self) -> str:
-        """Refresh a view that may have changed; the sentence that says why that was not possible, or ""."""
+        """Refresh a view that may have changed. Returns why that was not possible, or ""."""
         if self._view.state in (JobState.FINISHED, JobState.ERROR):
-            return ""  # over for good; one that was stopped or failed may have been resumed
+            return ""  # cannot change any more; a job that was stopped or failed may have been resumed
         try:
             self.refresh()
         except EdtError as refused:

@@ -11,12 +11,12 @@ from edt_sdk.formatting.html_table import left_out, note
 if TYPE_CHECKING:
     from edt_sdk.client.job import Job
 
-# Ten thousand lines at the end of a cell are nobody's to read.
+# Most jobs that a repr lists: ten thousand lines at the end of a cell cannot be read.
 _MOST = 100
 
 
 class JobList(list["Job"]):
-    """Jobs as they were when they were listed; an ordinary list in everything else.
+    """Jobs as they were when they were listed. Otherwise an ordinary list.
 
     Args:
         jobs: newest first.

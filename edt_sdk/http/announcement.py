@@ -1,6 +1,6 @@
-"""What importing WMLA's engine said about itself: in a job the folders and the backend, once a process.
+"""The lines that WMLA's engine printed when it was imported: the folders and the backend of a job, once per process.
 
-Elsewhere nothing goes to stdout: a notebook that imports it is somebody's own.
+Outside of a job nothing is printed, because a notebook that imports the engine owns its output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _said = False
 
 
 def announce() -> None:
-    """Say it, if this process has not."""
+    """Print the lines, unless this process has printed them."""
     global _said
     if _said:
         return

@@ -77,10 +77,10 @@ class Connection:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def json(self, method: str, path: str, *, params: Params | None = None, body: Any = None) -> Any:
-        """The decoded JSON of an answer; None for 204.
+        """Send a request and return the decoded JSON of the answer; None for 204.
 
         Raises:
-            EdtError: the class that the server's refusal stands for, or ServerUnreachable.
+            EdtError: the class of the server's refusal, or ServerUnreachable.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": "application/json"}
@@ -88,16 +88,16 @@ class Connection:
             return self._decode(response)
 
     def versioned(self, method: str, path: str, *, body: Any = None, made_from: str = "") -> tuple[Any, str]:
-        """The decoded JSON of an answer, and its version (ETag, "" without one).
+        """Send a request and return the decoded JSON of the answer with its version (ETag, "" without one).
 
         Args:
             method: GET or PUT.
             path: the resource.
             body: sent as JSON.
-            made_from: the version that is to be replaced, "" for whatever there is.
+            made_from: the version to replace, "" for any.
 
         Raises:
-            ChangedMeanwhile: there is another version by now.
+            ChangedMeanwhile: the server has another version now.
             EdtError: as `json`.
         """
         data = None if body is None else msgspec.json.encode(body)
@@ -109,7 +109,7 @@ class Connection:
             return self._decode(response), version
 
     def post_body(self, path: str, body: Any, content_type: str) -> Any:
-        """POST a body that is read while it is sent (an object with `read` and `__len__`); the decoded answer."""
+        """POST a body that is read while it is sent (`read` and `__len__`), and return the decoded answer."""
         # The server unpacks and checks before it answers, so this may take longer than other requests.
         headers = {"Content-Type": content_type}
         try:
@@ -118,7 +118,7 @@ class Connection:
         except ServerUnreachable as broken:
             if not getattr(body, "sent", 0) or broken.hint != _START_ONE:
                 raise
-            # Whoever closes a connection in the middle of a body may have said why, but not been heard.
+            # A server that closes a connection in the middle of a body may have sent the reason, which is then lost.
             raise ServerUnreachable(
                 f"The server at {self.url} broke off the upload.",
                 hint="Its log says why, such as a full disk; with less data in the package it may go through.",
@@ -126,7 +126,7 @@ class Connection:
             ) from None
 
     def text(self, path: str, *, params: Params | None = None) -> str:
-        """An answer that is no JSON, such as a picture; bytes that are no UTF-8 are replaced."""
+        """Return an answer that is not JSON, such as a picture. Bytes that are not UTF-8 are replaced."""
         with self.open("GET", path, params=params) as response:
             try:
                 return response.content.decode("utf-8", "replace")
@@ -141,9 +141,9 @@ class Connection:
         params: Params | None = None,
         told: Callable[[int, int | None], None] = lambda written, total: None,
     ) -> int:
-        """Write an answer's body to `target` while it arrives; its number of bytes.
+        """Write an answer's body to `target` while it arrives, and return its number of bytes.
 
-        `told` is called with the bytes there are and those there will be, None where the server does not say.
+        `told` is called with the bytes so far and the total, which is None where the server does not send it.
         """
         written = 0
         with self.open("GET", path, params=params) as response:
@@ -168,9 +168,9 @@ class Connection:
         timeout: float | None = None,
         once: bool = False,
     ) -> requests.Response:
-        """An open answer with a status below 300; whoever calls closes it.
+        """Send a request and return the open answer, with a status below 300. The caller closes it.
 
-        `once`: also a GET is sent only once, for those who count and pace their own attempts.
+        `once`: never retry, not even a GET, for callers with their own retries.
         """
         try:
             response = (self._once if once else self._session).request(
@@ -193,7 +193,7 @@ class Connection:
     # --- errors -------------------------------------------------------------------------------------------------------
 
     def unreachable(self, cause: Exception, what: str) -> ServerUnreachable:
-        """The error for a network problem, without the transport's own wording."""
+        """Return the error for a network problem, without the wording of the transport."""
         hint = _START_ONE
         if isinstance(cause, requests.exceptions.SSLError):
             what, hint = "has a certificate that is not trusted here", "Set REQUESTS_CA_BUNDLE to its certificate."
@@ -246,7 +246,7 @@ def _session(url: str, token: str, retries: int) -> requests.Session:
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     if is_loopback(url):
         session.trust_env = False  # a proxy in the environment cannot reach our loopback
-        # What else requests takes from there: whose certificates to trust, such as a server's self-signed one.
+        # `trust_env` also covers the trusted certificates, such as a server's self-signed one, so they are read here.
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
     policy = Retry(
         total=retries,
@@ -262,7 +262,7 @@ def _session(url: str, token: str, retries: int) -> requests.Session:
 
 
 def watching(connection: Connection, *, timeout: float = 10.0) -> Connection:
-    """A connection of its own with the same server, for a thread that asks again anyway: no retries."""
+    """Return a separate connection to the same server, without retries, for a thread that polls."""
     return Connection(connection.url, connection._token, retries=0, timeout=timeout)
 
 

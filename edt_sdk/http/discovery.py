@@ -1,11 +1,11 @@
-"""Finding the server without being told.
+"""Find the server when no address is given.
 
 In this order: the arguments, `EDT_URL`/`EDT_TOKEN`, the server that started this kernel (`JPY_PARENT_PID`),
 JupyterHub's variables, then the only running server that answers under `/edt/api`. An address that was given is used or
-refused, never replaced by another. When nothing is found, the error says what was looked at.
+refused, never replaced by another. When no server is found, the error lists what was tried.
 
 Running servers are read from Jupyter's runtime folder (`jpserver-<pid>.json`), the same files that
-`jupyter_server.serverapp.list_running_servers` reads; importing that module takes over a second, and it deletes files.
+`jupyter_server.serverapp.list_running_servers` reads. Importing that module takes over a second, and it deletes files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from edt_sdk.http.connection import Connection, is_loopback
 from edt_sdk.schemas.errors import EdtError, NotFound, ServerUnreachable
 
 PROBE_TIMEOUT = 5.0
-# What people copy from the address bar behind the base_url.
+# Paths after the base_url in an address that is copied from a browser.
 _PAGES = ("edt/api", "lab", "tree", "notebooks", "doc", "edt")
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says about itself at `/edt/api`."""
+    """A server's description of itself at `/edt/api`."""
 
     name: str
     version: str
@@ -50,7 +50,7 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server's address. `found` says how it was found; `local` is True when it runs on this machine."""
+    """A server's address. `found` is how it was found. `local` is True when it runs on this machine."""
 
     url: str
     token: str
@@ -61,16 +61,16 @@ class Server:
 def connect(
     url: str | None = None, token: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> tuple[Server, ServerInfo]:
-    """The server to use and what it says about itself.
+    """Return the server to use and its description.
 
     Args:
-        url: its address; also one copied from a browser, with `/lab` and `?token=…`.
-        token: its token; taken from the address or from Jupyter's runtime folder when not given.
+        url: its address, which may be copied from a browser, with `/lab` and `?token=…`.
+        token: its token, by default from the address or from Jupyter's runtime folder.
         environ: the environment variables to look at.
 
     Raises:
-        ServerUnreachable: none found, or the one that was named does not answer.
-        NotAllowed: the one that was named does not accept the token.
+        ServerUnreachable: no server found, or the given one does not answer.
+        NotAllowed: the given server does not accept the token.
     """
     if given := _given(url, token, environ):
         return given, probe(given)
@@ -84,7 +84,7 @@ def connect(
 
 
 def probe(server: Server) -> ServerInfo:
-    """What `server` says about itself; ServerUnreachable when it is not one of ours."""
+    """Return the description of `server`. ServerUnreachable when it runs without jupyter-edt."""
     connection = Connection(server.url, server.token, retries=0, timeout=PROBE_TIMEOUT)
     try:
         answer = connection.json("GET", "")
@@ -106,7 +106,7 @@ def probe(server: Server) -> ServerInfo:
 
 
 def running_servers(runtime_dir: Path | None = None) -> list[RunningServer]:
-    """The Jupyter Servers of this user on this machine, newest first; files of dead ones are left where they are."""
+    """Return the Jupyter Servers of this user on this machine, newest first. Files of dead servers are kept."""
     if runtime_dir is None:
         from jupyter_core.paths import jupyter_runtime_dir
 

@@ -1,7 +1,6 @@
-"""A stream of the server's that goes on over dropped connections: paced attempts, resumed after the last event.
+"""Follow a stream of the server over dropped connections: retry with back-off and resume after the last event.
 
-What every wait in the SDK is made of. How long an absence is borne, and from when on somebody is told of it, is said
-here.
+Every wait in the SDK uses this. The time limits of an absence of the server are set here.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from edt_sdk.http.connection import Connection, Params
 from edt_sdk.http.sse import EventParser, ServerEvent
 from edt_sdk.schemas.errors import ServerUnreachable
 
-# A job outlives its server's restart; so does whoever waits for it.
+# Seconds without a connection until a wait gives up: a wait outlives a restart of the server, as its job does.
 PATIENCE = 120.0
-# Proxies drop connections, and they are there again at once: nobody has to be told.
+# Seconds without a connection that are not reported: proxies drop connections that come back at once.
 UNNOTICED = 2.0
 
 
 def over(stop: threading.Event | None, deadline: float | None) -> bool:
-    """True when a wait has been ended from outside or has lasted long enough."""
+    """Return whether a wait was stopped by another thread or has passed its deadline."""
     return (stop is not None and stop.is_set()) or (deadline is not None and time.monotonic() >= deadline)
 
 
 @dataclass(slots=True)
 class Pause:
-    """Waiting between attempts: 0.1 s, doubled up to 2 s, given up after `patience` seconds without success."""
+    """The back-off between attempts: 0.1 s, doubled up to 2 s, until `patience` seconds without success."""
 
     patience: float
     _delay: float = 0.1
@@ -39,15 +38,15 @@ class Pause:
 
     @property
     def lasting(self) -> float:
-        """Seconds since the first failure after the last success; 0 without one."""
+        """Seconds since the first failure after the last success, 0 without a failure."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def success(self) -> None:
-        """The connection works: start over."""
+        """Reset the back-off: the connection works."""
         self._delay, self._since = 0.1, None
 
     def failure(self, error: ServerUnreachable, stop: threading.Event | None, deadline: float | None) -> None:
-        """Wait a little, or raise `error` when patience is at its end."""
+        """Wait for the back-off, or raise `error` after `patience` seconds."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if now - self._since > self.patience:
@@ -71,20 +70,20 @@ def follow(
     patience: float = PATIENCE,
     away: Callable[[ServerUnreachable | None], None] = lambda lost: None,
 ) -> Iterator[ServerEvent | None]:
-    """Events of a stream, resumed after the last one whenever the connection drops; None at signs of life.
+    """Yield the events of a stream, and None for other data. A dropped connection resumes after the last event.
 
     Ends after the event `end`, when `stop` is set or when `time.monotonic()` passes `deadline`.
 
     Args:
         connection: with the server.
-        path: the resource; `follow=1` and `after` are added.
+        path: the resource, to which `follow=1` and `after` are added.
         params: further query parameters.
         after: the id to resume after, "" for the beginning.
         stop: set by another thread to end the stream, within about 5 s.
         deadline: in `time.monotonic()` seconds.
         patience: seconds without a connection after which ServerUnreachable is raised.
-        away: told why there is no connection, once that lasts longer than `UNNOTICED`, and None with the first
-            sign of life again.
+        away: called with the error when the connection is lost for longer than `UNNOTICED`, and with None when it is
+            back.
     """
     pause = Pause(patience)
     gone = False
@@ -105,7 +104,7 @@ def follow(
                 if over(stop, deadline) or (deadline is not None and deadline - time.monotonic() < idle):
                     break  # connect again with a shorter time-out, so that the deadline is kept
             else:
-                # The server closed the stream without saying that it is over.
+                # The server closed the stream without the event `end`.
                 pause.failure(ServerUnreachable(f"The server at {connection.url} ends the stream."), stop, deadline)
         except ServerUnreachable as lost:
             if pause.lasting > UNNOTICED:
@@ -117,14 +116,15 @@ def follow(
 def _stream(
     connection: Connection, path: str, params: Params | None, after: str, idle: float
 ) -> Iterator[ServerEvent | None]:
-    """One connection of `follow`; ends silently when it is idle for longer than `idle` seconds."""
+    """Yield the events of one connection of `follow`. Ends silently after `idle` seconds without data."""
     headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
     if after:
         headers["Last-Event-ID"] = after
     query: Params = {**(params or {}), "follow": 1, "after": after or None}
     parser = EventParser(after)
     with connection.open("GET", path, params=query, headers=headers, timeout=idle, once=True) as response:
-        # Pieces as they come where the transfer is chunked (tornado's is); else only single bytes do not block.
+        # A chunked transfer (tornado's) yields each chunk as it arrives. Otherwise only reads of a single byte return
+        # without waiting for more data.
         size = None if getattr(response.raw, "chunked", False) else 1
         try:
             for chunk in response.iter_content(size):
@@ -132,6 +132,6 @@ def _stream(
                 yield from parser.feed(chunk)
         except requests.RequestException as broken:
             if any(isinstance(reason, ReadTimeoutError) for reason in broken.args):
-                yield None  # nothing to tell for a while is not a failure
+                yield None  # an idle stream is not a failure
                 return
             raise connection.unreachable(broken, "dropped the connection") from broken

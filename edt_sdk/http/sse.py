@@ -1,8 +1,8 @@
 """Server-sent events: bytes in, events out.
 
 A pure, incremental parser of the event stream format of the HTML standard (section 9.2.6, "Interpreting an event
-stream"). It knows nothing of HTTP, so that it can be fed any split of the same bytes with the same outcome. Connecting
-and resuming are `following.py`'s.
+stream"). It does not use HTTP, and any split of the same bytes gives the same events. `following.py` connects and
+resumes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One dispatched event. `id` is the newest id of the stream so far, which is what one resumes after."""
+    """One dispatched event. `id` is the newest id of the stream so far, after which a reader resumes."""
 
     kind: str
     data: str
@@ -21,7 +21,7 @@ class ServerEvent:
 
 
 class EventParser:
-    """Collects bytes and gives events. One object per connection; `last_id` may be carried over from the one before."""
+    """Collects bytes and returns events. One object per connection; `last_id` may come from the last connection."""
 
     def __init__(self, last_id: str = "") -> None:
         self.last_id = last_id
@@ -33,7 +33,7 @@ class EventParser:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """The events that `data` completes, in order."""
+        """Return the events that `data` completes, in order."""
         text = self._decoder.decode(data)
         if self._first and text:
             text, self._first = text.removeprefix("\ufeff"), False

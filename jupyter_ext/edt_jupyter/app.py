@@ -1,8 +1,8 @@
 """The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
 
 Owns the life of the service and none of its work. The service runs while this server holds the lease of the store
-(`Member`). While another server holds it, that server is asked; in client mode a remote server always is (`Remote`).
-The Jupyter Server must start even when the service cannot (a damaged store): then every route answers why.
+(`LeaderElection`). While another server holds it, that server is asked; in client mode a remote server always is
+(`Remote`). The Jupyter Server must start even when the service cannot (a damaged store): then every route answers why.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -30,8 +31,8 @@ from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
-from edt_server.leadership import MANY_HOSTS, ONE_HOST, Member, shared_secret
-from edt_server.service import Service, configured_plan
+from edt_server.leadership import MANY_HOSTS, ONE_HOST, LeaderElection, shared_secret
+from edt_server.service import Service, configured_plan, open_service
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreUnavailable
 from edt_server.system.processes import identify
@@ -142,7 +143,7 @@ class EdtApp(ExtensionApp):
     ).tag(config=True)
 
     _service: Service | None = None
-    _member: Member | None = None
+    _member: LeaderElection | None = None
     _remote: Remote | None = None
     _store: Store | None = None
     _secret = ""
@@ -156,6 +157,7 @@ class EdtApp(ExtensionApp):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._tasks = set()
+        self._serving = AsyncExitStack()
 
     # --- what handlers use --------------------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class EdtApp(ExtensionApp):
             self._store = await asyncio.to_thread(open_store)
             pace = ONE_HOST if settings.store_url.startswith("sqlite") else MANY_HOSTS
             url = "" if self.serverapp is None else self.serverapp.connection_url
-            self._member = Member(self._store, identify(os.getpid()), url, pace, self._lead, self._lead_no_more)
+            self._member = LeaderElection(self._store, identify(os.getpid()), url, pace, self._lead, self._lead_no_more)
             await self._member.start()
         except (EdtError, OSError) as error:
             self._member = None
@@ -282,15 +284,14 @@ class EdtApp(ExtensionApp):
 
     async def _lead(self, store: Store) -> None:
         settings = await asyncio.to_thread(self._settings)
-        service = Service(settings, on_state=self._on_state, store=store)
-        await service.start()
-        self._service = service
+        opening = open_service(settings, on_state=self._on_state, store=store)
+        self._service = await self._serving.enter_async_context(opening)
         self.log.info("edt | %s, data in %s", f"{API}/ is ready", settings.data_dir)
 
     async def _lead_no_more(self) -> None:
         service, self._service = self._service, None
         if service is not None:
-            await service.stop()
+            await self._serving.aclose()
             await asyncio.to_thread(leave_runtime_dir, service.settings.runtime_dir)
 
     def _settings(self) -> Settings:

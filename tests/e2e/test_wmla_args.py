@@ -12,7 +12,7 @@ import pytest
 
 from edt_sdk.schemas.job import JobState, JobView
 from edt_server.outputs.logs import LogReader
-from edt_server.service.service import Service
+from edt_server.service import Service, open_service
 from edt_server.settings import Settings
 from edt_server.system.runtime import runtime_dir
 from edt_server.wmla.args import parse
@@ -58,18 +58,15 @@ async def test_a_command_line_becomes_a_program_s_surroundings(tmp_path: Path) -
     (tmp_path / "fs" / "digits").mkdir(parents=True)
     data_dir = tmp_path / "data"
     place = runtime_dir(tmp_path / "run", data_dir)
-    service = Service(
-        Settings(
-            data_dir=data_dir,
-            runtime_dir=place,
-            local_slots=2,
-            threads_per_slot=1,
-            warm_workers=0,
-            data_fs=str(tmp_path / "fs"),
-        )
+    settings = Settings(
+        data_dir=data_dir,
+        runtime_dir=place,
+        local_slots=2,
+        threads_per_slot=1,
+        warm_workers=0,
+        data_fs=str(tmp_path / "fs"),
     )
-    await service.start()
-    try:
+    async with open_service(settings) as service:
         line = (
             "--exec-start PyTorch --cs-datastore-meta type=fs,data_path=digits --model-dir mnist "
             "--model-main main.py --debug-level debug --msd-env GREETING=hello --msd-label team=a "
@@ -99,5 +96,3 @@ async def test_a_command_line_becomes_a_program_s_surroundings(tmp_path: Path) -
         view = await ended(service, (await service.submit("ann", spec, tmp_path / "p.tar.gz")).id)
         said = await lines(service, view.id)
         assert (view.state, sorted(said)) == (JobState.FINISHED, ["rank 0 of 2", "rank 1 of 2"])
-    finally:
-        await service.stop()

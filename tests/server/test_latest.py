@@ -17,9 +17,8 @@ from edt_sdk.schemas.errors import NotFound
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_server.history.drawings import Drawings, present
 from edt_server.ledger.ledger import Ledger
-from edt_server.ledger.writer import Commits
-from edt_server.service.latest_events import LatestEvents
-from edt_server.service.latest_rows import LatestRows
+from edt_server.ledger.writer import open_writer
+from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.store import JobRow, StoreUnavailable
 
 
@@ -35,15 +34,10 @@ def row(name):
 class Store:
     """A real ledger and its writer; counts what is read."""
 
-    def __init__(self, folder):
-        self.commits = Commits(lambda outcome: None)
-        self.folder = folder
+    def __init__(self, writer):
+        self.writer = writer
+        self.ledger = writer.ledger
         self.asked = []
-
-    async def open(self):
-        self.ledger = await self.commits.open(lambda: Ledger.open(f"sqlite:///{self.folder / 'edt.db'}"))
-        await self.commits.change(lambda change: [change.tx.add_job(row(name)) for name in ("one", "two")])
-        return self
 
     def row(self, job):
         self.asked.append(job)
@@ -56,53 +50,52 @@ class Store:
 
 @pytest_asyncio.fixture
 async def store(tmp_path):
-    made = await Store(tmp_path).open()
-    yield made
-    await made.commits.stop(close=True)
+    async with open_writer(lambda: Ledger.open(f"sqlite:///{tmp_path / 'edt.db'}"), close=True) as writer:
+        await writer.change(lambda change: [change.tx.add_job(row(name)) for name in ("one", "two")])
+        yield Store(writer)
 
 
 @pytest.mark.asyncio
 async def test_a_row_is_read_once_between_two_changes(store):
-    rows = LatestRows(store.commits)
+    rows = LatestRows(store.writer)
     for _ in range(3):
         assert (await rows.read("one", store.row)).message == ""
         assert (await rows.read("two", store.row)).id == "two"
     assert store.asked == ["one", "two"]
-    await store.commits.change(lambda change: change.tx.update_job("one", message="so"))
+    await store.writer.change(lambda change: change.tx.update_job("one", message="so"))
     assert (await rows.read("one", store.row)).message == "so"
-    await store.commits.change(lambda change: change.tx.delete_job("one"))
+    await store.writer.change(lambda change: change.tx.delete_job("one"))
     with pytest.raises(NotFound):
         await rows.read("one", store.row)
 
 
 @pytest.mark.asyncio
 async def test_a_change_that_comes_while_a_row_is_read_is_not_missed(store):
-    rows = LatestRows(store.commits)
+    rows = LatestRows(store.writer)
     for at in range(20):
-        change = store.commits.change(lambda change, at=at: change.tx.update_job("one", message=str(at)))
+        change = store.writer.change(lambda change, at=at: change.tx.update_job("one", message=str(at)))
         await asyncio.gather(rows.read("one", store.row), change, rows.read("two", store.row))
         assert (await rows.read("one", store.row)).message == str(at)
 
 
 @pytest.mark.asyncio
 async def test_after_a_change_that_was_refused_it_is_read_again(store):
-    rows = LatestRows(store.commits)
+    rows = LatestRows(store.writer)
     await rows.read("one", store.row)
 
     def refused(change):
         raise StoreUnavailable("gone", hint="")
 
     with pytest.raises(StoreUnavailable):
-        await store.commits.change(refused)
+        await store.writer.change(refused)
     for _ in range(2):  # in trouble it is asked each time
         await rows.read("one", store.row)
     assert store.asked == ["one"] * 3
-    await store.commits.stop_healing()
 
 
 @pytest.mark.asyncio
 async def test_no_more_rows_are_kept_than_are_looked_at(store):
-    rows = LatestRows(store.commits, most=1)
+    rows = LatestRows(store.writer, most=1)
     for job in ("one", "two", "one", "one"):
         await rows.read(job, store.row)
     assert store.asked == ["one", "two", "one"]
@@ -117,7 +110,7 @@ async def test_what_events_come_to_is_found_out_once_for_each_new_event(store):
         return [event.data["text"] for event in events]
 
     async def say(text):
-        await store.commits.change(lambda change: change.append(kinds.REMARK, "one", {"text": text}))
+        await store.writer.change(lambda change: change.append(kinds.REMARK, "one", {"text": text}))
 
     await say("a")
     assert [latest.of("one", remark, told) for _ in range(3)] == [["a"]] * 3

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
-from edt_server.leadership.leader import Leadership, LeaseLost, Member, Pace
+from edt_server.leadership.leader import LeaderElection, Leadership, LeaseLost, LeasePace
 from edt_server.leadership.shared_secret import shared_secret
 from edt_server.store import Store, Writer, sqlite_url
 from edt_server.system.processes import identify
@@ -24,8 +24,8 @@ from tests.server.store.conftest import cluster
 
 __all__ = ["cluster"]  # a fixture
 
-FAST = Pace(renew=0.05, valid=0.4, look=0.02)
-SLOW = Pace(renew=60.0, valid=600.0, look=0.02)
+FAST = LeasePace(renew=0.05, valid=0.4, look=0.02)
+SLOW = LeasePace(renew=60.0, valid=600.0, look=0.02)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -118,7 +118,7 @@ def test_who_goes_on_before_it_is_followed_keeps_the_lease(store, processes) -> 
 def test_one_that_was_stopped_is_not_sure_before_it_has_renewed(store, processes) -> None:
     first = one(store, processes[0])
     first.claim()
-    first.begin_beats()
+    first.start_heartbeat()
     deadline = time.monotonic() + 30
     while first.confirmed:  # no beats: for all that it knows it stands still
         assert time.monotonic() < deadline
@@ -203,12 +203,12 @@ def test_of_many_that_claim_at_once_one_leads(store, processes) -> None:
 class Server:
     """A member that notes what it is told."""
 
-    def __init__(self, store: Store, process: subprocess.Popen[bytes], url: str, pace: Pace = FAST) -> None:
+    def __init__(self, store: Store, process: subprocess.Popen[bytes], url: str, pace: LeasePace = FAST) -> None:
         self.store: Store | None = None
         self.refuses: EdtError | None = None
         self.begun = asyncio.Event()
         self.ready: asyncio.Event | None = None
-        self.member = Member(store, identify(process.pid), url, pace, self._lead, self._rest)
+        self.member = LeaderElection(store, identify(process.pid), url, pace, self._lead, self._rest)
 
     async def _lead(self, store: Store) -> None:
         if self.refuses is not None:
@@ -308,7 +308,7 @@ def slow_renewals(monkeypatch) -> Iterator[tuple[threading.Event, threading.Even
 @pytest.mark.asyncio
 async def test_who_waits_while_a_renewal_takes_long_is_answered_after_it(store, processes, slow_renewals) -> None:
     begun, goes_on = slow_renewals
-    server = Server(store, processes[0], "", Pace(renew=3600.0, valid=2.0, look=0.02))
+    server = Server(store, processes[0], "", LeasePace(renew=3600.0, valid=2.0, look=0.02))
     await server.member.start()
     goes_on.clear()
     begun.clear()

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs.log_end import End, end_of, line_at
 from edt_server.outputs.logs import LogReader
+from edt_server.outputs.tail import End, end_of, line_at
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_the_end_of_a_large_file_takes_more_than_one_block(tmp_path):
 
 
 def test_where_one_writes_long_lines_nothing_older_than_those_is_shown(paths, monkeypatch):
-    monkeypatch.setattr("edt_server.outputs.log_end._BLOCK", 64)
-    monkeypatch.setattr("edt_server.outputs.log_end._A_LINE", 8)
+    monkeypatch.setattr("edt_server.outputs.tail._BLOCK", 64)
+    monkeypatch.setattr("edt_server.outputs.tail._A_LINE", 8)
     (paths.streams_dir / "driver.stdout").write_text("".join(f"short {n}\n" for n in range(4)))
     (paths.streams_dir / "worker-0.stdout").write_text("".join(f"{n}{'x' * 29}\n" for n in range(4)))
     index = []

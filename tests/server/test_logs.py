@@ -140,7 +140,7 @@ def test_refuses_what_it_does_not_know(paths, options):
 
 
 def test_a_cursor_cannot_name_a_file(paths):
-    from edt_server.outputs.cursor import to_cursor
+    from edt_server.outputs.tail import to_cursor
 
     for key in ("../../etc/passwd", "l:../x", "x", ""):
         with pytest.raises(InvalidRequest):

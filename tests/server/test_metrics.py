@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs.cursor import to_cursor
 from edt_server.outputs.metrics import MetricsReader, thin
+from edt_server.outputs.tail import to_cursor
 
 
 @pytest.fixture

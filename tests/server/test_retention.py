@@ -12,7 +12,7 @@ from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.core.events import SlotsChanged
-from edt_server.jobs.retention import DAY, GRACE, JOB_REMOVED, Kept, Limits, Retention, size_of
+from edt_server.jobs.retention import DAY, GRACE, JOB_REMOVED, EndedJob, Retention, RetentionLimits, size_of
 from edt_server.jobs.submission import Submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
@@ -23,33 +23,33 @@ NOW = 100 * DAY
 
 
 def going(limits, *kept, now=NOW):
-    return [each.job for each, _ in limits.overdue([Kept(*each) for each in kept], now)]
+    return [each.job for each, _ in limits.overdue([EndedJob(*each) for each in kept], now)]
 
 
 class TestWhoHasToGo:
     def test_nobody_where_nothing_is_limited(self):
-        assert not Limits().any
-        assert going(Limits(), ("a", 0.0, 10**15)) == []
+        assert not RetentionLimits().any
+        assert going(RetentionLimits(), ("a", 0.0, 10**15)) == []
 
     def test_what_ended_too_long_ago(self):
         kept = [("young", NOW - DAY, 1), ("older", NOW - 8 * DAY, 1), ("oldest", 0.0, 1)]
-        assert going(Limits(days=7), *kept) == ["oldest", "older"]
-        assert going(Limits(days=0.5), *kept) == ["oldest", "older", "young"]
+        assert going(RetentionLimits(days=7), *kept) == ["oldest", "older"]
+        assert going(RetentionLimits(days=0.5), *kept) == ["oldest", "older", "young"]
 
     def test_the_oldest_until_the_others_fit(self):
         kept = [("c", 3 * DAY, 400), ("a", DAY, 100), ("b", 2 * DAY, 300)]
-        assert going(Limits(bytes=800), *kept) == []
-        assert going(Limits(bytes=799), *kept) == ["a"]
-        assert going(Limits(bytes=699), *kept) == ["a", "b"]
-        assert going(Limits(bytes=1), *kept) == ["a", "b", "c"]
+        assert going(RetentionLimits(bytes=800), *kept) == []
+        assert going(RetentionLimits(bytes=799), *kept) == ["a"]
+        assert going(RetentionLimits(bytes=699), *kept) == ["a", "b"]
+        assert going(RetentionLimits(bytes=1), *kept) == ["a", "b", "c"]
 
     def test_what_goes_for_its_age_makes_room(self):
         kept = [("a", DAY, 500), ("b", 99 * DAY, 500), ("c", 99.5 * DAY, 500)]
-        assert going(Limits(days=7, bytes=1000), *kept) == ["a"]
+        assert going(RetentionLimits(days=7, bytes=1000), *kept) == ["a"]
 
     def test_what_has_just_ended_does_not_go_for_its_size(self):
-        assert going(Limits(bytes=1), ("a", NOW - GRACE / 2, 10**9)) == []
-        assert going(Limits(bytes=1), ("a", NOW - 2 * GRACE, 10**9)) == ["a"]
+        assert going(RetentionLimits(bytes=1), ("a", NOW - GRACE / 2, 10**9)) == []
+        assert going(RetentionLimits(bytes=1), ("a", NOW - 2 * GRACE, 10**9)) == ["a"]
 
 
 def test_sizes_count_a_file_of_two_names_once_and_follow_no_links(tmp_path):
@@ -108,7 +108,7 @@ class Play:
 
 @pytest.fixture
 def play(tmp_path):
-    made = Play(tmp_path, Limits(days=7))
+    made = Play(tmp_path, RetentionLimits(days=7))
     yield made
     made.ledger.close()
 
@@ -140,7 +140,7 @@ def test_an_old_job_goes_with_its_row_and_its_folders_and_its_events_stay(play, 
 
 
 def test_the_largest_sum_is_kept_by_removing_the_oldest(tmp_path):
-    play = Play(tmp_path, Limits(bytes=900_000))
+    play = Play(tmp_path, RetentionLimits(bytes=900_000))
     for number, job in enumerate("abcd"):
         play.submit(job, size=400_000)
         play.end(job, days_ago=10 - number)
@@ -217,7 +217,7 @@ def test_an_id_that_is_used_again_keeps_its_files(play):
 
 
 def test_off_by_default(tmp_path):
-    play = Play(tmp_path, Limits())
+    play = Play(tmp_path, RetentionLimits())
 
     async def start_and_stop():
         play.retention.start()

@@ -15,7 +15,7 @@ from edt_server.core.events import SlotsChanged
 from edt_server.jobs.submission import Submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
-from edt_server.service.speeds import PERIOD, Speeds, measure
+from edt_server.service.speeds import PERIOD, SpeedMeter, measure
 
 
 @pytest.fixture
@@ -61,8 +61,12 @@ def test_a_new_size_and_another_speed_are_told_and_noise_is_not(ledger):
     assert "its speed was measured: 5 a second on 1 slot" in ledger.store.events(job="a")[-1].text
 
 
+async def unused(work):
+    raise AssertionError("when to measure is decided without a change")
+
+
 def test_each_job_is_looked_at_once_a_period():
-    speeds = Speeds()
+    speeds = SpeedMeter(unused)
     assert speeds.due("a", 100.0)
     assert not speeds.due("a", 100.0 + PERIOD / 2)
     assert speeds.due("b", 101.0)
@@ -70,7 +74,7 @@ def test_each_job_is_looked_at_once_a_period():
 
 
 def test_a_new_size_and_one_that_was_too_short_are_looked_at_soon():
-    speeds = Speeds()
+    speeds = SpeedMeter(unused)
     assert speeds.due("a", 100.0)
     speeds.too_early("a", 100.0)
     assert not speeds.due("a", 105.0)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from edt_server.leadership.leader import ONE_HOST, Leadership, Member, Pace
+from edt_server.leadership.leader import ONE_HOST, LeaderElection, Leadership, LeasePace
 from edt_server.store import Store, StoreUnavailable, sqlite_url
 from edt_server.system.processes import identify
 from tests.server.store.conftest import cluster
@@ -20,10 +20,10 @@ from tests.server.store.conftest import cluster
 __all__ = ["cluster"]  # a fixture
 
 # The pace of one host, but of a lease that by itself would never be over: only the stop is seen.
-PACE = Pace(renew=600.0, valid=6000.0, look=ONE_HOST.look)
+PACE = LeasePace(renew=600.0, valid=6000.0, look=ONE_HOST.look)
 LEADER = """
 import asyncio, os, sys
-from edt_server.leadership.leader import Member, Pace
+from edt_server.leadership.leader import LeaderElection, LeasePace
 from edt_server.system.processes import identify
 from edt_server.store import Store
 
@@ -42,7 +42,7 @@ async def main(url, renew, valid, look):
         with mine.write() as tx:
             tx.append("state", job=None, data={"by": "first"}, time=1.0)
 
-    member = Member(store, identify(os.getpid()), "first", Pace(renew, valid, look), lead, rest)
+    member = LeaderElection(store, identify(os.getpid()), "first", LeasePace(renew, valid, look), lead, rest)
     await member.start()
     while order := (await asyncio.to_thread(sys.stdin.readline)).strip():
         if order == "write":
@@ -109,7 +109,7 @@ class Second:
 
     def __init__(self, store: Store) -> None:
         self.store: Store | None = None
-        self.member = Member(store, identify(os.getpid()), "second", PACE, self._lead, self._rest)
+        self.member = LeaderElection(store, identify(os.getpid()), "second", PACE, self._lead, self._rest)
 
     async def _lead(self, store: Store) -> None:
         self.store = store

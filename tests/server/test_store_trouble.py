@@ -20,7 +20,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.core.events import SlotsChanged
 from edt_server.jobs.submission import Submission
 from edt_server.ledger.ledger import Ledger
-from edt_server.service.service import Service
+from edt_server.service import open_service
 from edt_server.settings import Settings
 from edt_server.store import Store, StoreUnavailable
 from edt_server.store import engine as engine_module
@@ -144,21 +144,19 @@ def package(tmp_path):
 @asynccontextmanager
 async def running(settings):
     """A service; its jobs end with it."""
-    service = Service(settings)
-    await service.start()
-    try:
-        yield service
-    finally:
-        with contextlib.suppress(StoreUnavailable):
-            await service.stop_all("ann")
+    async with open_service(settings) as service:
+        try:
+            yield service
+        finally:
+            with contextlib.suppress(StoreUnavailable):
+                await service.stop_all("ann")
 
-            async def ended():
-                return not service.busy
+                async def ended():
+                    return not service.busy
 
-            await until(ended, "the end of the jobs")
-            for view in await service.jobs("ann"):
-                await service._supervision.gone(view.id, LIMIT)
-        await service.stop()
+                await until(ended, "the end of the jobs")
+                for view in await service.jobs("ann"):
+                    await service._supervision.gone(view.id, LIMIT)
 
 
 async def started(service, package):

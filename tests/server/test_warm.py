@@ -13,16 +13,16 @@ import pytest_asyncio
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel import spare_supervisors as module
 from edt_server.channel.launcher import launch, wait_gone
-from edt_server.channel.spare_supervisors import Kind, Warm, start_spare
+from edt_server.channel.spare_supervisors import SpareKind, SpareSupervisors, start_spare
 
 pytestmark = pytest.mark.asyncio
-KIND = Kind(sys.executable, 1)
+KIND = SpareKind(sys.executable, 1)
 
 
 @pytest_asyncio.fixture
 async def warm(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "REFILL_DELAY", 0.0)
-    warm = Warm(1, tmp_path, sys.executable, 1)
+    warm = SpareSupervisors(1, tmp_path, sys.executable, 1)
     yield warm
     await warm.stop()
 
@@ -97,7 +97,7 @@ async def test_a_spare_whose_python_cannot_import_ends_and_says_why(tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     bare.chmod(0o755)
-    spare = start_spare(Kind(str(bare), 1), tmp_path)
+    spare = start_spare(SpareKind(str(bare), 1), tmp_path)
     await asyncio.to_thread(spare.process.wait, 20)
     assert not spare.fits(spare.kind)
     spare.end()
@@ -156,14 +156,14 @@ async def test_a_python_fits_under_all_its_names_in_its_environment_and_nowhere_
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "python3").symlink_to(sys.executable)
         (tmp_path / folder / "python").symlink_to("python3")
-    one, short, two = (Kind(str(tmp_path / name), 1) for name in ("one/python3", "one/python", "two/python3"))
+    one, short, two = (SpareKind(str(tmp_path / name), 1) for name in ("one/python3", "one/python", "two/python3"))
     assert one.same(short)
     assert not one.same(two)
-    assert not one.same(Kind(one.interpreter, 2))
+    assert not one.same(SpareKind(one.interpreter, 2))
 
 
 async def test_without_any_nothing_is_started(tmp_path, orders):
-    warm = Warm(0, tmp_path, sys.executable, 1)
+    warm = SpareSupervisors(0, tmp_path, sys.executable, 1)
     warm.wake()
     assert warm.take(orders) is None
     await asyncio.sleep(0)

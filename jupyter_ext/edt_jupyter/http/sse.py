@@ -15,7 +15,7 @@ import msgspec
 from tornado.iostream import StreamClosedError
 
 from edt_jupyter.http.base import EdtHandler
-from edt_server.service import Watch
+from edt_server.service import Subscription
 
 PING = 15.0
 
@@ -47,7 +47,7 @@ class Step:
 class StreamHandler(EdtHandler):
     """A handler with answers that may be streams."""
 
-    _watch: Watch | None = None
+    _watch: Subscription | None = None
 
     def resume_after(self) -> str:
         """Return the cursor to resume after: Last-Event-ID of a reader that reconnects, else `?after=`."""
@@ -68,7 +68,7 @@ class StreamHandler(EdtHandler):
         if not self._finished:
             self.finish(set_content_type="text/event-stream")
 
-    async def _send(self, now: Step, step: Callable[[], Awaitable[Step]], watch: Watch) -> None:
+    async def _send(self, now: Step, step: Callable[[], Awaitable[Step]], watch: Subscription) -> None:
         self.write(b": jupyter-edt\n\n")
         sent = time.monotonic()
         while True:

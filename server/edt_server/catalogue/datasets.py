@@ -1,4 +1,4 @@
-"""The verbs of data sets: list, add, show, delete, and what a job of one is told."""
+"""The verbs of data sets: list, add, show, delete, and their use in a job's specification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edt_sdk.schemas.registered import Registered
 from edt_server.catalogue import intake
 from edt_server.catalogue.places import Places, below_data_fs, relative
 from edt_server.catalogue.records import COPY, DATASET, REFERENCE, DatasetRecord, dataset_record, dataset_shown
-from edt_server.catalogue.shelf import Office, Shelf
+from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
 
@@ -23,11 +23,11 @@ _FILES_SHOWN = 200
 
 
 class Datasets:
-    """Data sets of one service."""
+    """The data sets of a service."""
 
-    def __init__(self, office: Office) -> None:
-        self._shelf = Shelf(office, DATASET)
-        self._settings = office.settings
+    def __init__(self, service: JobService) -> None:
+        self._shelf = Shelf(service, DATASET)
+        self._settings = service.settings
 
     async def list(self, user: str) -> list[Dataset]:
         """The user's data sets, by name."""
@@ -55,7 +55,7 @@ class Datasets:
 
         Raises:
             Conflict: the name is taken.
-            InvalidRequest, Unprocessable, NotFound: its place cannot be used; nothing is left behind.
+            InvalidRequest, Unprocessable, NotFound: its place cannot be used. Nothing is left behind.
             PackageError: the upload cannot be unpacked.
         """
         new.check()
@@ -105,7 +105,7 @@ class Datasets:
         )
 
     async def delete(self, user: str, name: str) -> None:
-        """Remove a data set; a folder of the server's data folder stays as it is.
+        """Remove a data set. A folder of the server's data folder is kept.
 
         Raises:
             NotFound: there is none of that name.
@@ -127,7 +127,7 @@ class Datasets:
         await self._shelf.remove(row, check)
 
     async def registered(self, user: str, spec: JobSpec, training: Registered | None) -> JobSpec:
-        """The specification with what it uses of the catalogue pinned down; what a client said of that is thrown away.
+        """Return the specification with the catalogue entries it uses resolved. The client cannot set these.
 
         Raises:
             NotFound: there is no such data set.

@@ -24,7 +24,7 @@ from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.catalogue import intake
 from edt_server.catalogue.places import Places, below_data_fs
 from edt_server.catalogue.records import DATASET, MODEL, TEMPLATE, ModelRecord, model_record, model_shown
-from edt_server.catalogue.shelf import Office, Shelf, data_of
+from edt_server.catalogue.shelf import JobService, Shelf, data_of
 from edt_server.catalogue.training import job_of
 from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
@@ -35,11 +35,11 @@ _SETTINGS = ("description", "framework", "args", "hyperparameters", "dataset", "
 class Models:
     """Models and templates of one service."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._settings = office.settings
-        self._shelves = {kind: Shelf(office, kind) for kind in (MODEL, TEMPLATE)}
-        self._datasets = Shelf(office, DATASET)
+    def __init__(self, service: JobService) -> None:
+        self._service = service
+        self._settings = service.settings
+        self._shelves = {kind: Shelf(service, kind) for kind in (MODEL, TEMPLATE)}
+        self._datasets = Shelf(service, DATASET)
 
     async def list(self, user: str, kind: str | None = None) -> builtins.list[Model]:
         """The user's models and templates, by name; only of one kind where it is given."""
@@ -236,7 +236,7 @@ class Models:
             training = msgspec.structs.replace(training, weights=True)
         elif training.weights:
             weights = places.weights
-        return await self._office.submit(user, spec, places.code, training=training, weights=weights)
+        return await self._service.submit(user, spec, places.code, training=training, weights=weights)
 
     async def _update(self, row: CatalogueRow, said: dict[str, object]) -> CatalogueRow:
         def work(change: Change) -> CatalogueRow:
@@ -244,7 +244,7 @@ class Models:
             record = msgspec.structs.replace(model_record(there), **said)
             return change.tx.update_entry(row.id, data_of(record), change.now)
 
-        return await self._office.change(work)
+        return await self._service.change(work)
 
 
 def _made_of(places: Places, new: NewModel, origin: CatalogueRow, source: Places) -> ModelRecord:

@@ -1,4 +1,4 @@
-"""The data set of a job that was submitted: that it is still there, and where it lies."""
+"""The data set of a submitted job: check that it still exists, and find its folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from edt_server.ledger import Change
 
 
 def check_there(change: Change, spec: JobSpec) -> None:
-    """NotFound when the data set of a job that is entered was deleted while the job was on its way in."""
+    """Raise NotFound when the data set was deleted while the job was being submitted."""
     used = spec.registered
     if used is not None and used.dataset and change.tx.entry(used.dataset) is None:
         raise NotFound(f"The data set {spec.dataset} was deleted.", hint="Register it again.", field="dataset")
 
 
 def check_folder(data_dir: Path, owner: str, job: str, spec: JobSpec) -> None:
-    """Unprocessable when the copy that a job reads was deleted since it ended, and it shall go on. Blocks."""
+    """Raise Unprocessable when the copy that a job reads was deleted, and the job is to resume. Blocks."""
     copy = copy_of(data_dir, owner, spec)
     if copy and not Path(copy).is_dir():
         raise Unprocessable(
@@ -31,11 +31,11 @@ def check_folder(data_dir: Path, owner: str, job: str, spec: JobSpec) -> None:
 
 
 def copy_of(data_dir: Path, owner: str, spec: JobSpec) -> str:
-    """Where the catalogue keeps a copy of the job's data set, "" when it is none of the catalogue's copies."""
+    """Return where the catalogue keeps its copy of the job's data set, "" when it has none."""
     used = spec.registered
     return str(Places(data_dir, owner, used.dataset).data) if used is not None and used.copied else ""
 
 
 def folder_of(data_dir: Path, data_fs: str, owner: str, spec: JobSpec) -> str:
-    """The job's DATA_DIR, "" for none."""
+    """Return the job's DATA_DIR, "" for none."""
     return copy_of(data_dir, owner, spec) or (os.path.join(data_fs, spec.data_path).rstrip("/") if data_fs else "")

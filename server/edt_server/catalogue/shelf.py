@@ -1,8 +1,7 @@
-"""One user's things of one kind: found by name, put away with their files, removed with them.
+"""A user's catalogue entries of one kind: find them by name, add and remove them with their files.
 
-What data sets and models have in common. Files are in their place before the row is committed, and go after it was
-removed; so whatever has a row has its files. A row belongs to its owner, and names are looked up among the owner's own:
-nobody else's can be meant.
+Shared by data sets, models and weights. Files are in their place before the row is committed, and are removed after the
+row. So every row has its files. Names are looked up among the owner's entries only.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ T = TypeVar("T")
 _SHOWN = 10
 
 
-class Office(Protocol):
+class JobService(Protocol):
     """The part of the service that the catalogue uses."""
 
     settings: Settings
@@ -74,17 +73,17 @@ class Office(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """All things of one kind: "dataset", "model" or "template"."""
+    """All entries of one kind: "dataset", "model" or "template"."""
 
-    office: Office
+    service: JobService
     kind: str
 
     async def rows(self, user: str) -> list[CatalogueRow]:
-        """The user's, by name."""
-        return await asyncio.to_thread(self.office.store.entries, user, self.kind)
+        """Return the user's entries, by name."""
+        return await asyncio.to_thread(self.service.store.entries, user, self.kind)
 
     async def row(self, user: str, name: str) -> CatalogueRow:
-        """The user's thing of that name. NotFound, with those there are."""
+        """Return the user's entry of that name. NotFound, with the names of the others."""
         rows = await self.rows(user)
         for row in rows:
             if row.name == name:
@@ -96,11 +95,11 @@ class Shelf:
         raise NotFound(f"There is no {what} {name!r}.", hint=hint, field=self.kind)
 
     async def uses(self, user: str) -> list[Use]:
-        """The user's jobs that use something of the catalogue, the newest first."""
-        return await asyncio.to_thread(self.office.store.uses, user)
+        """Return the uses of catalogue entries by the user's jobs, the newest first."""
+        return await asyncio.to_thread(self.service.store.uses, user)
 
     async def check_free(self, user: str, name: str) -> None:
-        """Conflict when the name is taken: said before anything is copied."""
+        """Raise Conflict when the name is taken, before any file is copied."""
         if any(row.name == name for row in await self.rows(user)):
             raise self._taken(name)
 
@@ -111,10 +110,10 @@ class Shelf:
         )
 
     def places(self, row_or_user: CatalogueRow | str, identifier: str = "") -> Places:
-        """Where the files of a thing are."""
+        """Return where the files of an entry are."""
         if isinstance(row_or_user, CatalogueRow):
-            return Places(self.office.settings.data_dir, row_or_user.owner, row_or_user.id)
-        return Places(self.office.settings.data_dir, row_or_user, identifier)
+            return Places(self.service.settings.data_dir, row_or_user.owner, row_or_user.id)
+        return Places(self.service.settings.data_dir, row_or_user, identifier)
 
     async def add(
         self,
@@ -124,16 +123,16 @@ class Shelf:
         *,
         check: Callable[[Change], None] | None = None,
     ) -> CatalogueRow:
-        """Add a thing.
+        """Add an entry.
 
         Args:
-            user: whose it will be.
+            user: its owner.
             name: its name, free.
-            fill: puts its files into its folder, which is there, and returns its record; in a thread.
-            check: of the transaction that adds it.
+            fill: puts its files into its folder, which exists, and returns its record. Runs in a thread.
+            check: called in the transaction that adds it.
 
         Raises:
-            Conflict: the name was taken meanwhile. Nothing is left behind, then and whenever `fill` raises.
+            Conflict: the name is taken now. Nothing is left behind, also when `fill` raises.
         """
         await self.check_free(user, name)
         places = self.places(user, new_id(name))
@@ -157,9 +156,9 @@ class Shelf:
                 except Conflict:
                     raise self._taken(name) from None
 
-            await self.office.change(work)
+            await self.service.change(work)
         except (StoreError, asyncio.CancelledError):
-            raise  # it may have been committed all the same: its files stay
+            raise  # it may have been committed all the same, so its files stay
         except BaseException:
             for folder in (places.incoming.folder, places.folder):
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -167,27 +166,27 @@ class Shelf:
         return row
 
     async def remove(self, row: CatalogueRow, check: Callable[[Change], None] | None = None) -> None:
-        """Remove a thing with its files, unless `check` raises in the transaction that removes it."""
+        """Remove an entry with its files, unless `check` raises in the transaction that removes it."""
 
         def work(change: Change) -> None:
             if check is not None:
                 check(change)
             change.tx.delete_entry(row.id)
 
-        await self.office.change(work)
+        await self.service.change(work)
         await asyncio.to_thread(shutil.rmtree, self.places(row).folder, ignore_errors=True)
 
     async def jobs(self, user: str, wanted: Callable[[Use], bool], most: int = 100) -> tuple[JobView, ...]:
-        """The user's jobs that are wanted, the newest first, at most so many."""
+        """Return the wanted jobs of the user, the newest first, at most this many."""
         chosen = [use.job for use in await self.uses(user) if wanted(use)][:most]
         found = await asyncio.gather(*(self._view(user, job) for job in chosen))
         return tuple(view for view in found if view is not None)
 
     async def _view(self, user: str, job: str) -> JobView | None:
         try:
-            return await self.office.job(user, job)
+            return await self.service.job(user, job)
         except NotFound:
-            return None  # deleted meanwhile
+            return None  # deleted in the meantime
 
 
 def data_of(record: msgspec.Struct) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A model and what was said about one training of it become a job. Pure.
+"""Make a job from a model and the settings of one training. Pure.
 
-What is said goes before what the model says. A job has its own copy of everything: nothing that happens to the model
-later changes it.
+Settings of the training override those of the model. A job has its own copy of everything, so later changes of the
+model do not affect it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRAIN_DIR, WEIGHTS = "--train_dir", "--weights"
 
 
 def job_of(row: CatalogueRow, wanted: Training) -> tuple[JobSpec, Registered]:
-    """The job, not checked against the server, and what it uses of the catalogue beside a data set."""
+    """Return the job, not checked against the server, and what it uses of the catalogue apart from a data set."""
     model = model_record(row)
     framework = Framework(wanted.framework or model.framework)
     spec = JobSpec(
@@ -51,7 +51,7 @@ def job_of(row: CatalogueRow, wanted: Training) -> tuple[JobSpec, Registered]:
 
 
 def parameters(used: Registered | None, folder: str) -> dict[str, Any] | None:
-    """What a job finds in RESULT_DIR's pth_parameters.json, None for no such file; `folder` is its DATA_DIR."""
+    """Return the content of RESULT_DIR's pth_parameters.json, None for no such file. `folder` is its DATA_DIR."""
     if used is None:
         return None
     base = folder.rstrip("/")
@@ -63,7 +63,7 @@ def parameters(used: Registered | None, folder: str) -> dict[str, Any] | None:
 
 
 def console_arguments(spec: JobSpec, paths: JobPaths, warm_start: str) -> tuple[str, ...]:
-    """The script's arguments, with what a script of WMLA's console is given beside them.
+    """Return the script's arguments, with those that a script of WMLA's console gets in addition.
 
     Its parameters lie in the parent of `--train_dir`, and `--weights` is a folder with a state dict.
     """

@@ -16,7 +16,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError, NotFound, Unprocessable
 from edt_server.catalogue.places import Places, below_data_fs
 from edt_server.catalogue.records import WEIGHTS
-from edt_server.catalogue.shelf import Office, Shelf
+from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.files import weights_of
 
 _EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
@@ -31,9 +31,9 @@ class WeightsRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Weights:
     """Files of weights of one service."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._shelf = Shelf(office, WEIGHTS)
+    def __init__(self, service: JobService) -> None:
+        self._service = service
+        self._shelf = Shelf(service, WEIGHTS)
 
     async def add(self, user: str, upload: Path) -> str:
         """Keep a copy of that file; the name it is given. Unprocessable when it is empty."""
@@ -66,9 +66,9 @@ class Weights:
             if row.name == name:
                 return self._shelf.places(row).weights
         if name in trainings:
-            return weights_of(self._office.paths(await self._office.mine(user, trainings[name])))
+            return weights_of(self._service.paths(await self._service.mine(user, trainings[name])))
         try:
-            place = below_data_fs(self._office.settings.data_fs, name)
+            place = below_data_fs(self._service.settings.data_fs, name)
         except EdtError:
             raise NotFound(
                 f"There are no weights {name!r}.",

@@ -1,4 +1,4 @@
-"""Own the conversation with supervisors: start them, listen to them, give them slots, notice that they are gone.
+"""Own the control channel to supervisors: start them, take their reports, send their slots, notice their end.
 
 Never: scheduling decisions. It carries out what the ledger has committed.
 
@@ -6,7 +6,7 @@ Read first: `supervision.py`, then `control.py` for the socket and `launcher.py`
 """
 
 from edt_server.channel.hosts import Hosts
-from edt_server.channel.spare_supervisors import Warm
-from edt_server.channel.supervision import Changes, Supervision
+from edt_server.channel.spare_supervisors import SpareSupervisors
+from edt_server.channel.supervision import Supervision
 
-__all__ = ["Changes", "Hosts", "Supervision", "Warm"]
+__all__ = ["Hosts", "SpareSupervisors", "Supervision"]

@@ -1,10 +1,10 @@
-"""The server's end of the control channel: who speaks is known from the key, what is said is given to callbacks.
+"""The server's end of the control channel: authenticate supervisors by their keys and pass messages to callbacks.
 
-ZeroMQ ROUTER with CURVE. The gatekeeper maps each supervisor's public key to its job; a key it does not know cannot
-connect, and the job id of a message is the one its connection was authenticated as. The server's key pair persists, the
-endpoint is written anew at every start. Decides nothing and stores nothing: an Ack is sent when `on_report` has
-returned, and what a callback sends to the job it is called for follows the Ack or Welcome that answers it. A supervisor
-may therefore take any Allocation behind an Ack as one that knows the acknowledged report.
+ZeroMQ ROUTER with CURVE. The gatekeeper maps each supervisor's public key to its job. An unknown key cannot connect,
+and the job id of a message is the one its connection was authenticated as. The server's key pair persists, the endpoint
+is written at every start. Nothing is decided or stored here. An Ack is sent when `on_report` has returned, and messages
+that a callback sends to its own job follow the Ack or Welcome that answers it. A supervisor may therefore rely on it
+that any Allocation after an Ack includes the acknowledged report.
 """
 
 from __future__ import annotations
@@ -136,17 +136,17 @@ class ControlServer:
         self._peers.clear()
 
     def admit(self, job_id: str, public_key: str) -> None:
-        """From now on this client key (Z85) is this job's, and its former key, if any, is nobody's."""
+        """Accept this client key (Z85) for the job from now on, and refuse its former key, if any."""
         self._gatekeeper.admit(job_id, public_key)
 
     def forget(self, job_id: str) -> None:
-        """The job's key is nobody's from now on; a connection that is still there is not listened to any more."""
+        """Refuse the job's key from now on, and ignore messages of a connection that is still open."""
         self._gatekeeper.forget(job_id)
         self._peers.pop(job_id, None)
         self._failed.pop(job_id, None)
 
     def send(self, job_id: str, message: ToSupervisor) -> bool:
-        """Send to the job's supervisor; False when it is not connected now (see `on_connected`)."""
+        """Send to the job's supervisor. False when it is not connected now (see `on_connected`)."""
         if job_id == self._answering:
             self._withheld.append(message)
             return True
@@ -193,7 +193,7 @@ class ControlServer:
             log.warning("message before a hello, or of a replaced connection, dropped, job=%s", job_id)
             return
         self._answering = job_id
-        # One supervisor's trouble must not silence the others: this is one of the loops that survive.
+        # An error with one supervisor must not end the loop that serves all of them.
         try:
             match message:
                 case SupervisorHello():
@@ -203,7 +203,7 @@ class ControlServer:
                 case ProgressReport(progress=progress):
                     self._on_progress(job_id, progress)
         except StoreUnavailable:
-            # Who has the store says so, once; supervisors repeat what was not acknowledged.
+            # The ledger's writer logs the store's trouble once; supervisors repeat unacknowledged reports.
             log.info("a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
         except Exception:
             log.exception("a %s could not be dealt with, job=%s", type(message).__name__, job_id)

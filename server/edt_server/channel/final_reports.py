@@ -1,6 +1,6 @@
-"""What a dead supervisor left behind: reports in its journal that nobody took, and the last lines it wrote.
+"""The final reports of a dead supervisor: the undelivered ones in its journal, and the last lines of its log.
 
-They count like reports that arrived. Only when they are taken, and the job has still not ended, was it lost.
+They count like reports that arrived. The job has lost its supervisor only if it has not ended after they are taken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire.control import Numbered
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.ledger import Change, reports, supervisor_lost
+from edt_server.ledger import Change, recovery, reports
 from edt_server.supervisor.journal import read_journal
 
 log = logging.getLogger(__name__)
@@ -24,11 +24,11 @@ _LOG_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
-    """Of one supervisor.
+class FinalReports:
+    """What one supervisor left in the job's folder.
 
     Attributes:
-        reports: of its journal, oldest first; some may have been taken before.
+        reports: the reports in its journal, oldest first; some may have been taken before.
         trouble: why the journal cannot be read, "" when it can.
         said: the last lines of its log.
     """
@@ -38,39 +38,44 @@ class LastWords:
     said: str
 
 
-def read_last_words(paths: JobPaths) -> LastWords:
-    """What the job's supervisor, which runs no more, left in the job's folder."""
+def read_final_reports(paths: JobPaths) -> FinalReports:
+    """Read what the dead supervisor left in the job's folder."""
     said = _last_lines(paths.supervisor_log)
     try:
-        return LastWords(tuple(read_journal(paths.journal)), "", said)
+        return FinalReports(tuple(read_journal(paths.journal)), "", said)
     except msgspec.MsgspecError as wrong:
-        return LastWords((), f"Its journal cannot be read: {wrong}.", said)
+        return FinalReports((), f"Its journal cannot be read: {wrong}.", said)
 
 
-def bury(change: Change, job: str, words: LastWords, progress: JobProgress | None, *, stopping: str | None) -> bool:
-    """Take the last words of the job's supervisor; whether the job is over now.
+def finalize(
+    change: Change, job: str, left: FinalReports, progress: JobProgress | None, *, stopping: str | None
+) -> bool:
+    """Take the final reports of the job's supervisor.
 
     Args:
         change: the transaction.
         job: its id; it may have been deleted.
-        words: what the supervisor left.
-        progress: the newest heard.
+        left: what the supervisor left.
+        progress: the newest received.
         stopping: why the job is to be stopped, None when it is not.
+
+    Returns:
+        Whether the job is over now.
     """
     if change.tx.job(job) is None:
         return True
-    trouble = words.trouble
+    trouble = left.trouble
     try:
-        for numbered in words.reports:
+        for numbered in left.reports:
             reports.take(change, job, numbered, progress)
     except Conflict as gap:
         trouble = f"Its journal has a gap: {gap.message}"
     if trouble and not change.row(job).state.final:
-        # What is there cannot be trusted, and what a next supervisor would report could not be taken.
+        # The journal cannot be trusted, and with a gap in the numbers no report of a next supervisor could be taken.
         log.error("%s job=%s", trouble, job)
-        reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{words.said}")
+        reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{left.said}")
     elif not change.row(job).state.final:
-        supervisor_lost(change, job, words.said, stopping=stopping, progress=progress)
+        recovery.supervisor_lost(change, job, left.said, stopping=stopping, progress=progress)
     return change.row(job).state.final
 
 

@@ -1,8 +1,8 @@
-"""The named hosts of this machine: an agent for each is found, started, watched, and started anew when it has died.
+"""The named hosts of this machine: find or start an agent for each, watch it, and restart it when it has died.
 
-A host is there while the server is in conversation with its agent; its slots are offered exactly as long. An agent
-outlives the server, and the next one finds it by its address file. One that does not answer any more is killed, and
-everything below it dies with it: a host is there or not, and never half.
+A host is up while the server is connected to its agent. An agent outlives the server, and the next server finds it by
+its address file. An agent that does not answer is killed with every process below it, so that a host is up or down and
+never half.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 
 
 class HostLost(EdtError):
-    """The host's agent is gone, and what was asked of it may not have been done."""
+    """The host's agent is gone, and a request to it may not have been carried out."""
 
 
 def check_hosts(hosts: Mapping[str, int]) -> None:
-    """Unprocessable when these cannot be hosts: name → slots."""
+    """Raise Unprocessable when these cannot be hosts: name → slots."""
     for name, slots in hosts.items():
         if not _NAME.match(name):
             raise Unprocessable(
@@ -61,7 +61,7 @@ def check_hosts(hosts: Mapping[str, int]) -> None:
 
 
 def local_hosts(hosts: Mapping[str, int], gpus: Sequence[int] | None = None) -> tuple[Host, ...]:
-    """What each named host has: its share of the machine's GPUs, in their order, or of its cores.
+    """Return what each named host has: its share of the machine's GPUs, in their order, or of its cores.
 
     Args:
         hosts: name → slots.
@@ -77,10 +77,10 @@ def local_hosts(hosts: Mapping[str, int], gpus: Sequence[int] | None = None) -> 
 
 
 class Hosts:
-    """All hosts of one server.
+    """All named hosts of a server.
 
     Args:
-        settings: of the service; its `local_hosts` are what there is to be.
+        settings: of the service, with `local_hosts`.
         changed: called with the hosts that are there, each time these change, from `follow` on.
 
     Attributes:
@@ -96,19 +96,19 @@ class Hosts:
         self._context = zmq.asyncio.Context()
         self._up: dict[str, AgentConnection] = {}
         self._answers: dict[tuple[str, str], asyncio.Future[wire.SupervisorStarted]] = {}
-        self._turned = asyncio.Event()
+        self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: tuple[Host, ...] = ()
+        self._reported: tuple[Host, ...] = ()
         self._started = False
         self.stopped = False
 
     @property
     def there(self) -> tuple[Host, ...]:
-        """The hosts that are there now."""
+        """The hosts that are up now."""
         return tuple(host for host in self._all if host.name in self._up)
 
     async def start(self) -> None:
-        """Find or start the agents; returns when each is there, or has not come for half a minute."""
+        """Find or start the agents; return when every host is up, or after half a minute."""
         make_private_dir(self.folder)
         self._all = await asyncio.to_thread(local_hosts, self._settings.local_hosts)
         names = {host.name for host in self._all}
@@ -120,36 +120,36 @@ class Hosts:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_PATIENCE):
                 while len(self._up) < len(names):
-                    await self._turned.wait()
-        self._told = self.there
+                    await self._woken.wait()
+        self._reported = self.there
 
     async def follow(self) -> None:
-        """From now on tell the changes, that since `start` returned included."""
+        """Report changes from now on, and any since `start` returned."""
         self._started = True
-        await self._tell()
+        await self._report_changes()
 
     async def stop(self) -> None:
-        """Listen no more; agents go on as long as something runs below them."""
+        """Disconnect. Agents stay as long as a process runs below them."""
         self.stopped = True
-        self._turn()
+        self._wake_waiters()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._context.destroy(linger=0)
 
     async def place(self, preferred: Sequence[str]) -> str | None:
-        """The first of these hosts that is there, else any; waits until one is. None when this server stops."""
+        """Return the first of these hosts that is up, else any; wait until one is. None when this server stops."""
         while not self.stopped:
             if self._up:
                 return next((name for name in preferred if name in self._up), next(iter(self._up)))
-            await self._turned.wait()
+            await self._woken.wait()
         return None
 
     async def start_supervisor(self, host: str, job: str, launch_file: Path) -> ProcessIdentity:
         """Start a job's supervisor on a host.
 
         Raises:
-            HostLost: the host is gone; the supervisor with it, if there was one.
+            HostLost: the host is gone, and with it the supervisor, if it was started.
             EdtError: it could not be started.
         """
         connection = self._up.get(host)
@@ -190,9 +190,9 @@ class Hosts:
         raise AgentLost(f"its agent did not start; see {self.folder / f'{name}.log'}")
 
     async def _end_stranger(self, name: str) -> None:
-        """End an agent of another version: with it everything below, as when a host is lost.
+        """End an agent of another version, with every process below it, as when a host is lost.
 
-        It cannot be told what to do, and nobody else can start anything on this host while it has it. Its jobs are not
+        It does not understand our requests, and no other agent can start on this host beside it. Its jobs are not
         lost: they go on from their checkpoints, here or elsewhere.
         """
         stranger = read_stranger(self.folder, name)
@@ -242,7 +242,7 @@ class Hosts:
                 heard = True
                 if self._up.get(name) is not connection:
                     self._up[name] = connection
-                    await self._tell()
+                    await self._report_changes()
                 if isinstance(message, wire.SupervisorStarted):
                     answer = self._answers.pop((name, job), None)
                     if answer is not None and not answer.done():
@@ -260,7 +260,7 @@ class Hosts:
             self._lose(name)
             await connection.close()
             if there and not self.stopped:
-                await self._tell()
+                await self._report_changes()
 
     async def _ping(self, connection: AgentConnection) -> None:
         while True:
@@ -273,22 +273,22 @@ class Hosts:
             if not answer.done():
                 answer.set_exception(HostLost(f"Host {name} was lost."))
 
-    async def _tell(self) -> None:
-        self._turn()
-        if self._started and self._told != self.there:
-            self._told = self.there
-            # A store that is away for a moment must not end the watch; the next change tells all there is.
+    async def _report_changes(self) -> None:
+        self._wake_waiters()
+        if self._started and self._reported != self.there:
+            self._reported = self.there
+            # An unavailable store must not end the watch; the next change reports all hosts again.
             try:
                 await self._changed(self.there)
             except EdtError:
                 log.exception("the slots could not be changed")
 
-    def _turn(self) -> None:
-        self._turned.set()
-        self._turned = asyncio.Event()
+    def _wake_waiters(self) -> None:
+        self._woken.set()
+        self._woken = asyncio.Event()
 
     async def _retire(self, name: str) -> None:
-        """An agent of an earlier configuration: it ends when nothing runs below it any more."""
+        """Let an agent of an earlier configuration end when no process runs below it."""
         await self._end_stranger(name)
         address = read_address(self.folder, name)
         if address is None or not is_alive(address.identity):

@@ -1,8 +1,7 @@
-"""Starts supervisors: detached from the server in everything but that it reaps them while it lives.
+"""Start supervisors, detached from the server except that the server reaps them while it lives.
 
-A supervisor is its own session, has no terminal, writes to a log file of its job and holds none of the server's
-descriptors, so that the server's end, its Ctrl-C and its restart do not reach it. Never speaks with one: that is
-`control.py`.
+A supervisor has its own session and no terminal, writes to a log file of its job and holds none of the server's
+descriptors. The end, Ctrl-C or restart of the server therefore does not reach it. Messages are in `control.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
 
 
 def key_pair() -> tuple[str, str]:
-    """A new CURVE pair for one supervisor: (public, secret), Z85."""
+    """Make a CURVE key pair for one supervisor: (public, secret), Z85."""
     public, secret = zmq.curve_keypair()
     return public.decode("ascii"), secret.decode("ascii")
 
@@ -35,8 +34,8 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
     """Write the orders and start the supervisor that follows them.
 
     Args:
-        orders: what it is told.
-        spare: a supervisor that waits for such a job; without one, or when it has just ended, a new one is started.
+        orders: the orders of the supervisor.
+        spare: a spare supervisor for this job. Without one, or when it has just ended, a new process is started.
 
     Raises:
         Unprocessable: the job's interpreter is not there. (Whether it has edt_sdk shows when the driver starts; the
@@ -56,7 +55,7 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
 
 
 def write_orders(orders: Launch) -> JobPaths:
-    """Write the orders, and make the folders they speak of. Unprocessable when the interpreter is not there."""
+    """Write the orders and make their folders. Unprocessable when the interpreter is not there."""
     check_interpreter(orders.interpreter, orders.job_id)
     paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
     make_private_dir(paths.job_dir)
@@ -72,7 +71,7 @@ def _start(paths: JobPaths) -> subprocess.Popen[bytes]:
 
 
 def check_interpreter(interpreter: str, job_id: str) -> None:
-    """Unprocessable when the path is not a program that can be run."""
+    """Raise Unprocessable when the path is not an executable file."""
     if not (os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)):
         raise Unprocessable(
             f"The job's Python {interpreter} does not exist or cannot be run.",
@@ -83,11 +82,11 @@ def check_interpreter(interpreter: str, job_id: str) -> None:
 
 
 async def wait_gone(identity: ProcessIdentity) -> None:
-    """Return when the process has ended, whoever started it; of one started here, no zombie is left then."""
+    """Return when the process has ended. A process that was started here has then been reaped."""
     await ended(identity)
     child = _children.get(identity)
     if child is not None:
-        child.wait()  # it has ended: this only waits for the reaping thread to say so
+        child.wait()  # returns at once: the process has ended, and only the reaping thread may be late
 
 
 def _reap(identity: ProcessIdentity) -> None:

@@ -1,4 +1,4 @@
-"""A job's row becomes the orders of its supervisor, and the orders decide whom the server speaks with (fencing)."""
+"""Make the orders of a supervisor from the job's row, and check a hello against the row (fencing)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edt_server.store import JobRow
 
 
 def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
-    """What the supervisor of the row's attempt is told.
+    """Make the orders of the supervisor of the row's attempt.
 
     Args:
         row: as it was committed for this attempt.
@@ -52,7 +52,7 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
 
 
 def refusal(row: JobRow | None, hello: SupervisorHello) -> str | None:
-    """Why the server will not speak to this supervisor, None when it will."""
+    """Return why the server refuses this supervisor, None when it accepts it."""
     if row is None:
         return "The job was deleted."
     if hello.protocol != PROTOCOL:

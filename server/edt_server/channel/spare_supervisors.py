@@ -1,8 +1,8 @@
 """Spare supervisors: started before there is a job for them, with a zygote that has imported everything already.
 
-A spare fits the jobs of one interpreter with one number of threads a slot, as long as the files it has imported are
-what is installed. It has never run anything of a user's, becomes the supervisor of one job and is never used again.
-Spares end with this server, however that ends; what was handed out does not.
+A spare fits the jobs of one interpreter with one number of threads per slot, as long as the files it has imported are
+still the installed ones. It has never run user code, becomes the supervisor of one job and is never used again. Spares
+end with this server, however the server ends. A spare that was handed to a job does not.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ _LARGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What a spare fits."""
+class SpareKind:
+    """The interpreter and thread count of the jobs that a spare fits."""
 
     interpreter: str
     threads: int
 
-    def same(self, other: Kind) -> bool:
-        """Whether what fits one fits the other.
+    def same(self, other: SpareKind) -> bool:
+        """Return whether a spare for one kind fits jobs of the other.
 
-        An environment has its Python under several names: a kernel's is `bin/python`, that of a server that was started
-        by a script `bin/python3.11`. Where links lead alone does not tell: all environments may share one Python.
+        An environment has its Python under several names: a kernel uses `bin/python`, a server started by a script
+        `bin/python3.11`. The target of the link is not enough, because all environments may share one Python.
         """
         return self.threads == other.threads and _names(self.interpreter) == _names(other.interpreter)
 
 
 @dataclass(slots=True, eq=False)
 class Spare:
-    """A supervisor that waits.
+    """A supervisor that waits for a job.
 
     Attributes:
-        process: it; its parent is this process.
+        process: a child of this process.
         connection: our end of its stdin.
-        files: what it has imported, as `Ready.files`; None while it is still importing.
+        files: the files it has imported, as in `Ready.files`. None while it is still importing.
     """
 
-    kind: Kind
+    kind: SpareKind
     process: subprocess.Popen[bytes]
     connection: socket.socket
     files: dict[str, tuple[int, int]] | None = field(default=None)
 
-    def fits(self, kind: Kind) -> bool:
-        """Whether it lives, is for this kind of job, and has imported what is installed now."""
+    def fits(self, kind: SpareKind) -> bool:
+        """Return whether it lives, is for this kind of job, and has imported the files that are installed now."""
         if not self.kind.same(kind) or self.process.poll() is not None:
             return False
         if self.files is None:
@@ -74,7 +74,7 @@ class Spare:
         return all(stamp(path) == seen for path, seen in (self.files or {}).items())
 
     def hand_over(self, launch_file: Path) -> bool:
-        """Make it the supervisor of the job with these orders; False when it has ended."""
+        """Make it the supervisor of the job with these orders. False when it has ended."""
         with self.connection:
             try:
                 self.connection.sendall(f"{launch_file}\n".encode())
@@ -83,7 +83,7 @@ class Spare:
         return True
 
     def end(self) -> None:
-        """End it. Blocks until it has."""
+        """End the process, and block until it has ended."""
         self.connection.close()
         try:
             self.process.wait(END_PATIENCE)
@@ -92,19 +92,19 @@ class Spare:
             self.process.wait()
 
 
-class Warm:
-    """The spares of one server, all of the kind that was wanted last.
+class SpareSupervisors:
+    """The spares of one server, all of the kind that the last job needed.
 
     Args:
-        count: how many; with 0 every job starts cold.
-        folder: working directory of the spares, and of `warm.log`, what they say before they have a job.
-        interpreter, threads: the kind that is wanted first.
+        count: number of spares. With 0 every job starts cold.
+        folder: working directory of the spares, with `warm.log`, their output before they have a job.
+        interpreter, threads: the kind of the first spares.
     """
 
     def __init__(self, count: int, folder: Path, interpreter: str, threads: int) -> None:
         self._count = count
         self._folder = folder
-        self._kind = Kind(interpreter, threads)
+        self._kind = SpareKind(interpreter, threads)
         self._spares: list[Spare] = []
         self._filling: asyncio.Task[None] | None = None
         self._awake = False
@@ -112,18 +112,18 @@ class Warm:
 
     @property
     def spares(self) -> tuple[Spare, ...]:
-        """Those that wait now."""
+        """The spares that wait now."""
         return tuple(self._spares)
 
     def wake(self) -> None:
-        """Somebody is there: begin, unless that was done before. Call it in the event loop, as often as you like."""
+        """Start the first spares, unless they were started before. For the event loop."""
         if not self._awake:
             self._awake = True
             self._fill_in(0.0)
 
     def take(self, orders: Launch) -> Spare | None:
-        """A spare for this job, None when it has to start cold. The next one is started a little later."""
-        kind = Kind(orders.interpreter, orders.threads_per_slot)
+        """Return a spare for this job, None for a cold start. The next spare is started a little later."""
+        kind = SpareKind(orders.interpreter, orders.threads_per_slot)
         if self._count == 0:
             return None
         names = start_time_variables(orders.spec.env)
@@ -160,15 +160,15 @@ class Warm:
         await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in outdated))
         while len(self._spares) < self._count:
             try:
-                # In this thread: a spare that is started is known at once, whenever this task is cancelled.
+                # In this thread and without an await, so that a cancelled task never leaves a spare that is not listed.
                 self._spares.append(start_spare(self._kind, self._folder))
             except OSError as wrong:
                 log.warning("no spare supervisor: %s", wrong)
                 return
 
 
-def start_spare(kind: Kind, folder: Path) -> Spare:
-    """Start a supervisor that waits, detached like one with a job; OSError when that is not possible."""
+def start_spare(kind: SpareKind, folder: Path) -> Spare:
+    """Start a supervisor that waits, detached like a supervisor with a job. OSError when that is not possible."""
     ours, theirs = socket.socketpair()
     try:
         process = start_detached(

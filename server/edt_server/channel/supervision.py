@@ -1,8 +1,7 @@
-"""Supervisors: started when a job has its first slot, listened to, given their slots, and missed when they are gone.
+"""The service's half of the control channel: start supervisors, take their reports, send their slots, see their end.
 
-The service's half of the control channel. Every message from a supervisor becomes a change of the ledger before
-anything is answered; every slot a supervisor may use was committed before it hears of it. Fencing: only the newest
-attempt of a job, in the process it was started as, is spoken with.
+Every message from a supervisor becomes a change of the ledger before it is answered, and every slot is committed before
+it is sent. Fencing: the service talks only with the newest attempt of a job, in the process it was started as.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
@@ -28,13 +27,13 @@ from edt_sdk.schemas.wire.control import (
 )
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.control import ControlServer
-from edt_server.channel.final_reports import bury, read_last_words
+from edt_server.channel.final_reports import finalize, read_final_reports
 from edt_server.channel.hosts import HostLost, Hosts
 from edt_server.channel.launcher import key_pair, launch, wait_gone, write_orders
 from edt_server.channel.orders import orders_of, refusal
-from edt_server.channel.spare_supervisors import Warm
+from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.files import job_files
-from edt_server.ledger import Change, reports
+from edt_server.ledger import Change, Changes, reports
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
 from edt_server.system.presence import FILE as PRESENCE
@@ -45,18 +44,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _HELLO_LIMIT = 15.0
-_FAR_AWAY = 5.0
-_LEASE = 15.0  # a supervisor that lives has found a new server long before
+_FAR_AWAY = 5.0  # seconds between two looks at a process of another pid namespace
+_LEASE = 15.0  # a supervisor that lives connects to a new server much sooner
 _STORE_AWAY = 1.0
 _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
-
-
-class Changes(Protocol):
-    """How a change is made: committed first, then acted on, one after the other (`Service.change`)."""
-
-    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
-        """Run `work` in a transaction of the ledger and do what follows from it."""
-        ...
 
 
 class Supervision:
@@ -65,8 +56,8 @@ class Supervision:
     Args:
         settings: of the service.
         change: commits.
-        progressed: told the newest progress of a job.
-        warm: spare supervisors, None for none.
+        progressed: called with the newest progress of a job.
+        spares: supervisors that were started in advance, None for none.
         hosts: where supervisors are started, None for this machine.
     """
 
@@ -75,13 +66,13 @@ class Supervision:
         settings: Settings,
         change: Changes,
         progressed: Callable[[str, JobProgress], None],
-        warm: Warm | None = None,
+        spares: SpareSupervisors | None = None,
         hosts: Hosts | None = None,
     ) -> None:
         self._settings = settings
         self._change = change
         self._progressed = progressed
-        self._warm = warm
+        self._spares = spares
         self._hosts = hosts
         self._progress: dict[str, JobProgress] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
@@ -111,7 +102,8 @@ class Supervision:
         """Stop listening and watching; supervisors go on."""
         self._ending = True
         await self._unwatch()
-        # A supervisor that is just being started is written down, so that the next server knows it.
+        # A launch under way is completed, so that the next server finds the identity of its process in the store. The
+        # watchers that launches start in the meantime are then cancelled too.
         await asyncio.gather(*self._launches, return_exceptions=True)
         await self._unwatch()
         await self._control.stop()
@@ -122,10 +114,10 @@ class Supervision:
             task.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
 
-    async def _surely(self, work: Callable[[Change], T]) -> T:
-        """Change the ledger, and try again while the store cannot be written to: nobody else would do it later.
+    async def _change_until_committed(self, work: Callable[[Change], T]) -> T:
+        """Change the ledger, and retry while the store cannot be written to.
 
-        What supervisors ask for needs no such patience, they ask again.
+        For changes that no other party would repeat. Supervisors repeat their own requests, which need no retry here.
         """
         while True:
             try:
@@ -138,24 +130,26 @@ class Supervision:
     # --- what the service asks for ------------------------------------------------------------------------------------
 
     def progress(self, job: str) -> JobProgress | None:
-        """The newest progress heard of a job."""
+        """Return the newest progress received from a job."""
         return self._progress.get(job)
 
     def allocate(self, job: str, allocation: Allocation) -> None:
-        """Tell the job its slots, if its supervisor is connected; else it hears them when it is."""
+        """Send the job its slots. A supervisor that is not connected gets them when it connects."""
         if job in self._taking:
-            # It would be sent behind the Ack of a report it does not know of (a release, perhaps); see `control.py`.
+            # The race: this allocation was computed before the report that is being taken, and would be sent after its
+            # Ack. The supervisor may rely on an allocation after an Ack to know the report (a release, perhaps), see
+            # `control.py`. So it is dropped here and sent again, newer, by the transaction that takes the report.
             self._outdated.add(job)
         else:
             self._control.send(job, allocation)
 
     def end(self, job: str, why: str) -> None:
-        """End the job, now or as soon as its supervisor says hello."""
+        """Stop the job, now or as soon as its supervisor connects."""
         self._stopping[job] = why
         self._control.send(job, StopJob(why=why))
 
     def begin(self, job: str) -> None:
-        """Start a supervisor for a job that has none; once, however often it is asked for."""
+        """Start a supervisor for a job that has none. Calls while it starts have no effect."""
         if job in self._starting:
             return
         self._starting.add(job)
@@ -164,7 +158,7 @@ class Supervision:
         task.add_done_callback(self._launches.discard)
 
     def adopt(self, row: JobRow, *, stopping: str | None) -> None:
-        """Take over a living job of an earlier server."""
+        """Take over a job of an earlier server."""
         if stopping is not None:
             self._stopping[row.id] = stopping
         if not row.supervised:
@@ -175,11 +169,11 @@ class Supervision:
         if row.supervisor is not None:
             self._watch(row.id, row.attempt, row.supervisor)
         else:
-            # The last server ended between starting the supervisor and writing down which process it is.
+            # The last server ended after it started the supervisor and before it stored the identity of the process.
             self._watchers[row.id] = asyncio.create_task(self._await_hello(row), name=f"edt hello {row.id}")
 
     async def gone(self, job: str, seconds: float) -> bool:
-        """Wait until nothing of an ended job runs any more; False when `seconds` have passed before."""
+        """Wait until no process of an ended job runs; False when `seconds` pass before that."""
         watcher = self._watchers.get(job)
         return watcher is None or bool((await asyncio.wait([watcher], timeout=seconds))[0])
 
@@ -194,7 +188,7 @@ class Supervision:
             raise
         if host is None:
             self._starting.discard(job)
-            return  # the next server does it
+            return  # this server stops, and the next one starts the supervisor
 
         def begin(change: Change) -> JobRow | None:
             row = change.row(job)
@@ -203,7 +197,7 @@ class Supervision:
             return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
 
         try:
-            row = await self._surely(begin)
+            row = await self._change_until_committed(begin)
         finally:
             self._starting.discard(job)
         if row is None:
@@ -220,15 +214,15 @@ class Supervision:
             return
         except (EdtError, OSError) as error:
             message = f"It could not be started: {error}"
-            await self._surely(lambda change: reports.end(change, job, JobState.ERROR, message))
+            await self._change_until_committed(lambda change: reports.end(change, job, JobState.ERROR, message))
             await self._over(job)
             return
         log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
-        await self._surely(lambda change: change.tx.update_job(job, supervisor=identity))
+        await self._change_until_committed(lambda change: change.tx.update_job(job, supervisor=identity))
         self._watch(job, row.attempt, identity)
 
     async def _place(self, hosts: Hosts, job: str) -> str | None:
-        """The host for its supervisor: where most of its slots are, as soon as there is any."""
+        """Return the host for the job's supervisor: the one with most of its slots, as soon as a host is there."""
 
         def held(change: Change) -> list[str]:
             where = {slot.id: slot.host for slot in change.core.slots}
@@ -236,13 +230,13 @@ class Supervision:
             found = [where[slot] for slot in holding if slot in where]
             return sorted(set(found), key=lambda host: (-found.count(host), host))
 
-        return await hosts.place(await self._surely(held))
+        return await hosts.place(await self._change_until_committed(held))
 
     async def _start(self, orders: Launch) -> ProcessIdentity:
         if self._hosts is not None:
             paths = await asyncio.to_thread(write_orders, orders)
             return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
-        spare = self._warm.take(orders) if self._warm is not None else None
+        spare = self._spares.take(orders) if self._spares is not None else None
         return await asyncio.to_thread(launch, orders, spare)
 
     # --- listening ----------------------------------------------------------------------------------------------------
@@ -271,17 +265,18 @@ class Supervision:
             self._reconcile(change, job)
             return change.tx.job(job)
 
-        row = await self._surely(allocate)
+        row = await self._change_until_committed(allocate)
         if row is not None and row.state.final:
-            # It may only be waiting to hear that its last report was heard; if not, it must not go on.
+            # It usually waits only for the Ack of its last report. If it does not, it must still not go on.
             self._control.send(job, StopJob(why=f"The job is {row.state.value}."))
         elif job in self._stopping:
             self._control.send(job, StopJob(why=self._stopping[job]))
 
     def _reconcile(self, change: Change, job: str) -> None:
-        """Free what was granted and revoked while nobody listened.
+        """Release the slots that were granted and revoked while the supervisor was not connected.
 
-        A supervisor that never heard of a slot cannot release it. Its open reports come first, though: they may do so.
+        A supervisor that never received a slot cannot release it. Its reports that are still open are taken first,
+        because one of them may be such a release, and a slot must not be released twice.
         """
         if job not in self._unheard or job not in change.core.jobs:
             return
@@ -295,7 +290,8 @@ class Supervision:
 
     async def _on_report(self, job: str, numbered: Numbered) -> None:
         def take(change: Change) -> None:
-            # From here on the ledger is ours: what is sent next knows this report.
+            # In the writer thread: no other change can come in before this one, so an allocation that is computed from
+            # here on includes this report.
             self._taking.discard(job)
             if job in self._outdated:
                 self._outdated.discard(job)
@@ -325,57 +321,59 @@ class Supervision:
             await wait_gone(identity)
             if not is_alive(identity):
                 break
-            await asyncio.sleep(_FAR_AWAY)  # it cannot be seen: only its own words can tell
+            # The process is in another pid namespace and cannot be seen. Only its own messages or its lock show that it
+            # lives, and it gets the time of a lease to connect.
+            await asyncio.sleep(_FAR_AWAY)
             if time.monotonic() > since + _LEASE and await asyncio.to_thread(self._left_behind, job, attempt, identity):
                 log.warning("the supervisor ended with its container, job=%s attempt=%d", job, attempt)
                 break
-        await self._bury(job, attempt)
+        await self._finalize(job, attempt)
 
     def _left_behind(self, job: str, attempt: int, identity: ProcessIdentity) -> bool:
-        """Whether one that cannot be seen is gone: on this machine, silent, and without the lock that it would hold."""
+        """Return whether an invisible supervisor is gone: on this machine, not connected, and without its lock file."""
         lock = self._settings.data_dir / "jobs" / job / PRESENCE
         return same_kernel(identity) and self._greeted.get(job) != attempt and not is_held(lock)
 
-    async def _bury(self, job: str, attempt: int) -> None:
-        """Take what the supervisor could not deliver; if the job has not ended by then, another one goes on."""
-        row = await self._surely(lambda change: change.tx.job(job))
+    async def _finalize(self, job: str, attempt: int) -> None:
+        """Take the reports that a dead supervisor could not deliver; start its successor unless the job has ended."""
+        row = await self._change_until_committed(lambda change: change.tx.job(job))
         if row is not None and row.attempt != attempt:
             return
-        # From here on: what comes after this change may be the next attempt's.
+        # Before the change that may launch the next attempt: what is admitted after it must not be forgotten here.
         self._control.forget(job)
         self._unheard.pop(job, None)
         if row is None or await self._close(row):
             await self._over(job)
 
     async def _close(self, row: JobRow) -> bool:
-        """Take the last reports of the dead; True when the job is over."""
+        """Take the last reports of the dead supervisor; True when the job is over."""
         job = row.id
-        words = await asyncio.to_thread(read_last_words, JobPaths(self._settings.data_dir, row.owner, job))
-        return await self._surely(
-            lambda change: bury(change, job, words, self._progress.get(job), stopping=self._stopping.get(job))
+        left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
+        return await self._change_until_committed(
+            lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
         )
 
     async def _over(self, job: str) -> None:
-        """Nothing of the job runs any more, and nothing will."""
+        """Drop what is kept for a job of which no process runs or will run."""
         self._control.forget(job)
         self._stopping.pop(job, None)
         self._progress.pop(job, None)
         await asyncio.to_thread(job_files.clear_traces, self._settings.runtime_dir, job)
         if self._watchers.get(job) is asyncio.current_task():
-            del self._watchers[job]  # last: who waits for the end may begin anew
+            del self._watchers[job]  # last: a waiter in `gone` may restart the job
 
     async def _await_hello(self, row: JobRow) -> None:
-        """A supervisor whose process is not known: it says hello soon, or it never started and another one does."""
+        """Wait for the hello of a supervisor whose process is not known; start another one if it does not come."""
         heard = self._heard[row.id] = asyncio.Event()
         try:
             async with asyncio.timeout(_HELLO_LIMIT):
                 await heard.wait()
         except TimeoutError:
-            # The next attempt's number keeps the old one out, should it appear after all.
+            # Fencing: should the old supervisor appear after all, the number of the next attempt keeps it out.
             self.begin(row.id)
             return
         finally:
             del self._heard[row.id]
-        now = await self._surely(lambda change: change.row(row.id))
+        now = await self._change_until_committed(lambda change: change.row(row.id))
         if now.supervisor is not None:
             await self._until_gone(row.id, now.attempt, now.supervisor)

@@ -1,4 +1,4 @@
-"""What a job has on disk: its id, its weights, and how all of it is removed once nobody needs it."""
+"""A job's files on disk: its id, its weights, and their removal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def weights_of(paths: JobPaths) -> Path:
-    """The final weights of a job, else its newest epoch's. Unprocessable when it has written none. Blocks."""
+    """Return the final weights of a job, else its newest epoch's. Unprocessable when there are none. Blocks."""
     epochs = [
         (int(match[1]), path)
         for path in paths.train_dir.glob("model_epoch_*.pth")
@@ -43,13 +43,13 @@ def weights_of(paths: JobPaths) -> Path:
 
 
 def warm_start(paths: JobPaths, spec: JobSpec) -> str:
-    """Where the job has the weights it begins with, "" when it begins with its script's own."""
+    """Return where the job has the weights it starts with, "" for those of its script."""
     own = spec.registered is not None and spec.registered.weights
     return str(paths.job_dir / WARM_START) if spec.warm_start or own else ""
 
 
 def keep(file: Path, kept: Path) -> None:
-    """Keep `file` as `kept` too, whatever becomes of its first name. Blocks."""
+    """Keep `file` as `kept` too, independent of its first name. Blocks."""
     try:
         os.link(file.resolve(), kept)
     except OSError:
@@ -64,7 +64,7 @@ def remove(paths: JobPaths) -> None:
 
 
 def new_id(name: str) -> str:
-    """An id people recognise: the name in plain letters and six random ones."""
+    """Make an id that people recognise: the name in plain letters and six random letters."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG].rstrip("-")
     return f"{slug or 'job'}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM))}"
 

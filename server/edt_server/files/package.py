@@ -1,4 +1,4 @@
-"""Unpacking of a submitted package: a tar archive, plain or gzipped, from somebody who may mean harm.
+"""Unpacking of a submitted package: a tar archive, plain or gzipped, from a source that is not trusted.
 
 The archive is read once, member by member, into a fresh folder beside the target, which takes the target's name only
 when everything was in order; a refused package leaves nothing. Every refusal is a `PackageError` that names the
@@ -29,14 +29,14 @@ _NAMES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
-    """What was unpacked: the names of its files, relative to the target and sorted, and their total size in bytes."""
+class UnpackedPackage:
+    """The unpacked files: their names, relative to the target and sorted, and their total size in bytes."""
 
     files: tuple[str, ...]
     size: int
 
 
-def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: int, max_bytes: int) -> Package:
+def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: int, max_bytes: int) -> UnpackedPackage:
     """Unpack `archive` as the folder `target`, whose parent exists.
 
     Args:
@@ -64,7 +64,7 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
     return package
 
 
-def _find_main(root: Path, package: Package, main: str, code_dir: str) -> None:
+def _find_main(root: Path, package: UnpackedPackage, main: str, code_dir: str) -> None:
     if not main:
         _find_folder(root, code_dir)
         return
@@ -99,7 +99,7 @@ class _Unpacking:
     folders: set[str] = field(default_factory=lambda: {"."})
     links: dict[str, str] = field(default_factory=dict)
 
-    def run(self, archive: Path) -> Package:
+    def run(self, archive: Path) -> UnpackedPackage:
         try:
             with archive.open("rb") as raw:
                 gzipped = raw.read(2) == _GZIP
@@ -115,17 +115,17 @@ class _Unpacking:
                 f"{_show(str(error.filename))} and another name differ only in a way this disk ignores."
             ) from None
         self._make_links()
-        return Package(tuple(sorted({*self.files, *self.links})), self.size)
+        return UnpackedPackage(tuple(sorted({*self.files, *self.links})), self.size)
 
     def _limit(self) -> int:
-        # Headers and padding of a member are at most a few blocks; more than this cannot be an honest archive.
+        # Headers and padding of a member are at most a few blocks. An archive with more is refused as an attack.
         return self.max_bytes + (self.max_files + 20) * 4096
 
     def _read(self, stream: _Bounded) -> None:
         with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:") as tar:
             for member in tar:
                 self._accept(tar, member)
-            # tarfile takes a damaged header for the end; a real end is a block of zeros, or nothing.
+            # tarfile takes a damaged header for the end. A real end is a block of zeros, or the end of the file.
             stream.seek(tar.offset)
             if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
                 raise tarfile.ReadError(f"damaged header at byte {tar.offset}")
@@ -200,7 +200,7 @@ class _Unpacking:
         self.files[name] = place
 
     def _copy(self, name: str, origin: str) -> None:
-        """A hard link becomes a second copy: two names of one file would let a job change what it did not mean to."""
+        """Copy the target of a hard link: with two names for one file, a job could change the other by accident."""
         place = self.files.get(origin)
         if place is None:
             raise PackageError(
@@ -298,7 +298,7 @@ def _clean(name: str) -> str:
 
 
 def _from_macos(name: str) -> bool:
-    """Finder's companions of files; they are never wanted."""
+    """Return whether this is a metadata file of macOS Finder, which is skipped."""
     parts = PurePosixPath(name).parts
     return parts[0] == "__MACOSX" or parts[-1] == ".DS_Store" or any(part.startswith("._") for part in parts)
 

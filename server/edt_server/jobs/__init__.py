@@ -1,4 +1,4 @@
-"""Own the way of a package to a job, and of a stored job to a new one or to its removal.
+"""Own submission, the stored package of a job, and retention: from package to job, to another job, to removal.
 
 Never: HTTP, processes or the order of changes.
 
@@ -7,16 +7,16 @@ Read first: `submission.py`, then `retention.py`.
 
 from edt_server.jobs import submission
 from edt_server.jobs.fixed_size import check_change, sized
-from edt_server.jobs.retention import Limits, Retention
+from edt_server.jobs.retention import Retention, RetentionLimits
 from edt_server.jobs.stored_package import Stored, gone, stored
 from edt_server.jobs.submission import main_file
-from edt_server.jobs.uncommitted import Doubts
+from edt_server.jobs.uncommitted import UncommittedSubmissions
 
 __all__ = [
-    "Doubts",
-    "Limits",
     "Retention",
+    "RetentionLimits",
     "Stored",
+    "UncommittedSubmissions",
     "check_change",
     "gone",
     "main_file",

@@ -1,4 +1,4 @@
-"""Jobs that are not elastic: how many slots they hold is settled when they are submitted. Pure."""
+"""Jobs that are not elastic: their number of slots is fixed at submission. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edt_sdk.schemas.job import JobPatch, JobSpec
 
 
 def sized(spec: JobSpec) -> JobSpec:
-    """The specification whose job gets all its slots at once, or none; of an elastic one, as it is.
+    """Return the specification with a fixed size, or unchanged for an elastic job. Its job gets all slots at once.
 
-    `PyTorch` is one process, so its slots are one unit; `distPyTorch` is one for each `slots_per_unit`.
+    `PyTorch` is one process, so its slots are one unit. `distPyTorch` has one process for each `slots_per_unit`.
     """
     if Framework(spec.framework).elastic:
         return spec
@@ -21,7 +21,7 @@ def sized(spec: JobSpec) -> JobSpec:
 
 
 def check_change(spec: JobSpec, patch: JobPatch) -> None:
-    """Unprocessable when the change would ask a program that is not elastic to become larger or smaller."""
+    """Raise Unprocessable when the change would resize a program that is not elastic."""
     wanted = patch.max_workers
     if wanted is None or wanted == spec.max_workers or Framework(spec.framework).elastic:
         return

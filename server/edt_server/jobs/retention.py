@@ -1,7 +1,7 @@
-"""Retention: ended jobs are removed with all their files once they are too old, or together too large; off by default.
+"""Retention: remove ended jobs with all their files once they are too old, or together too large. Off by default.
 
-Only ended jobs, the oldest first, and none whose weights a living job begins with. The row goes in the transaction that
-looks once more whether the job may go, so that nobody can resume it meanwhile; then the files. What a server that was
+Only ended jobs, the oldest first, and none whose weights a living job starts with. The transaction that removes the row
+checks again whether the job may go, so that it cannot be resumed in between. The files follow. What a server that was
 killed in between has left is known by the event, which stays like all events. Living jobs never count.
 """
 
@@ -14,37 +14,27 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.files import job_files
-from edt_server.ledger import Change
+from edt_server.ledger import Change, Changes
 from edt_server.store import JobRow, Store
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 JOB_REMOVED = "job_removed"  # data: owner, name, bytes, why
 DAY = 86_400.0
-# A job that has just ended is not removed for its size: somebody is about to fetch the result.
+# A job that has just ended is not removed for its size: its user is about to fetch the result.
 GRACE = 3600.0
 _FIRST, _EVERY = 60.0, 3600.0
 _FINAL = tuple(state for state in JobState if state.final)
 _LIVING = tuple(state for state in JobState if not state.final)
 
 
-class Changes(Protocol):
-    """How a change is made, see `Service.change`."""
-
-    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
-        """Run `work` in a transaction of the ledger and do what follows from it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EndedJob:
     """An ended job: when it ended (seconds since the epoch), and what its files take."""
 
     job: str
@@ -53,8 +43,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How long, and how much, is kept. 0: for ever, everything."""
+class RetentionLimits:
+    """How long, and how much, is kept. 0 means no limit."""
 
     days: float = 0.0
     bytes: int = 0
@@ -64,11 +54,11 @@ class Limits:
         """True when something may have to go."""
         return bool(self.days or self.bytes)
 
-    def overdue(self, kept: Iterable[Kept], now: float) -> list[tuple[Kept, str]]:
-        """Who has to go and why, the oldest first."""
+    def overdue(self, kept: Iterable[EndedJob], now: float) -> list[tuple[EndedJob, str]]:
+        """Return the jobs to remove with the reason, the oldest first."""
         left = sorted(kept, key=lambda each: (each.ended, each.job))
         total = sum(each.bytes for each in left)
-        going: list[tuple[Kept, str]] = []
+        going: list[tuple[EndedJob, str]] = []
         for each in left:
             if self.days and each.ended < now - self.days * DAY:
                 why = f"it ended more than {self.days:g} days ago"
@@ -82,7 +72,7 @@ class Limits:
 
 
 class Retention:
-    """The task of one service.
+    """The background task that removes old jobs.
 
     Args:
         limits: what is kept.
@@ -95,7 +85,7 @@ class Retention:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: RetentionLimits,
         store: Store,
         change: Changes,
         data_dir: Path,
@@ -112,12 +102,12 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look every hour from now on, where something is to be looked for."""
+        """Look every hour from now on, if there is a limit."""
         if self._limits.any:
             self._task = asyncio.create_task(self._run(), name="edt retention")
 
     async def stop(self) -> None:
-        """Look no more; a job that is being removed is removed first, or by the next server."""
+        """Stop looking. A removal under way is completed here or by the next server."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -133,19 +123,19 @@ class Retention:
             await asyncio.sleep(_EVERY)
 
     async def sweep(self, now: float) -> list[str]:
-        """Remove what has to go by `now` (seconds since the epoch); the ids."""
+        """Remove the jobs that are over a limit at `now` (seconds since the epoch), and return their ids."""
         rows = await asyncio.to_thread(lambda: self._store.jobs(states=_FINAL))
         needed = await asyncio.to_thread(_needed, self._store)
         kept = await asyncio.to_thread(lambda: [self._measure(row) for row in rows])
         by_id = {row.id: row for row in rows}
         removed: list[str] = []
-        # What a living job begins with neither goes nor makes others go.
+        # A job whose weights a living job starts with is neither removed nor counted.
         for each, why in self._limits.overdue([each for each in kept if each.job not in needed], now):
             if await self._gone(each.job) and await self._remove(by_id[each.job], each, why):
                 removed.append(each.job)
         return removed
 
-    async def _remove(self, seen: JobRow, kept: Kept, why: str) -> bool:
+    async def _remove(self, seen: JobRow, kept: EndedJob, why: str) -> bool:
         def forget(change: Change) -> bool:
             row = change.tx.job(seen.id)
             if row is None or not row.state.final or row.ended != seen.ended or seen.id in _needed(self._store):
@@ -164,12 +154,12 @@ class Retention:
     def _paths(self, row: JobRow) -> JobPaths:
         return JobPaths(self._data_dir, row.owner, row.id)
 
-    def _measure(self, row: JobRow) -> Kept:
+    def _measure(self, row: JobRow) -> EndedJob:
         ended = row.state_since if row.ended is None else row.ended
         if (row.id, ended) not in self._sizes:
             paths = self._paths(row)
             self._sizes[row.id, ended] = size_of((paths.result_dir, paths.job_dir)) if self._limits.bytes else 0
-        return Kept(row.id, ended, self._sizes[row.id, ended])
+        return EndedJob(row.id, ended, self._sizes[row.id, ended])
 
     def _clear(self, paths: JobPaths) -> None:
         try:
@@ -193,7 +183,7 @@ class Retention:
 
 
 def size_of(folders: Collection[Path]) -> int:
-    """Bytes on disk of all files below; a file of several names counts once, one that vanishes meanwhile not at all."""
+    """Return the bytes on disk of all files below. A file with several names counts once."""
     seen: dict[tuple[int, int], int] = {}
     for folder in folders:
         for entry in _files(folder):
@@ -218,5 +208,5 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _needed(store: Store) -> set[str]:
-    """Jobs whose weights a living job begins with."""
+    """Return the jobs whose weights a living job starts with."""
     return {row.spec.warm_start for row in store.jobs(states=_LIVING) if row.spec.warm_start}

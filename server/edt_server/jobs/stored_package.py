@@ -1,6 +1,6 @@
 """What a job was made of, ready to become another job: its package as it was sent, and its settings as they are now.
 
-A job's code folder is its working directory too, where its script may write, so what came in is kept beside it: another
+A job's code folder is its working directory too, where its script may write. So the package is kept next to it: another
 name for the same bytes where the file system can do that.
 """
 
@@ -29,7 +29,7 @@ from edt_server.system.private_files import make_private_dir
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A job's package, and what is to be said of another job made of it.
+    """A job's package and settings, from which another job is made.
 
     Attributes:
         job: its id.
@@ -60,19 +60,19 @@ class Stored:
 
     @property
     def training(self) -> Registered | None:
-        """What it uses of the catalogue beside a data set, which is looked up anew."""
+        """What it uses of the catalogue apart from a data set, which is looked up again."""
         used = self.spec.registered or Registered()
         beside = msgspec.structs.replace(used, dataset="", copied=False, train="", test="", val="")
         return None if beside == Registered() else beside
 
     def weights(self, spec: JobSpec) -> Path | None:
-        """Weights that the other job begins with because this one did: also when their job was deleted since."""
+        """Return the weights that the other job starts with because this one did, also when their job was deleted."""
         own = spec.warm_start == "" and self.spec.registered is not None and self.spec.registered.weights
         same = spec.warm_start != "" and spec.warm_start == self.spec.warm_start
         return self.kept if own or same else None
 
     def files(self) -> tuple[PackedFile, ...]:
-        """What is in the package, relative to the code folder and sorted; sizes in bytes. Blocks.
+        """Return the files of the package, relative to the code folder and sorted. Sizes in bytes. Blocks.
 
         Raises:
             NotFound: the job was deleted meanwhile.
@@ -98,12 +98,12 @@ class Stored:
 
 
 def gone(job: str) -> NotFound:
-    """The error for a job that was deleted while another one was made of it."""
+    """Return the error for a job that was deleted while another job was made of it."""
     return NotFound(f"Job {job} was deleted meanwhile.", hint="Choose the folder of its code instead.", field="source")
 
 
 def stored(paths: JobPaths, row: JobRow) -> Stored:
-    """What the job was made of. Blocks.
+    """Return what the job was made of. Blocks.
 
     Raises:
         NotFound: its files are gone.
@@ -115,7 +115,7 @@ def stored(paths: JobPaths, row: JobRow) -> Stored:
 
 
 def _settings(row: JobRow) -> JobSpec:
-    """As somebody would give them who submits it anew."""
+    """Return the settings as a user would give them to submit the job again."""
     spec = msgspec.structs.replace(
         row.spec,
         priority=row.priority,
@@ -133,11 +133,11 @@ def _settings(row: JobRow) -> JobSpec:
 
 
 def _pack(paths: JobPaths, package: Path) -> None:
-    """The package of a job whose package was not kept: of its code folder, as it is now."""
+    """Pack the code folder, as it is now, of a job whose package was not kept."""
     if not paths.submitted.is_dir():
         raise gone(paths.job_id)
     make_private_dir(paths.job_dir)
-    # A file of its own for each that asks: a form looks at the job while somebody clones it.
+    # A temporary file for each caller: a form may look at the job while it is cloned.
     with tempfile.NamedTemporaryFile(dir=paths.job_dir, prefix=f".{PACKAGE}-", delete=False) as beside:
         try:
             with tarfile.open(fileobj=beside, mode="w:gz", compresslevel=6) as archive:

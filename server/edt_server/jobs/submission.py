@@ -1,4 +1,4 @@
-"""From an uploaded package to a job: checked, unpacked, given an id. Nothing stays behind of one that is refused."""
+"""From an uploaded package to a job: checked, unpacked, given an id. A refused package leaves nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Submission:
     remarks: tuple[str, ...] = ()
 
     def enter(self, change: Change) -> None:
-        """Write the job down and let the core decide whether it starts."""
+        """Store the job and let the core decide whether it starts."""
         spec = self.spec
         check_there(change, spec)
         change.ledger.names[self.job] = spec.name
@@ -71,17 +71,17 @@ class Submission:
 
 
 def remarks(spec: JobSpec, data_fs: str) -> tuple[str, ...]:
-    """What the submission asked for and has another meaning here, or none; for the job's story. Blocks."""
+    """Return remarks for the job's story on what has another meaning here, or none. Blocks."""
     wmla = () if spec.wmla is None else spec.wmla.remarks
     torchrun = () if spec.torchrun is None else spec.torchrun.said
     return (*_validation_remarks(spec), *wmla, *torchrun, *_data_remarks(spec.data_path, data_fs))
 
 
 def _validation_remarks(spec: JobSpec) -> tuple[str, ...]:
-    told = None if spec.registered is None else spec.registered.validates
-    if told is None:
+    what = None if spec.registered is None else spec.registered.validates
+    if what is None:
         return ()
-    return (f"It validates the training {told.training_name} ({told.training}): {', '.join(told.metrics)}.",)
+    return (f"It validates the training {what.training_name} ({what.training}): {', '.join(what.metrics)}.",)
 
 
 def _data_remarks(data_path: str, data_fs: str) -> tuple[str, ...]:
@@ -135,7 +135,10 @@ def place(
 
 
 def _write_settings(settings: Settings, spec: JobSpec, paths: JobPaths) -> None:
-    """What a training of a model finds in its RESULT_DIR. Before anything of the user's runs there, so never a link."""
+    """Write what a training of a model finds in its RESULT_DIR.
+
+    Before any user code runs there, so that no path can be a link.
+    """
     found = parameters(spec.registered, folder_of(settings.data_dir, settings.data_fs, paths.owner, spec))
     if found is not None:
         (paths.result_dir / PARAMETERS).write_text(json.dumps(found, indent=1), encoding="utf-8")
@@ -146,7 +149,7 @@ def _write_settings(settings: Settings, spec: JobSpec, paths: JobPaths) -> None:
 
 
 def main_file(spec: JobSpec) -> str:
-    """The main script that has to be in the package, "" when the job runs something else."""
+    """Return the main script that has to be in the package, "" when the job runs something else."""
     started = spec.torchrun
     other = spec.command or (started is not None and (started.module or started.no_python))
     return "" if other else spec.main

@@ -1,10 +1,11 @@
-"""Which of the servers over one store leads: a lease in the store, with a fencing number that only grows.
+"""Leader election among the servers over one store: a lease in the store, with a fencing token that only grows.
 
-The leader holds on to its lease from a thread of its own; the others look whether it still does. A leader whose process
-is seen to be dead or stopped from here is followed at once, any other when its lease has not moved for as long as it is
-valid by the follower's own clock, so that clocks need not agree. Every transaction of a leader checks the number first:
-one that was stopped and is let go again writes nothing more, and asks whether it still leads before it answers anybody
-(decision 034). Nothing here knows what leading means (`Member` is told that).
+The leader renews its lease from a thread of its own, and the followers watch the lease. A follower takes over at once
+when it sees that the leader's process is dead or stopped. Otherwise it waits until the lease has not changed for the
+time a lease is valid. It measures that with its own clock, so that the clocks of two hosts need not agree. Every
+transaction of a leader checks the fencing token first. A leader that was stopped (SIGSTOP) and continues therefore
+writes nothing more, and it confirms its lease before it answers a request (decision 034). What a leader does is not
+known here: `LeaderElection` calls `on_lead` and `on_resign`.
 """
 
 from __future__ import annotations
@@ -27,42 +28,44 @@ log = logging.getLogger(__name__)
 
 LEASE = "leader"
 STOPPED = "is stopped"
-# Clocks of two hosts may differ by so much; what is longer expired was left behind by somebody who is no more.
+# Seconds that the clocks of two hosts may differ. A lease that expired longer ago belongs to a host that is gone.
 SKEW = 30.0
-# How long somebody who asks waits for a leader, and a server that could not begin to lead until it tries again.
+# Seconds that a request waits for a leader, and that a server waits after it failed to start leading.
 PATIENCE, AGAIN = 15.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds: between renewals, until a lease that is not renewed is over, between looks of a follower."""
+class LeasePace:
+    """Seconds between renewals, until an unrenewed lease expires, and between two looks of a follower."""
 
     renew: float
     valid: float
     look: float
 
 
-# On one host a death or a stop is seen at once; the rest is for a leader that hangs in any other way, and every renewal
-# costs a write to the disk.
-ONE_HOST = Pace(renew=2.0, valid=6.0, look=0.2)
-MANY_HOSTS = Pace(renew=0.4, valid=1.5, look=0.2)
+# On one host a follower sees at once that the leader's process is dead or stopped. The long lease only covers other
+# hangs, and every renewal costs a write to the disk, so renewals are rare.
+ONE_HOST = LeasePace(renew=2.0, valid=6.0, look=0.2)
+MANY_HOSTS = LeasePace(renew=0.4, valid=1.5, look=0.2)
 
 
 class LeaseLost(ServerUnreachable):
-    """Another server leads now; nothing of what was to be written is."""
+    """Another server leads now. The transaction was rolled back."""
 
 
 class Leadership:
-    """One process's share in a lease. Blocks; used by one thread, but `confirmed`, which any may read, and `beat`.
+    """One process's part in the lease of a store. Blocks.
+
+    One thread uses it, with two exceptions: any thread may read `confirmed`, and the heartbeat thread calls `beat`.
 
     Args:
-        store: whose leader is to be found.
+        store: the store whose lease this is.
         me: this process.
-        url: where it is reached by the others.
-        pace: how fast.
+        url: where the other servers reach this one.
+        pace: intervals of the lease.
     """
 
-    def __init__(self, store: Store, me: ProcessIdentity, url: str, pace: Pace) -> None:
+    def __init__(self, store: Store, me: ProcessIdentity, url: str, pace: LeasePace) -> None:
         self._store = store
         self._me = me
         self._url = url
@@ -76,19 +79,24 @@ class Leadership:
 
     @property
     def confirmed(self) -> bool:
-        """True while nobody else can have begun to lead, as far as this process can know without asking."""
+        """True while no other server can have taken the lease, as far as is known without asking the store."""
+        # The age of the lease is not enough: a follower on this host takes over as soon as it sees this process
+        # stopped, long before the lease expires. So the heartbeat must have no gap since the renewal (decision 034).
         now, renewed = time.monotonic(), self._renewed
         return now < renewed + self._pace.valid and self._pulse.unbroken_since(renewed, now)
 
     def claim(self) -> Lease | None:
-        """Take the lease when nobody who lives has it. None: it is ours; else the lease as somebody else has it.
+        """Take the lease unless a living process holds it.
+
+        Returns:
+            None when this process holds it now, else the lease of the holder.
 
         Raises:
-            StoreError: the store cannot be read or written to; a leader that was stopped in the middle of a transaction
-                keeps everybody else's waiting, and is named then.
+            StoreError: the store cannot be read or written to. A leader that was stopped in the middle of a transaction
+                may hold the store's lock; the error names that process then.
         """
         found = self._store.lease(LEASE)
-        why = "" if found is None else self._why_over(found)
+        why = "" if found is None else self._reason_expired(found)
         if found is not None and not why:
             return found
         try:
@@ -104,12 +112,15 @@ class Leadership:
             ) from trouble
 
     def _take(self, found: Lease | None, why: str) -> Lease | None:
+        # Taken before the transaction: one that takes long shortens our own view of the lease, never lengthens it.
         begun = time.monotonic()
         expires = time.time() + self._pace.valid
         with self._store.write() as tx:
             now = tx.lease(LEASE)
             if now is not None and now.holder is not None and now != found:
-                return now  # it was judged as it was before: somebody has taken it since, or its holder has come back
+                # The lease changed between the look and this transaction: another server took it, or the holder renewed
+                # it. The verdict on the holder no longer applies.
+                return now
             dead = None if found is None else found.fencing
             mine = tx.take_lease(LEASE, self._me, now=0.0, expires=expires, url=self._url, dead=dead)
             if mine is None:
@@ -119,16 +130,16 @@ class Leadership:
         self._fencing, self._renewed, self._seen, self._pulse = mine.fencing, begun, None, Pulse()
         return None
 
-    def begin_beats(self) -> None:
-        """From now on `beat` is called every `BEAT` seconds, or this process stands still."""
+    def start_heartbeat(self) -> None:
+        """Start the heartbeat: from now on a gap between two calls of `beat` means that this process was stopped."""
         self._pulse.begin(self._renewed)
 
     def beat(self) -> bool:
-        """This process lives; True when it may have been stopped meanwhile: only a renewal confirms it again."""
+        """Record a heartbeat. True after a gap: the process may have been stopped, and only a renewal confirms it."""
         return self._pulse.beat(time.monotonic())
 
     def renew(self) -> bool:
-        """Hold on to it; False when it is lost. StoreUnavailable when that cannot be said now."""
+        """Renew the lease; False when it is lost. StoreUnavailable when the store cannot be asked."""
         begun = time.monotonic()
         with self._store.write() as tx:
             kept = tx.renew_lease(LEASE, self._fencing, expires=time.time() + self._pace.valid)
@@ -137,24 +148,25 @@ class Leadership:
         return kept
 
     def give_back(self) -> None:
-        """Let the next one in."""
+        """Release the lease, so that a follower can take it at once."""
         self._renewed = float("-inf")
         with self._store.write() as tx:
             tx.release_lease(LEASE, self._fencing)
 
     def guarded(self) -> Store:
-        """The store for what only the leader may do: its transactions fail with LeaseLost once we do not lead."""
+        """Return the leader's store, whose transactions fail with LeaseLost once another server leads."""
         fencing = self._fencing
 
         def check(tx: Writer) -> None:
+            # Inside of the transaction: between a check before it and the commit, the lease could change hands.
             lease = tx.lease(LEASE)
             if lease is None or lease.holder is None or lease.fencing != fencing:
                 raise LeaseLost("Another server leads now.", hint="Try again in a moment.")
 
         return self._store.guarded(check)
 
-    def _why_over(self, lease: Lease) -> str:
-        """Why its holder leads no more, the predicate of a sentence; "" while it does."""
+    def _reason_expired(self, lease: Lease) -> str:
+        """Return why the holder no longer leads, as the predicate of a sentence; "" while it leads."""
         now = time.monotonic()
         if self._seen != lease:
             self._seen, self._seen_at = lease, now
@@ -169,16 +181,16 @@ class Leadership:
         return ""
 
 
-class Member:
-    """One server among those over a store: it leads, or it knows who does.
+class LeaderElection:
+    """One server's view of the election: it leads, or it knows the leader.
 
     Args:
-        store: open; closed by its owner, after `stop`.
+        store: open; its owner closes it after `stop`.
         me: this process.
-        url: where it is reached by the others.
+        url: where the other servers reach this one.
         pace: see `Leadership`.
-        appoint: begins to lead, with the store to do it with.
-        dismiss: ends that; called when it led, and when `appoint` was cut short by the loss of the lease.
+        on_lead: called when this server starts to lead, with the store that only a leader may write to.
+        on_resign: called when it stops leading, also when the loss of the lease interrupted `on_lead`.
     """
 
     def __init__(
@@ -186,37 +198,37 @@ class Member:
         store: Store,
         me: ProcessIdentity,
         url: str,
-        pace: Pace,
-        appoint: Callable[[Store], Awaitable[None]],
-        dismiss: Callable[[], Awaitable[None]],
+        pace: LeasePace,
+        on_lead: Callable[[Store], Awaitable[None]],
+        on_resign: Callable[[], Awaitable[None]],
     ) -> None:
         self._leadership = Leadership(store, me, url, pace)
         self._pace = pace
-        self._appoint = appoint
-        self._dismiss = dismiss
+        self._on_lead = on_lead
+        self._on_resign = on_resign
         self._other: Lease | None = None
         self._leads = False
         self._keeper: _Keeper | None = None
         self._lost = asyncio.Event()
-        self._turned = asyncio.Event()
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def leads(self) -> bool:
-        """True while this server leads and nobody else can."""
+        """True while this server leads and no other server can."""
         return self._leads and self._leadership.confirmed
 
     async def start(self) -> None:
-        """Lead, or find out who does; from now on do whichever is right.
+        """Take the lease or find its holder, and follow every change from now on.
 
         Raises:
-            EdtError, OSError: it cannot lead. Then it does not try again.
+            EdtError, OSError: this server got the lease and could not start to lead. It does not try again.
         """
-        await self._turn()
+        await self._contend()
         self._task = asyncio.create_task(self._run(), name="edt leader")
 
     async def stop(self) -> None:
-        """Lead no more, and let the next one in at once."""
+        """Stop leading or following, and release the lease at once."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -224,11 +236,11 @@ class Member:
             await self._step_down(release=True)
 
     async def leader(self) -> Lease | None:
-        """Who leads, None for this server; waits while nobody does.
+        """Return the leader's lease, None for this server; wait while no server leads.
 
         Raises:
-            ServerUnreachable: nobody does for long.
-            StoreUnavailable: this server led, and cannot hold on to that for the store's trouble.
+            ServerUnreachable: no server took the lease in time.
+            StoreUnavailable: this server led, and the store's trouble keeps it from renewing the lease.
         """
         try:
             async with asyncio.timeout(PATIENCE):
@@ -239,11 +251,11 @@ class Member:
                         return self._other
                     if self._keeper is not None and (trouble := self._keeper.trouble) is not None:
                         raise StoreUnavailable(trouble.message, hint=trouble.hint)
-                    await self._turned.wait()
+                    await self._changed.wait()
         except TimeoutError:
-            raise self._why_nobody() from None
+            raise self._no_leader_error() from None
 
-    def _why_nobody(self) -> ServerUnreachable:
+    def _no_leader_error(self) -> ServerUnreachable:
         if self._keeper is None:
             return ServerUnreachable(
                 "No server leads those that share this job store.", hint="The servers' logs say why; try again."
@@ -260,11 +272,11 @@ class Member:
         )
 
     async def succeeded(self, leader: Lease) -> None:
-        """Return when that one leads no more, as far as is known here."""
+        """Return when this leader no longer leads, as far as this server knows."""
         while self._other is not None and self._other.fencing == leader.fencing:
-            await self._turned.wait()
+            await self._changed.wait()
 
-    # --- from turn to turn --------------------------------------------------------------------------------------------
+    # --- taking and losing the lease ----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         pause = self._pace.look
@@ -277,86 +289,93 @@ class Member:
                 await asyncio.sleep(pause)
             pause = self._pace.look
             try:
-                await self._turn()
+                await self._contend()
             except (EdtError, OSError) as trouble:
                 log.error("this server cannot lead: %s", trouble)
                 pause = AGAIN
 
-    async def _turn(self) -> None:
+    async def _contend(self) -> None:
         other = await asyncio.to_thread(self._leadership.claim)
         if other is not None:
             if self._other is None:
                 log.info("the server at %s leads; this one passes on to it what it is asked", other.url)
             self._other = other
-            self._tell()
+            self._notify()
             return
         self._other = None
-        self._tell()
+        self._notify()
+        # Renewals start before `on_lead`: starting a service can take longer than a lease is valid.
         self._lost.clear()
-        self._keeper = _Keeper(self._leadership, self._pace.renew, self._tell_from_thread)
+        self._keeper = _Keeper(self._leadership, self._pace.renew, self._notify_from_thread)
         self._keeper.start()
         try:
-            await self._appoint(self._leadership.guarded())
+            await self._on_lead(self._leadership.guarded())
         except BaseException:
             await self._step_down(release=True)
             raise
         self._leads = True
-        self._tell()
+        self._notify()
 
     async def _step_down(self, *, release: bool) -> None:
+        # In this order: no request is accepted as leader any more, no renewal can follow the release, the service has
+        # stopped writing, and only then may a follower take the lease.
         led, self._leads = self._leads, False
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             await asyncio.to_thread(keeper.end)
         if led:
-            await self._dismiss()
+            await self._on_resign()
         if release:
-            with contextlib.suppress(StoreError):  # it expires
+            with contextlib.suppress(StoreError):  # an unreleased lease expires
                 await asyncio.to_thread(self._leadership.give_back)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._keeper is not None and self._keeper.lost:
             self._lost.set()
-        self._turned.set()
-        self._turned = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def _tell_from_thread(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(self._tell)
+    def _notify_from_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no request waits any more
+            loop.call_soon_threadsafe(self._notify)
 
 
 class _Keeper:
-    """Renews a lease whatever the event loop does: in time, and as soon as this process may have been stopped.
+    """Renews a lease in time, and at once when this process may have been stopped.
+
+    Threads, not tasks: an event loop that is blocked for seconds must not lose the lease.
 
     Args:
-        leadership: whose.
-        every: seconds.
-        tell: called with the loop it was made on, from a thread, after each renewal, also one that failed.
+        leadership: the lease.
+        every: seconds between renewals.
+        notify: called from a thread after each renewal, also after a failed one, with the loop that made this object.
     """
 
-    def __init__(self, leadership: Leadership, every: float, tell: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+    def __init__(
+        self, leadership: Leadership, every: float, notify: Callable[[asyncio.AbstractEventLoop], None]
+    ) -> None:
         self._leadership = leadership
         self._every = every
-        self._tell = tell
+        self._notify = notify
         self._loop = asyncio.get_running_loop()
         self._over = threading.Event()
         self._due = threading.Event()
-        # Two, since a renewal may take long, on a slow disk, and the beats must not wait for it.
+        # Two threads: on a slow disk a renewal takes long, and a heartbeat that waited for it would look like a stop.
         self._threads = [
             threading.Thread(target=self._renew, name="edt lease", daemon=True),
             threading.Thread(target=self._beat, name="edt beats", daemon=True),
         ]
         self.lost = False
-        self.trouble: StoreError | None = None  # why it could not be renewed the last time
+        self.trouble: StoreError | None = None  # why the last renewal failed
 
     def start(self) -> None:
-        """Begin, until the end or the lease is lost."""
-        self._leadership.begin_beats()
+        """Start to renew, until `end` or until the lease is lost."""
+        self._leadership.start_heartbeat()
         for thread in self._threads:
             thread.start()
 
     def end(self) -> None:
-        """Renew no more; returns when it does not."""
+        """Stop renewing the lease and wait until renewal has stopped."""
         self._over.set()
         self._due.set()
         for thread in self._threads:
@@ -379,10 +398,10 @@ class _Keeper:
                 if str(wrong) != str(self.trouble):
                     log.warning("the lease could not be renewed: %s", wrong)
                 self.trouble = wrong
-                self._tell(self._loop)
+                self._notify(self._loop)
                 continue
             self.trouble = None
-            # Also of one that was in time: while it took long, somebody may have begun to wait for it.
-            self._tell(self._loop)
+            # Also after a success: a request may have started to wait while the lease was unconfirmed.
+            self._notify(self._loop)
             if self.lost:
                 return

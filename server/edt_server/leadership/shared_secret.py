@@ -1,4 +1,4 @@
-"""A secret that all servers over one data folder know, and nobody else: a file of this account alone (0600)."""
+"""A secret shared by all servers over one data folder: a file that only this account can read (0600)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from edt_server.system.private_files import make_private_dir, write_private
 
 
 def shared_secret(path: Path) -> str:
-    """What is in the file, made at the first call; of callers that make it at once, all get the same."""
+    """Return the secret in the file. The first call makes it; concurrent first calls all get the same one."""
     while True:
         with contextlib.suppress(FileNotFoundError):
             return path.read_text(encoding="ascii")
         make_private_dir(path.parent)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         write_private(fresh, secrets.token_urlsafe(32).encode("ascii"))
-        # A link and not a rename: the first one there is it.
+        # A link and not a rename: a rename would replace the secret that another server has just made and returned.
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
         fresh.unlink()

@@ -5,24 +5,21 @@ Never: processes or sockets. What follows from a committed change is returned an
 Read first: `ledger.py`, then `writer.py` (the one writer thread).
 """
 
-from edt_server.ledger import reports, suspension
+from edt_server.ledger import recovery, reports, suspension
 from edt_server.ledger.arrival import arrival
-from edt_server.ledger.forecast_rates import Paces
-from edt_server.ledger.ledger import Change, Ledger, Outcome
-from edt_server.ledger.recovery import STOP_REQUESTED, stop_requests, supervisor_lost
-from edt_server.ledger.writer import STORE_AWAY, Commits
+from edt_server.ledger.ledger import Change, ChangeOutcome, Ledger
+from edt_server.ledger.writer import STORE_AWAY, Changes, LedgerWriter, open_writer
 
 __all__ = [
-    "STOP_REQUESTED",
     "STORE_AWAY",
     "Change",
-    "Commits",
+    "ChangeOutcome",
+    "Changes",
     "Ledger",
-    "Outcome",
-    "Paces",
+    "LedgerWriter",
     "arrival",
+    "open_writer",
+    "recovery",
     "reports",
-    "stop_requests",
-    "supervisor_lost",
     "suspension",
 ]

@@ -10,7 +10,7 @@ _ANY = 1 << 30
 
 
 def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
-    """What the core is told of a job that is submitted."""
+    """Return the event for a job that is submitted."""
     return JobArrived(
         job,
         spec.priority,
@@ -21,6 +21,6 @@ def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
         slots_per_unit=spec.slots_per_unit,
         pending_timeout=spec.pending_timeout,
         rigid=not Framework(spec.framework).elastic,
-        # Its agents need nobody to tell how many of them there may be.
+        # Its agents form their own group, so the demand never changes; any number up to the maximum is used.
         demand=_ANY if spec.framework == Framework.TORCHRUN else 1,
     )

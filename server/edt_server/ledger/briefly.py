@@ -1,6 +1,6 @@
-"""What is kept of a message that people's own code has made: its lines bounded, whatever was in them. Pure.
+"""Shorten the message of a user's program to a bounded number of bounded lines. Pure.
 
-A message goes with its job wherever that is shown, and into every list; the log has every character.
+A message is part of every list of jobs. The log has every character.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ LINES = 60
 
 
 def briefly(message: str) -> str:
-    """The message with long lines cut, and of very many the first and the last; most have neither."""
+    """Return the message with long lines cut, and only the first and last lines of very many."""
     lines = message.splitlines()
     if len(message) <= LINE and len(lines) <= LINES:
         return message

@@ -1,10 +1,10 @@
-"""The store and the core, changed together: a decision is committed in the transaction of what it was decided from.
+"""The store and the core, changed together: a decision is committed in the transaction of the input that caused it.
 
 Everything here blocks and runs in one thread, the service's writer, so the core needs no lock and its state is always
-that of the last commit. Whatever goes wrong in a change, the store is rolled back and the core rebuilt from it, now or
-as soon as the store can be read. A connection that breaks while it commits leaves a doubt: the next change looks
-whether the store has the events, and then does what follows from them too.
-Nothing here acts: a `Change` tells in its `Outcome` what is to be done now that it is committed.
+that of the last commit. When a change fails, the store is rolled back and the core is rebuilt from it, now or as soon
+as the store can be read. A connection that breaks during a commit leaves open whether it was committed. The next change
+looks for its events in the store, and includes their outcome if they are there. Nothing here acts: the `ChangeOutcome`
+of a `Change` names what has to be done after the commit.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILL
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeOutcome:
     """What a committed change asks for.
 
     Attributes:
-        jobs: every job it says something about.
+        jobs: every job with a new event.
         allocations: the slots jobs may use from now on, where that may have changed.
         launches: jobs that have a slot and no supervisor.
         states: jobs whose state changed, as they are now, with the state before.
@@ -57,7 +57,7 @@ class Outcome:
 
 
 class Ledger:
-    """An open store and the core that its events add up to, which begin under `plan`."""
+    """An open store and the core that its events add up to. An empty store starts with `plan`."""
 
     def __init__(self, store: Store, plan: Plan | None = None) -> None:
         self.store = store
@@ -80,12 +80,12 @@ class Ledger:
         """Close the store."""
         self.store.close()
 
-    def change(self, work: Callable[[Change], T]) -> tuple[T, Outcome]:
-        """Run `work` in one transaction; what it returns, and what is to be done now.
+    def change(self, work: Callable[[Change], T]) -> tuple[T, ChangeOutcome]:
+        """Run `work` in one transaction. Returns its result, and what has to be done after the commit.
 
         Raises:
-            StoreUnavailable: the store cannot be used now. `work` changed nothing; where that was found out at the very
-                end it may have, and the next change that succeeds has in its outcome what follows from it.
+            StoreUnavailable: the store cannot be used now, and `work` changed nothing. Only when the commit itself
+                failed may it have been committed; the outcome of the next successful change then includes it.
         """
         self._settle()
         change: Change | None = None
@@ -113,7 +113,7 @@ class Ledger:
         return value, change.outcome()
 
     def keep_claims(self) -> None:
-        """Give up GPUs that nobody is in any more."""
+        """Release the claims on GPUs that no job uses any more."""
         if self.claims is None:
             return
         used: dict[str, tuple[str, ...]] = {}
@@ -121,7 +121,8 @@ class Ledger:
             job = None if slot.device == CPU else self.core.holder(slot.id)
             if job is not None and job not in used.get(slot.device, ()):
                 used[slot.device] = (*used.get(slot.device, ()), job)
-        # Who is still leaving a slot that is not offered any more is in its device, whichever that was.
+        # A job may still be leaving a slot that is no longer offered. The slot's device is not known then, so the job
+        # keeps all devices it has claimed.
         there = {slot.id for slot in self.core.slots}
         leaving = {job for job in self.core.jobs if not there.issuperset(self.core.leaving(job))}
         for device, jobs in self.claims.mine.items():
@@ -136,7 +137,7 @@ class Ledger:
         return self.seq >= self._kept + SNAPSHOT_EVERY
 
     def keep_snapshot(self) -> None:
-        """Keep the core as it is, so that the next start begins there. Nothing is lost when the store refuses."""
+        """Store a snapshot of the core, from which the next start replays. A store that refuses it loses nothing."""
         if self._stale or self.seq == self._kept:
             return
         try:
@@ -155,11 +156,11 @@ class Ledger:
         return row
 
     def name(self, job: str) -> str:
-        """What people call the job; its id when nobody knows any more."""
+        """Return the job's name, or its id when the name is not known."""
         return self.names.get(job, job)
 
     def allocation(self, job: str) -> Allocation:
-        """The slots a living job may use now. Versions grow with the event list, also over a restart of the server."""
+        """Return the slots a living job may use now. Versions grow with the event log, also across server restarts."""
         by_id = {slot.id: slot for slot in self.core.slots}
         slots = tuple(by_id[slot] for slot in self.core.holding(job))
         here = self.core.group_of(job).resource_group
@@ -167,11 +168,11 @@ class Ledger:
         return Allocation(version=self.seq, slots=slots, asked=min(self.core.asked(job), there))
 
     def _settle(self) -> None:
-        """Find out what was committed when the store went away, and rebuild the core from what is there."""
+        """Find out whether an interrupted commit succeeded, and rebuild the core from the store."""
         if self._doubt is not None:
             last = self._doubt.events[-1]
             found = self.store.events(after=last.seq - 1, limit=1)
-            # Numbers of rolled back transactions may be used again by another server's.
+            # The number alone is not enough: another server may have reused the numbers of a rolled back transaction.
             if [(each.seq, each.time, each.kind, each.job) for each in found] == [
                 (last.seq, last.time, last.kind, last.job)
             ]:
@@ -230,7 +231,7 @@ class Change:
         cause: int | None = None,
         time: float | None = None,
     ) -> int:
-        """Add an event; its number."""
+        """Append an event and return its number."""
         why = next((event for event in self.events if event.seq == cause), None)
         event = self.tx.append(
             kind,
@@ -246,9 +247,9 @@ class Change:
         return event.seq
 
     def apply(self, event: CoreEvent, *, cause: int | None = None, **more: Any) -> int:
-        """Tell the core, and record the event (`more` in its data, for people) and what it decided; the event's number.
+        """Apply an event to the core, and record the event (`more` in its data, for people) and the core's decisions.
 
-        Raises what `Core.apply` raises; nothing is recorded then.
+        Returns the event's number. Raises what `Core.apply` raises, and records nothing then.
         """
         instructions = self.core.apply(event, self.now)
         self.decided = True
@@ -268,7 +269,10 @@ class Change:
         return seq
 
     def _claim(self, grants: Sequence[Grant], cause: int) -> None:
-        """What is granted has to be ours on this machine; what is not is taken back before anybody hears of it."""
+        """Claim the devices of granted slots on this machine, and revoke the grants whose claim is refused.
+
+        Before the commit: two stores on one host never share a GPU, so no supervisor may hear of such a grant.
+        """
         claims, core = self.ledger.claims, self.core
         if claims is None or not grants:
             return
@@ -298,7 +302,7 @@ class Change:
         cause: int | None = None,
         time: float | None = None,
     ) -> JobRow:
-        """Put the job in `state` with `message`, and record it; the row afterwards."""
+        """Put the job in `state` with `message`, record it, and return the new row."""
         before = self.row(job)
         message = briefly(message)
         when = self.now if time is None else min(time, self.now)
@@ -315,10 +319,10 @@ class Change:
         return row
 
     def wait(self, job: str, *, cause: int | None = None) -> None:
-        """Put the job, which holds no slot, in PENDING; the story tells why."""
+        """Put a job without a slot in PENDING, with the reason in its story."""
         reason = self.core.reason(job, self.ledger.name)
         self.set_state(job, JobState.PENDING, reason.text if reason else "", cause=cause)
-        self.tx.update_job(job, message="")  # why it waits changes with the others; the view says it anew
+        self.tx.update_job(job, message="")  # the reason changes with other jobs, so views compute it
 
     def launch(self, job: str) -> None:
         """Start a supervisor for the job once this is committed."""
@@ -326,7 +330,7 @@ class Change:
             self.launches.append(job)
 
     def launch_granted(self) -> None:
-        """Jobs without a worker that were given a slot start now: all of it, or where a driver lives the workers."""
+        """Start the jobs without a worker that were granted a slot: all of it, or only workers if its driver lives."""
         for job, seq in self.granted.items():
             row = self.tx.job(job)
             if row is not None and row.state in _IDLE:
@@ -335,16 +339,16 @@ class Change:
                     self.launch(job)
 
     def add(self, earlier: Change) -> None:
-        """Do what follows from an earlier change too, which was found committed after all."""
+        """Include the outcome of an earlier change, which turned out to be committed."""
         self.moved.update(earlier.moved)
         self.touched.update(earlier.touched)
         self.launches.extend(earlier.launches)
         self.states.extend(earlier.states)
 
-    def outcome(self) -> Outcome:
-        """What is to be done now that it is committed."""
+    def outcome(self) -> ChangeOutcome:
+        """Return what has to be done after the commit."""
         living = self.core.jobs
-        return Outcome(
+        return ChangeOutcome(
             jobs=tuple(self.touched),
             allocations={job: self.ledger.allocation(job) for job in self.moved if job in living},
             launches=tuple(self.launches),

@@ -1,7 +1,7 @@
-"""A supervisor that is gone, as a change of the ledger: the job keeps its slots and gets another one, within bounds.
+"""The loss of a supervisor, as a change of the ledger: the job keeps its slots and gets another supervisor.
 
-Whoever dies, it is not the job: its state is with its workers, who write it down when they miss their supervisor. What
-is bounded is trying: attempts that come to nothing, one after the other. Acts on nothing.
+The job does not die with its supervisor: its workers hold the state and write a checkpoint when the supervisor is gone.
+Only the number of attempts in a row without progress is limited. Acts on nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from edt_server.store import Store
 
 STOP_REQUESTED = "stop_requested"
 MOST_IN_VAIN = 3
-# What shows that an attempt came to something, or that a person wants it tried anew.
+# Events of an attempt with progress, or of a user's request to try again.
 _FRUIT = frozenset(
     {kinds.GENERATION, kinds.TRAINING_STARTED, kinds.TRAINING_ENDED, kinds.JOB_ARRIVED, kinds.JOB_RESUMED}
 )
 
 
 def stop_requests(store: Store, living: Sequence[str]) -> dict[str, str]:
-    """Job → why it is to be stopped, of those that are; one that came back later is not."""
+    """Return job → reason for jobs with an open stop request. A job that was resumed after it has none."""
     stopping: dict[str, str] = {}
     for event in store.events(jobs=living, kinds=[STOP_REQUESTED, kinds.JOB_ARRIVED]):
         if event.job is None:
@@ -39,14 +39,14 @@ def stop_requests(store: Store, living: Sequence[str]) -> dict[str, str]:
 def supervisor_lost(
     change: Change, job: str, said: str, *, stopping: str | None = None, progress: JobProgress | None = None
 ) -> None:
-    """The job's supervisor ended before the job did; everything it reported was taken.
+    """Record that the job's supervisor ended before the job did, after all its reports were taken.
 
     Args:
         change: the transaction.
         job: a job that has not ended.
         said: the last lines of the supervisor's log.
         stopping: why the job is to be stopped, None when it is not.
-        progress: the newest heard, kept for whoever looks meanwhile.
+        progress: the newest received, stored for clients that look before the next attempt reports.
     """
     row = change.row(job)
     if stopping is not None:
@@ -58,7 +58,7 @@ def supervisor_lost(
         message = f"Its supervisor ended unexpectedly, {in_vain} times in a row before anything was trained."
         reports.end(change, job, JobState.FAILED, f"{message}\n{said}" if said else message)
         return
-    # Without a key it has no supervisor; the next attempt's number keeps out whatever may be left of this one.
+    # A row without a key has no supervisor. Fencing: the next attempt's number refuses what is left of this one.
     kept = {} if progress is None else {"progress": progress}
     change.tx.update_job(job, supervisor=None, public_key="", **kept)
     if not change.core.holding(job) and not change.core.leaving(job):
@@ -68,13 +68,13 @@ def supervisor_lost(
         if row.state is JobState.PENDING:
             return  # launched with its next slot
     if not change.core.suspended(job) and not change.core.asked(job):
-        change.apply(JobDemand(job, 1), cause=seq)  # its main script runs again, and begins in a slot
+        change.apply(JobDemand(job, 1), cause=seq)  # its main script runs again, which takes a slot
     change.set_state(job, JobState.RECOVERING, f"Its supervisor is gone; attempt {row.attempt + 1} begins.", cause=seq)
     change.launch(job)
 
 
 def _in_vain(change: Change, job: str) -> int:
-    """How many attempts in a row, the present one included, came to nothing."""
+    """Return how many attempts in a row, with the present one, made no progress."""
     chosen = _FRUIT | {kinds.SUPERVISOR_LOST}
     committed = change.ledger.store.events(job=job, kinds=chosen)
     number = 0

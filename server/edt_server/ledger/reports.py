@@ -1,7 +1,7 @@
-"""What supervisors report, turned into rows, events and inputs of the core.
+"""Turn the reports of supervisors into rows, events and inputs of the core.
 
-A report is taken once: its number is stored with what it led to, and a number seen before changes nothing. Runs inside
-`Ledger.change`; acts on nothing.
+A report is taken once: its number is stored in the same transaction as its result, and a known number changes nothing.
+Runs inside `Ledger.change` and acts on nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 def take(change: Change, job: str, numbered: control.Numbered, progress: JobProgress | None = None) -> bool:
-    """Take one report of `job`, with the newest progress known; False when it was taken before.
+    """Take one report of `job`, with the newest progress known. False when it was taken before.
 
     Raises:
-        Conflict: a report before this one is missing; nothing is changed.
+        Conflict: an earlier report is missing. Nothing is changed.
     """
     row = change.row(job)
     if numbered.number <= row.last_report:
@@ -38,13 +38,13 @@ def take(change: Change, job: str, numbered: control.Numbered, progress: JobProg
 
 
 def end(change: Change, job: str, state: JobState, message: str, *, time: float | None = None) -> None:
-    """The job is over: its slots are free, its state is final."""
+    """End the job: release its slots and set a final state."""
     seq = change.apply(JobGone(job)) if job in change.core.jobs else None
     change.set_state(job, state, message, cause=seq, time=time)
 
 
 def release(change: Change, job: str, slot: int, worker: int | None, exit_code: int | None) -> None:
-    """A slot of the job is free, if it still had it."""
+    """Release a slot of the job, if the job still has it."""
     if slot in (*change.core.holding(job), *change.core.leaving(job)):
         seq = change.apply(SlotReleased(job, slot), worker=worker, exit_code=exit_code)
         settle(change, job, cause=seq)

@@ -1,9 +1,9 @@
-"""Suspend and resume, as changes of the ledger: who asks for no slot, who is back, and from which checkpoint.
+"""Suspend and resume, as changes of the ledger.
 
-A job is *suspended* when its last slot is free; until then it is being suspended, in the state it had. A job that was
-stopped or failed comes back under its own id, as a further attempt over the files of the earlier ones. Acts on nothing
-but the one file that names the checkpoint. It must lie there before a worker can look for it, and so before the
-commit; therefore it also names the event, and counts only as long as that event was committed.
+A job is SUSPENDED when its last slot is free. Until then it keeps its state. A job that was stopped or failed resumes
+under its own id, as a further attempt over the same files. The only side effect is the file that names the checkpoint
+to resume from. It must exist before a worker can look for it, hence before the commit. The file therefore also names
+the event, and it counts only if that event was committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edt_server.ledger.ledger import Change
 from edt_server.store import JobRow
 from edt_server.system.private_files import write_private
 
-# What people may call a checkpoint: as it is called in `checkpoint/training-<k>/`, or as WMLA calls the epoch's file.
+# Accepted names of a checkpoint: as in `checkpoint/training-<k>/`, or as WMLA names the file of an epoch.
 _NAME = re.compile(r"(?:(epoch|update)-|model_(epoch)_)(\d{1,18})(?:\.ckpt|\.pth)?\Z")
 _WORKING = (JobState.LAUNCHING, JobState.RUNNING, JobState.RECOVERING)
 _ENDED = (JobState.KILLED, JobState.FAILED)
@@ -34,7 +34,7 @@ _RESUMES = (kinds.JOB_ARRIVED, kinds.JOB_RESUMED)
 
 
 def suspend(change: Change, job: str, by: str) -> JobRow:
-    """The living job gives all slots back and asks for none until it is resumed; a second time changes nothing."""
+    """Let a living job release all slots and ask for none until it is resumed. A second call changes nothing."""
     if not change.core.suspended(job):
         seq = change.apply(JobSuspended(job), by=by)
         settle(change, job, cause=seq)
@@ -56,15 +56,15 @@ def settle(change: Change, job: str, *, cause: int | None = None) -> None:
 def resume(
     change: Change, paths: JobPaths, job: str, by: str, checkpoint: str = "", instance_group: str | None = None
 ) -> JobRow:
-    """Let a job go on that is suspended, was stopped, or failed. One that is none of these stays as it is.
+    """Resume a job that is suspended, was stopped, or failed. Any other job stays as it is.
 
     Args:
         change: the transaction.
         paths: the job's files.
         job: its id.
-        by: who asked for it.
-        checkpoint: what to go on from, such as "epoch-3", "update-1200" or "model_epoch_3"; "" for the newest.
-        instance_group: the queue it goes on in; None for the one it was in.
+        by: the user.
+        checkpoint: where to resume from, such as "epoch-3", "update-1200" or "model_epoch_3"; "" for the newest.
+        instance_group: the queue for the resumed job. None for its last one.
 
     Raises:
         Conflict: it is over for good, or a checkpoint was named while workers still run.
@@ -92,19 +92,19 @@ def resume(
             row.spec, priority=row.priority, max_workers=row.max_workers, instance_group=row.instance_group
         )
         seq = change.apply(arrival(job, row.owner, spec), name=row.spec.name, again=True, **said)
-        # Nothing of the former attempt runs any more; the next one is launched with its first slot.
+        # No process of the last attempt runs. The next attempt is launched with its first slot.
         change.tx.update_job(job, supervisor=None, public_key="", ended=None)
     else:
         seq = change.apply(JobResumed(job), **said)
     _go_on(change, job, seq)
     if chosen:
-        # Before the commit, and so before anybody can hear of a slot.
+        # Before the commit, because a worker may start, and look for this file, right after it.
         write_private(paths.resume_from, f"{chosen}\n{seq}\n".encode())
     return change.row(job)
 
 
 def _queue(change: Change, row: JobRow, wanted: str | None) -> str:
-    """The queue that the job goes on in, one that has room for it."""
+    """Return the queue for the resumed job, after a check that the job fits there."""
     name = row.instance_group if wanted is None else change.core.plan.group(wanted).name
     leaves = [group.name for group in change.core.plan.leaves()]
     if name and name not in leaves:  # a row without one is in the first
@@ -121,16 +121,16 @@ def _queue(change: Change, row: JobRow, wanted: str | None) -> str:
 
 
 def _forget_uncommitted(change: Change, paths: JobPaths, job: str) -> None:
-    """Remove the file that names a checkpoint when what asked for it never was committed.
+    """Remove the file that names a checkpoint if its event was never committed.
 
-    One that was committed stays until a worker has gone on from it, also over a further suspension.
+    A file of a committed event stays until a worker has resumed from it, also over a further suspension.
     """
     try:
         name, _, number = paths.resume_from.read_text(encoding="utf-8").partition("\n")
     except FileNotFoundError:
         return
     seq = int(number) if number.strip().isdecimal() else 0
-    # A number that was rolled back may be another event's by now.
+    # The number of a rolled back event may have been reused by another event, so the checkpoint is compared too.
     for event in change.ledger.store.events(job=job, kinds=_RESUMES, after=seq - 1, limit=1):
         if event.seq == seq and event.data.get("checkpoint") == name:
             return
@@ -140,12 +140,12 @@ def _forget_uncommitted(change: Change, paths: JobPaths, job: str) -> None:
 def _go_on(change: Change, job: str, seq: int) -> None:
     row, core = change.row(job), change.core
     if row.state in _WORKING:
-        return  # its workers have not left yet, or others come in their place
+        return  # its workers have not left yet, or are being replaced
     if not core.asked(job):  # between two trainings
         if row.supervised:
             change.set_state(job, JobState.RUNNING, cause=seq)
             return
-        # Its main script has to run again, which begins in a slot.
+        # Its main script has to run again, which takes a slot.
         change.apply(JobDemand(job, 1), cause=seq)
     if not core.holding(job):
         change.wait(job, cause=seq)
@@ -153,11 +153,11 @@ def _go_on(change: Change, job: str, seq: int) -> None:
 
 
 def find(paths: JobPaths, name: str) -> str:
-    """The name of the checkpoint of the newest training that people call `name`, such as `epoch-3`.
+    """Return the checkpoint of the newest training with this name, such as `epoch-3`.
 
     Raises:
-        InvalidRequest: checkpoints are not called like that.
-        NotFound: there is none of that name.
+        InvalidRequest: this cannot be the name of a checkpoint.
+        NotFound: there is no checkpoint of that name.
     """
     match = _NAME.match(name)
     if match is None:
@@ -189,7 +189,7 @@ def _age(path: Path) -> float:
 
 
 def _check(row: JobRow) -> None:
-    """Conflict when the job is over for good."""
+    """Raise Conflict when the job cannot be resumed any more."""
     what = ""
     if row.state in (JobState.FINISHED, JobState.ERROR):
         what = "is finished" if row.state is JobState.FINISHED else "could not be started"

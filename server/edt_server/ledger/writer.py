@@ -1,8 +1,8 @@
 """Changes of the ledger: made one after the other in one writer thread, committed, and acted on in that order.
 
-A change that the store refuses changes nothing and is its caller's to repeat; from then on the store is looked at until
-it can be written to again, and what an interrupted commit left undone is done then. What is only read runs in the same
-thread, between two changes, because it reads the core.
+A change that the store refuses changes nothing, and its caller may repeat it. From then on the writer probes the store
+until it can be written to again, and then does what an interrupted commit left undone. Reads of the core run in the
+same thread, between two changes.
 """
 
 from __future__ import annotations
@@ -10,66 +10,82 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from edt_server.ledger.ledger import Change, Ledger, Outcome
+from edt_server.ledger.ledger import Change, ChangeOutcome, Ledger
 from edt_server.store import StoreError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-STORE_AWAY = 1.0
+STORE_AWAY = 1.0  # seconds between two probes of a store that cannot be written to
 
 
-class Commits:
-    """The writer of one ledger.
+class Changes(Protocol):
+    """How a change is made: committed first, then acted on, one after the other (`LedgerWriter.change`)."""
+
+    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
+        """Run `work` in a transaction of the ledger and do what follows from it."""
+        ...
+
+
+@contextlib.asynccontextmanager
+async def open_writer(open_ledger: Callable[[], Ledger], *, close: bool) -> AsyncIterator[LedgerWriter]:
+    """Open a ledger and its writer; at the end keep a snapshot, which makes the next start quick.
 
     Args:
-        act: told what each committed change asks for, in the order of the commits.
+        open_ledger: called in the writer thread.
+        close: whether the ledger's store is closed at the end.
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="edt-writer")
+    try:
+        ledger = await asyncio.get_running_loop().run_in_executor(thread, open_ledger)
+        writer = LedgerWriter(ledger, thread)
+        try:
+            yield writer
+        finally:
+            await writer.stop_healing()
+            await writer.read(ledger.keep_snapshot)
+            if close:
+                await writer.read(ledger.close)
+    finally:
+        thread.shutdown(wait=False)
+
+
+class LedgerWriter:
+    """The writer of one ledger. Made by `open_writer`.
 
     Attributes:
-        version: grows with every change, also with one that was refused, which may have been committed all the same.
-            What was read at one version holds as long as that is the present one.
+        ledger: for the writer thread only, but for `store` and `seq`.
+        version: grows with every change, also with a refused one, because it may have been committed all the same.
+            What was read at a version holds as long as `version` stays the same.
     """
 
-    def __init__(self, act: Callable[[Outcome], None]) -> None:
+    def __init__(self, ledger: Ledger, thread: ThreadPoolExecutor) -> None:
+        self.ledger = ledger
         self.version = 0
-        self._act = act
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="edt-writer")
+        self._thread = thread
         self._order = asyncio.Lock()
-        self._ledger: Ledger | None = None
+        self._followers: list[Callable[[ChangeOutcome], None]] = []
         self._trouble: StoreError | None = None
         self._healing: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
-    async def open(self, opened: Callable[[], Ledger]) -> Ledger:
-        """Begin with the ledger that `opened` returns; it is called in the writer thread."""
-        self._ledger = await self.read(opened)
-        return self._ledger
-
-    async def stop(self, *, close: bool) -> None:
-        """Keep what makes the next start quick, and commit no more.
-
-        Args:
-            close: the store too.
-        """
-        if self._ledger is not None:
-            await self.read(self._ledger.keep_snapshot)
-            if close:
-                await self.read(self._ledger.close)
-        self._writer.shutdown(wait=False)
+    def follow(self, act: Callable[[ChangeOutcome], None]) -> None:
+        """Call `act` with what each committed change asks for from now on, in the order of the commits."""
+        self._followers.append(act)
 
     async def stop_healing(self) -> None:
-        """Look at a store that is away no more."""
+        """Stop polling an unavailable store."""
         if self._healing is not None:
             self._healing.cancel()
             await asyncio.gather(self._healing, return_exceptions=True)
 
     async def read(self, work: Callable[..., T], *args: Any) -> T:
         """Run `work` between two changes."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, work, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def change(self, work: Callable[[Change], T]) -> T:
         """Run `work` in a transaction, and do what follows from it once it is committed.
@@ -77,24 +93,27 @@ class Commits:
         Raises:
             StoreError: the store cannot be written to; nothing was changed.
         """
-        assert self._ledger is not None, "opened first"
-        ledger = self._ledger
         try:
+            # The lock spans commit and effects. The thread alone would order the commits, but two effects could then
+            # overtake each other, and a supervisor would hear of an older allocation after a newer one.
             async with self._order:
-                done: tuple[T, Outcome] = await self.read(self._changed, ledger, work)
+                done: tuple[T, ChangeOutcome] = await self.read(self._changed, work)
                 value, outcome = done
-                self._act(outcome)
-            if ledger.snapshot_due and (self._keeping is None or self._keeping.done()):
-                self._keeping = asyncio.create_task(self.read(ledger.keep_snapshot))  # nobody waits for it
+                for act in self._followers:
+                    act(outcome)
+            if self.ledger.snapshot_due and (self._keeping is None or self._keeping.done()):
+                # A task, so that this change does not wait for the snapshot.
+                self._keeping = asyncio.create_task(self.read(self.ledger.keep_snapshot))
         except StoreError as trouble:
             self._heal(trouble)
             raise
         return value
 
-    def _changed(self, ledger: Ledger, work: Callable[[Change], T]) -> tuple[T, Outcome]:
+    def _changed(self, work: Callable[[Change], T]) -> tuple[T, ChangeOutcome]:
         try:
-            return ledger.change(work)
+            return self.ledger.change(work)
         finally:
+            # Also after an error: the store may have committed and lost only the answer.
             self.version += 1
 
     @property
@@ -103,7 +122,7 @@ class Commits:
         return self._trouble
 
     def _heal(self, trouble: StoreError) -> None:
-        """Look until the store can be written to again; what was left undone then follows."""
+        """Probe the store until it can be written to again. The first change that succeeds completes what is open."""
         if str(trouble) != str(self._trouble):
             log.error("%s", trouble)
         self._trouble = trouble
@@ -113,7 +132,7 @@ class Commits:
     async def _until_well(self) -> None:
         while self._trouble is not None:
             await asyncio.sleep(STORE_AWAY)
-            with contextlib.suppress(StoreError):  # `change` has said so
+            with contextlib.suppress(StoreError):  # `change` has logged it
                 await self.change(lambda change: change.tx.probe())
                 self._trouble = None
         self._healing = None

@@ -23,9 +23,7 @@ import msgspec
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.parts import STREAMS
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs.cursor import from_cursor, to_cursor
-from edt_server.outputs.log_end import end_of, line_at
-from edt_server.outputs.tail import read_tail, split_lines
+from edt_server.outputs.tail import end_of, from_cursor, line_at, read_tail, split_lines, to_cursor
 
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
 _KEY = re.compile(r"[oe]\d*\Z|l:[^/\0]+\Z")

@@ -25,8 +25,7 @@ import msgspec
 from edt_sdk.pictures.parts.extremes import fewest
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs.cursor import from_cursor, to_cursor
-from edt_server.outputs.tail import holds, read_tail
+from edt_server.outputs.tail import from_cursor, holds, read_tail, to_cursor
 
 DEFAULT_POINTS = 500
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")

@@ -1,19 +1,60 @@
-"""Complete lines of one growing file, from a byte offset on.
+"""Read a growing file from a byte offset on, find its last lines from its end, and hand offsets out as a cursor.
 
-Never reads more than asked, never gives a line twice, never waits. A line longer than `MAX_LINE` is given in pieces,
-so that one endless line cannot take the memory of the server. The last line without a newline is held back until the
-writer is known to be gone.
+A read never takes more than asked, never gives a line twice and never waits. A line longer than `MAX_LINE` is given in
+pieces, so that one endless line cannot fill the memory of the server. The last line without a newline is held back
+until its writer is known to be gone.
+
+The last lines are found backwards, block by block, and no further than a kibibyte for each line that is asked for, so
+that the log of a week is not read to show its last page. Where lines are longer than that, fewer of them are found.
+
+A cursor is an opaque, URL-safe text that the next request hands back. It holds byte offsets by file, so a reader can go
+on at any place, also on another server over the same files. It is neither secret nor trusted: keys and offsets are
+checked where the files are read.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from edt_sdk.schemas.errors import InvalidRequest
+
 MAX_LINE = 1 << 20
 MAX_BYTES = 4 << 20
+_BLOCK = 1 << 18
+_A_LINE = 1 << 10
+_decoder: msgspec.json.Decoder[dict[str, int]] = msgspec.json.Decoder(dict[str, int])
+
+
+def to_cursor(offsets: Mapping[str, int]) -> str:
+    """The word for these offsets (bytes by file key); "" for a reader that has read nothing."""
+    read = {key: value for key, value in sorted(offsets.items()) if value}
+    return base64.urlsafe_b64encode(msgspec.json.encode(read)).decode().rstrip("=") if read else ""
+
+
+def from_cursor(cursor: str) -> dict[str, int]:
+    """Offsets by file key; InvalidRequest for a word that no reader gave."""
+    if not cursor:
+        return {}
+    try:
+        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        offsets = _decoder.decode(data)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        offsets = {"": -1}
+    if any(value < 0 for value in offsets.values()):
+        raise InvalidRequest(
+            f"{cursor!r} is not a cursor.",
+            hint="Give the 'next' of an earlier answer unchanged, or nothing.",
+            field="after",
+        )
+    return offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +138,59 @@ def _whole_characters(data: bytes, start: int, end: int) -> int:
         if data[end - back] & 0xC0 != 0x80:
             return end - back - start
     return end - start
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The byte offset behind which the last lines are, and whether there are fewer than were asked for, being long."""
+
+    offset: int
+    cut: bool = False
+
+
+def end_of(path: Path, lines: int, *, most: int | None = None) -> End:
+    """Where the last `lines` lines of `path` begin; at 0 for no file.
+
+    What is written behind the last line break, without an end yet, is not counted as a line.
+
+    Args:
+        path: the file.
+        lines: how many, at least 1.
+        most: bytes that are looked at, by default `lines` kibibytes, at least 256 of them and at most 4096.
+    """
+    if most is None:
+        most = min(MAX_BYTES, max(_BLOCK, lines * _A_LINE))
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            start, breaks, data = size, 0, b""
+            while start and size - start < most and breaks <= lines:
+                before = max(0, start - _BLOCK, size - most)
+                file.seek(before)
+                block = file.read(start - before)
+                start, breaks, data = before, breaks + block.count(b"\n"), block + data
+    except (FileNotFoundError, NotADirectoryError):
+        return End(0)
+    if breaks <= lines:
+        # Fewer than asked for: all of a small file; of a large one what begins behind the first line break, if any.
+        if start == 0:
+            return End(0)
+        first = data.find(b"\n") + 1
+        return End(start if first == len(data) else start + first, cut=True)
+    place = len(data)
+    for _ in range(lines + 1):
+        place = data.rfind(b"\n", 0, place)
+    return End(start + place + 1)
+
+
+def line_at(path: Path, offset: int) -> int:
+    """Where the line begins that has byte `offset` of `path`, or that begins there; a very long one at `offset`."""
+    try:
+        with path.open("rb") as file:
+            start = max(0, offset - _BLOCK)
+            file.seek(start)
+            data = file.read(offset - start)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    place = data.rfind(b"\n") + 1
+    return start + place if place or start == 0 else offset

@@ -2,12 +2,22 @@
 
 Never: HTTP. `edt_jupyter` calls these methods and turns answers and errors into responses.
 
-Read first: `service.py` (start and stop), then `changing.py` and `reading.py` (the verbs).
+Read first: `service.py` (the verbs), then `assembly.py` (what a service is made of, start and stop).
 """
 
 from edt_server.service.access import owner_name
-from edt_server.service.hub import Watch
+from edt_server.service.assembly import open_service
+from edt_server.service.hub import Subscription
 from edt_server.service.service import Service
 from edt_server.service.sharing import configured_plan, instance_group, resource_group, version
 
-__all__ = ["Service", "Watch", "configured_plan", "instance_group", "owner_name", "resource_group", "version"]
+__all__ = [
+    "Service",
+    "Subscription",
+    "configured_plan",
+    "instance_group",
+    "open_service",
+    "owner_name",
+    "resource_group",
+    "version",
+]

@@ -1,8 +1,8 @@
-"""Who may do what with a job: the one place where ownership is decided.
+"""Ownership of jobs, decided in this one place.
 
-A user is a name that is safe as a folder name (`owner_name`); a job belongs to the user that submitted it, and only
-that user may do anything with it. What everybody sees of everybody's jobs is `views.public_view`: enough to understand
-who has the slots, nothing of what the job computes or says.
+A user is a name that is safe as a folder name (`owner_name`). A job belongs to the user that submitted it, and only
+that user may do anything with it. Other users see `views.public_view`: enough to understand how the slots are shared,
+nothing of the job's work and output.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _LONGEST = 200
 
 
 def may(user: str, owner: str) -> bool:
-    """True when `user` may do anything with a job of `owner`."""
+    """Return whether `user` may do anything with a job of `owner`."""
     return user == owner
 
 
 def check(user: str, owner: str, job: str) -> None:
-    """NotAllowed unless `user` may do anything with the job."""
+    """Raise NotAllowed unless `user` may do anything with the job."""
     if not may(user, owner):
         raise NotAllowed(
             f"Job {job} belongs to {owner}, and you are {user}.", hint="Only its owner may see or change it.", job=job
@@ -29,7 +29,7 @@ def check(user: str, owner: str, job: str) -> None:
 
 
 def owner_name(username: str) -> str:
-    """`username` as a folder name; different names stay different.
+    """Return `username` as a folder name. Different names stay different.
 
     What could leave a folder or hide one is percent-encoded, and a name too long for a folder ends in its hash.
     """

@@ -1,8 +1,8 @@
-"""The scheduler's clock: tells the core that time has passed, at the instants the core asked for and at no others.
+"""The scheduler's timer: apply `TimePassed` to the core at the instants that the core asked for.
 
-The core reads no clock. It says when something happens by itself next, the end of a turn or of a job's patience; that
-may change with every change of the ledger, so it is asked again after each. A turn that is shorter than the start of a
-worker would come to nothing: its end is told when the job trains, or has had two minutes more.
+The core reads no clock. It returns the time of its next own event, such as the end of a turn or a job's pending
+timeout. That time may change with every change of the ledger, so it is read again after each. A turn that ended before
+its worker has started would be wasted. So its end is delayed until the job trains, or for two minutes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from edt_server.ledger import Change, Ledger, reports
 
 log = logging.getLogger(__name__)
 
-MOST_START = 120.0  # seconds that the end of a turn waits for a job that does not train yet
+MOST_START = 120.0  # seconds that the end of a turn is delayed for a job that does not train yet
 _ROUNDING = 0.01
-_AGAIN = 1.0  # seconds until what could not be written is tried again
+_AGAIN = 1.0  # seconds until a failed write is retried
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Clock:
 
     Args:
         change: runs something in a transaction, and what follows from it (`Service.change`).
-        next_wake: when time is to be told next, in seconds since the epoch; None when nothing waits for it.
+        next_wake: returns when the core needs the time next, in seconds since the epoch. None for never.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class Clock:
         self._task: asyncio.Task[Any] | None = None
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start the timer."""
         self._task = asyncio.create_task(self._run(), name="edt clock")
 
     def look(self) -> None:
-        """Something has changed: ask again when to tell."""
+        """Read the next instant again: the ledger has changed."""
         self._changed.set()
 
     async def stop(self) -> None:
-        """Tell nothing any more."""
+        """Stop the timer."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -76,22 +76,22 @@ class Clock:
 
 
 def next_tell(ledger: Ledger, now: float) -> float | None:
-    """When time is to be told to the core next, never before `now`; None when nothing waits for it.
+    """Return when the core needs the time next, never before `now`. None when nothing waits for it.
 
     Args:
-        ledger: whose core it is.
+        ledger: with the core.
         now: seconds since the epoch.
     """
     due = ledger.core.next_wake(0.0)
     if due is None:
         return None
     if due <= now < due + MOST_START and _starting(ledger, now) and not _out_of_patience(ledger, now):
-        return due + MOST_START  # sooner when the job trains: that is a change, and this is asked again
+        return due + MOST_START  # earlier when the job trains: that is a change, after which this is read again
     return max(due, now)
 
 
 def _starting(ledger: Ledger, now: float) -> bool:
-    """Whether a job whose turn may be over does not train yet."""
+    """Return whether a job whose turn may be over does not train yet."""
     for row in ledger.store.jobs(states=[JobState.LAUNCHING]):
         job = row.id
         if job in ledger.core.jobs and ledger.core.holding(job):
@@ -102,7 +102,7 @@ def _starting(ledger: Ledger, now: float) -> bool:
 
 
 def _out_of_patience(ledger: Ledger, now: float) -> bool:
-    """Whether a job may have waited as long as it may: that is told in time."""
+    """Return whether a pending timeout may be over, which is never delayed."""
     for row in ledger.store.jobs(states=[JobState.PENDING]):
         if row.started is None and row.id in ledger.core.jobs:
             own, group = row.spec.pending_timeout, ledger.core.group_of(row.id).pending_timeout
@@ -113,7 +113,7 @@ def _out_of_patience(ledger: Ledger, now: float) -> bool:
 
 
 def pass_time(change: Change) -> list[str]:
-    """Tell the core that it is later, if it waits for that; end the jobs that it gives up, and return them."""
+    """Apply the time to the core if it waits for it. Returns the jobs that it gave up, which are ended."""
     wake = next_tell(change.ledger, change.now)
     if wake is None or wake > change.now:
         return []

@@ -1,4 +1,4 @@
-"""The machine as it is now: slots, who has them, and how the groups stand to each other. Decides nothing.
+"""The machine as it is now: slots with their jobs, and the standing of the groups. Decides nothing.
 
 Pure: from the core and the rows of the jobs that live to what `/cluster` answers with.
 """
@@ -14,14 +14,14 @@ from edt_server.core.core import Core
 from edt_server.service import access
 from edt_server.store import JobRow
 
-# A reason takes a while to work out among many jobs, and nobody reads a hundred.
+# A reason takes long to compute among many jobs, and no reader needs a hundred.
 MOST_REASONS = 100
 
 
 def cluster(core: Core, rows: Sequence[JobRow]) -> dict[str, Any]:
     """Slots, resource groups, instance groups and the jobs of these rows that have not ended, as JSON.
 
-    The reasons of jobs are empty; `unexplained` names those that have one.
+    The reasons of jobs are empty. `unexplained` lists the jobs that have one.
     """
     order = {job: number for number, job in enumerate(core.jobs)}
     living = sorted((row for row in rows if row.id in order), key=lambda row: order[row.id])
@@ -29,7 +29,7 @@ def cluster(core: Core, rows: Sequence[JobRow]) -> dict[str, Any]:
 
 
 def standing(core: Core) -> dict[str, Any]:
-    """The same without the jobs: what the core knows by itself, however many wait."""
+    """Return the same without the jobs: what the core knows without reading rows."""
     leaving = {slot for job in core.jobs for slot in core.leaving(job)}
     return {
         "slots": [
@@ -96,7 +96,7 @@ def _groups(core: Core) -> list[dict[str, Any]]:
 
 
 def unexplained(answer: dict[str, Any], user: str) -> list[dict[str, Any]]:
-    """The jobs in `answer` that may have a reason which the user may know; the first of them where there are many."""
+    """Return the jobs in `answer` that may have a reason which the user may see, at most `MOST_REASONS`."""
     found = (
         job
         for job in answer["jobs"]

@@ -1,7 +1,7 @@
-"""When a job that is not submitted yet would start: asked of a copy of the core, which is thrown away.
+"""When a job that is not submitted yet would start, computed with a copy of the core.
 
-Pure: the job arrives in the copy, and who has to make room for it does. Then it either holds a slot, or the core says
-why not, and when that should change.
+Pure: the job arrives in the copy, and other jobs make room for it. Then it either holds a slot, or the core has the
+reason why not and a forecast.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from edt_server.service.what_if import Now, settle
 Ends = Mapping[str, tuple[float, float]]
 
 _ME = "?"  # no id of a job looks like this
-_UPDATES_TO_LEAVE = 2  # a worker leaves at the end of the update that comes after the one it hears of it in
+_UPDATES_TO_LEAVE = 2  # a worker that is revoked during an update leaves at the end of the next one
 _MOST_NAMED = 3
 
 
 def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
-    """When the job would start if it were submitted, and on how many slots it would run.
+    """Return when the job would start if it were submitted, and on how many slots it would run.
 
     Args:
-        now: how things are; not changed.
-        ends: job → when it should end, not before and not after, seconds since the epoch.
-        owner: who would submit it.
+        now: the present state, which is not changed.
+        ends: job → (earliest, latest) end, seconds since the epoch.
+        owner: the user who would submit it.
         spec: the job, checked.
 
     Raises:
@@ -94,7 +94,7 @@ def _waits(now: Now, reason: Reason | None) -> Forecast:
 
 
 def _time_to_leave(now: Now, ends: Ends, leaving: Mapping[str, int]) -> float | None:
-    """Seconds until all these have reached the boundary at which they leave; None where one's pace is not known."""
+    """Return the seconds until all these jobs have left their slots; None where a rate is not known."""
     times: list[float] = []
     for job in leaving:
         progress = now.progress.get(job)
@@ -105,7 +105,7 @@ def _time_to_leave(now: Now, ends: Ends, leaving: Mapping[str, int]) -> float | 
 
 
 def _others(now: Now, core: Core) -> str:
-    """Who would hold fewer slots than now."""
+    """Return the sentence on jobs that would hold fewer slots than now."""
     before = {job: len(now.core.holding(job)) for job in now.core.jobs}
     lose = [(job, held, len(core.holding(job))) for job, held in before.items() if len(core.holding(job)) < held]
     if not lose:

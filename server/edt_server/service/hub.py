@@ -1,6 +1,6 @@
-"""Waking those who watch: a subscriber is told that something changed, and reads what it was from where the truth is.
+"""Wake the subscribers of a job when it changes. A subscriber then reads the change from the store or the files.
 
-Nothing is queued, so a slow reader costs nothing and nobody can miss or double an event: it remembers its own place
+Nothing is queued, so a slow reader costs nothing, and no event is lost or doubled: each reader keeps its own position
 in the store and in the files. Lives in one event loop.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Watch:
-    """One subscriber's bell. `closed` is True when the service stops: then end."""
+class Subscription:
+    """The wake-up signal of one subscriber. `closed` is True when the service stops; the subscriber then ends."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
@@ -42,13 +42,13 @@ class Hub:
     """All subscribers by job."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, set[Watch]] = {}
+        self._watches: dict[str, set[Subscription]] = {}
         self._closed = False
 
     @contextmanager
-    def watch(self, job: str) -> Iterator[Watch]:
-        """A bell that rings whenever anything about the job changes."""
-        watch = Watch()
+    def watch(self, job: str) -> Iterator[Subscription]:
+        """Subscribe to all changes of the job."""
+        watch = Subscription()
         if self._closed:
             watch.close()
         self._watches.setdefault(job, set()).add(watch)
@@ -61,12 +61,12 @@ class Hub:
                 self._watches.pop(job, None)
 
     def ring(self, job: str) -> None:
-        """Wake everybody who watches this job."""
+        """Wake the subscribers of this job."""
         for watch in self._watches.get(job, ()):
             watch.ring()
 
     def close(self) -> None:
-        """Wake everybody for the last time."""
+        """Wake all subscribers for the last time."""
         self._closed = True
         for watches in self._watches.values():
             for watch in watches:

@@ -1,9 +1,10 @@
-"""The service's pictures: what one needs is read in threads and drawn there. Owns the shelf of curves, decides nothing.
+"""The service's pictures: data are read and drawn in threads. Owns the cache of curves, decides nothing.
 
-What was read of events holds until there is a new one, and what was drawn of the same data is drawn once (`drawings`):
-ten people who look at one picture cost little more than one.
+Results from events are cached until there is a new event, and equal data are drawn once (`drawings`), so that ten
+people who look at one picture cost little more than one.
 
-Whoever may not see a job gets no picture of it; what others hold is told as the timeline tells it to everybody.
+A user who may not see a job gets no picture of it. The slots of other users' jobs are shown as in the timeline, which
+is public.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from edt_server.history import Drawings, picture_data, present
 from edt_server.outputs import results
 from edt_server.outputs.curve_stretch import detail
 from edt_server.outputs.training_curve import CurveShelf
-from edt_server.service.latest_events import LatestEvents
+from edt_server.service.latest import LatestEvents
 from edt_server.service.views import validated
 from edt_server.store import JobRow
 
 if TYPE_CHECKING:
-    from edt_server.service.reading import Reading
+    from edt_server.service.service import Service
 
 _COLUMNS = 240
 _POINTS = 300
@@ -46,12 +47,12 @@ class Picturing:
     """Draws for one service.
 
     Args:
-        reading: the service's verbs that read, which also say who may see what.
+        service: its verbs, which also check the user's access.
         events: what is known of jobs' events.
     """
 
-    def __init__(self, reading: Reading, events: LatestEvents) -> None:
-        self._reading = reading
+    def __init__(self, service: Service, events: LatestEvents) -> None:
+        self._service = service
         self._events = events
         self._curves = CurveShelf()
         self._drawings = Drawings()
@@ -66,8 +67,8 @@ class Picturing:
     async def allocation(
         self, user: str, job: str, look: Look, *, start: float | None = None, end: float | None = None
     ) -> str:
-        """Who held the slots while the job lived, the job emphasised."""
-        row = await self._reading.mine(user, job)
+        """Draw the jobs that held the slots while the job lived, with the job emphasised."""
+        row = await self._service.mine(user, job)
         return await self._timeline(user, look, row, start, end, of_life=True)
 
     async def loss(
@@ -83,8 +84,8 @@ class Picturing:
         end: float | None = None,
     ) -> str:
         """The loss over samples, updates or time; in detail from `start` to `end` of that axis."""
-        row = await self._reading.mine(user, job)
-        paths = self._reading.paths(row)
+        row = await self._service.mine(user, job)
+        paths = self._service.paths(row)
 
         def draw() -> str:
             whole = self._curves.read(paths)
@@ -106,8 +107,8 @@ class Picturing:
 
     async def efficiency(self, user: str, job: str, look: Look) -> str:
         """Throughput at each number of workers."""
-        row = await self._reading.mine(user, job)
-        paths = self._reading.paths(row)
+        row = await self._service.mine(user, job)
+        paths = self._service.paths(row)
 
         def draw() -> str:
             efficiency = picture_data.efficiency_of(self._curves.read(paths), row.spec.name)
@@ -117,8 +118,8 @@ class Picturing:
 
     async def spark(self, user: str, job: str, look: Look) -> str:
         """Loss, progress and slots at a glance."""
-        view = await self._reading.job(user, job)
-        paths = self._reading.paths(await self._reading.mine(user, job))
+        view = await self._service.job(user, job)
+        paths = self._service.paths(await self._service.mine(user, job))
 
         def draw() -> str:
             spark = picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS))
@@ -131,15 +132,15 @@ class Picturing:
     async def timeline(
         self, user: str, look: Look, *, job: str = "", start: float | None = None, end: float | None = None
     ) -> str:
-        """Everybody's jobs over time; one of the user's own may be emphasised."""
-        row = await self._reading.mine(user, job) if job else None
+        """Draw all jobs over time. One of the user's own may be emphasised."""
+        row = await self._service.mine(user, job) if job else None
         return await self._timeline(user, look, row, start, end, of_life=False)
 
     async def slots(self, user: str, look: Look, *, job: str = "") -> str:
-        """Each slot and who has it."""
+        """Draw each slot and the job in it."""
         await self._check(user, job)
-        cluster = await self._reading.standing()
-        named = self._reading.settings.local_hosts
+        cluster = await self._service.standing()
+        named = self._service.settings.local_hosts
 
         def draw() -> str:
             return self._drawings.drawn(draw_slots, picture_data.slots_of(cluster, named, mine=job), look)
@@ -148,7 +149,7 @@ class Picturing:
 
     async def shares(self, user: str, look: Look) -> str:
         """What instance groups are entitled to, hold, borrow and lend."""
-        cluster = await self._reading.standing()
+        cluster = await self._service.standing()
         return await asyncio.to_thread(lambda: self._drawings.drawn(draw_shares, picture_data.shares_of(cluster), look))
 
     async def comparison(
@@ -164,10 +165,10 @@ class Picturing:
         end: float | None = None,
     ) -> str:
         """The losses of several of the user's jobs; in detail from `start` to `end` of the axis."""
-        rows = [await self._reading.mine(user, job) for job in jobs]
+        rows = [await self._service.mine(user, job) for job in jobs]
 
         def draw() -> str:
-            trainings = [(self._reading.paths(row), self._curves.read(self._reading.paths(row))) for row in rows]
+            trainings = [(self._service.paths(row), self._curves.read(self._service.paths(row))) for row in rows]
             compared = Comparison(
                 tuple(
                     picture_data.compared(row.id, curve.few(_POINTS), row.spec.name, axis)
@@ -190,21 +191,21 @@ class Picturing:
 
     async def _check(self, user: str, job: str) -> None:
         if job:
-            await self._reading.mine(user, job)
+            await self._service.mine(user, job)
 
     async def _timeline(
         self, user: str, look: Look, row: JobRow | None, start: float | None, end: float | None, *, of_life: bool
     ) -> str:
         life = row.id if row is not None and of_life else None
-        told = await self._reading.timeline(user, life, start=start, end=end, points=_COLUMNS)
-        # So many columns as can be drawn with so many bands: whoever holds little is put together.
-        columns = MOST_CELLS // (2 + min(len(told["names"]), picture_data.MOST_BANDS))
-        if len(told["rows"]) > columns:
-            told = await self._reading.timeline(user, life, start=start, end=end, points=columns)
-        # As in the map of the slots beside it, which knows nothing of jobs that have gone.
-        holders = () if of_life else tuple((await self._reading.standing())["names"])
-        rows = told["rows"]
-        # The last row is in force, whenever that was found out.
+        found = await self._service.timeline(user, life, start=start, end=end, points=_COLUMNS)
+        # The number of bands limits the number of columns. Jobs that hold little share one band.
+        columns = MOST_CELLS // (2 + min(len(found["names"]), picture_data.MOST_BANDS))
+        if len(found["rows"]) > columns:
+            found = await self._service.timeline(user, life, start=start, end=end, points=columns)
+        # The same order as in the map of the slots next to it, which does not know ended jobs.
+        holders = () if of_life else tuple((await self._service.standing())["names"])
+        rows = found["rows"]
+        # The last row is in force, also when its time is later than the clock of this request.
         now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()
         until = min(end or now, now)
         if row is not None and of_life and row.ended is not None:
@@ -213,12 +214,12 @@ class Picturing:
         def draw() -> str:
             held = picture_data.allocation_of(
                 rows,
-                told["names"],
+                found["names"],
                 until=until,
                 start=start,
                 mine="" if row is None else row.id,
                 marks=[] if row is None else self._marks(row.id, picture_data.MARKED),
-                total=told["total"],
+                total=found["total"],
                 first=holders,
             )
             if not held.columns and (start is not None or end is not None):

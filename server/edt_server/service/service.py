@@ -1,168 +1,115 @@
-"""The service: joins core, store, supervisors and files; its verbs are in `reading.py` and `changing.py`.
+"""`Service`: one method for each verb on a user's jobs, and the parts that have verbs of their own.
 
-Lives in the Jupyter Server's event loop and never blocks it: the ledger is changed and read in one writer thread
-(`commits.py`), files in others. Every verb names its user. Stopping the service leaves every job as it is.
+The service lives in the Jupyter Server's event loop and never blocks it. The ledger is changed and read in one writer
+thread (`ledger/writer.py`), files in other threads. Every verb names its user, and `_mine` is the only way from a job's
+id to a job. A verb that changes a job does so in one transaction; what follows from the transaction happens once it is
+committed (`effects.py`). `open_service` in `assembly.py` makes a service and closes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from edt_sdk.schemas.job import JobProgress, JobState
+import msgspec
+
+from edt_sdk.schemas.errors import Conflict
+from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.forecast import Forecast
+from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
+from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.what_if import WhatIf
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
-from edt_server.catalogue.places import clear_incoming
-from edt_server.channel import Hosts, Supervision, Warm
+from edt_server.catalogue.pinned import check_folder
+from edt_server.channel import SpareSupervisors, Supervision
+from edt_server.core.events import JobChanged
 from edt_server.files import job_files
 from edt_server.history import TimelineFeed
-from edt_server.jobs import Doubts, Limits, Retention
-from edt_server.ledger import Commits, Ledger, Outcome, Paces, stop_requests
-from edt_server.service.changing import Changing
-from edt_server.service.clock import Clock, next_tell
-from edt_server.service.device_watch import watch_devices
+from edt_server.jobs import Stored, UncommittedSubmissions, check_change, sized, stored, submission
+from edt_server.ledger import Change, LedgerWriter, recovery, reports, suspension
+from edt_server.outputs import results
+from edt_server.service import access, forecast, views, what_if
+from edt_server.service.cluster import cluster, standing, unexplained
+from edt_server.service.forecast_rates import ForecastRates
 from edt_server.service.hub import Hub
-from edt_server.service.latest_events import LatestEvents
-from edt_server.service.latest_rows import LatestRows
-from edt_server.service.measuring import Measuring
+from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picturing import Picturing
 from edt_server.service.sharing import Sharing
 from edt_server.service.validations import Validations
 from edt_server.settings import Settings
-from edt_server.store import JobRow, Store
+from edt_server.store import JobRow, Store, StoreError
 from edt_server.system.device_claims import DeviceClaims
-from edt_server.system.interpreters import Interpreters
-from edt_server.system.pauses import spare_what_is_here
-from edt_server.system.private_files import make_private_dir
-from edt_server.system.processes import identify, is_alive
-from edt_server.system.runtime import ServerLock
-from edt_server.system.slots import find_host, threads_per_slot
+from edt_server.system.interpreters import Interpreter, Interpreters
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
-StateListener = Callable[[JobRow, JobState | None], None]
+
+_WAIT_FOR_PROCESSES = 10.0  # seconds that resuming or deleting a job waits for the last of its processes
 
 
-class Service(Changing):
+class Service:
     """One scheduler over one data folder.
 
     Args:
-        settings: what the administrator decided.
-        on_state: told every change of a job's state, after it is committed, with the state before.
-        store: what to write to, open, of a server that leads those over it (see `leader.py`), and closed by whoever
-            opened it; None to open the configured one, for a service that knows that it is the only one.
+        settings: the administrator's.
+        writer: the only way to the ledger.
+        supervision: the supervisors of the jobs.
+        spares: supervisors that wait for a job.
+        sharing: the plan and its verbs.
+        claims: which GPUs this store and other stores use.
+        hub: wakes the subscribers of a job.
+        rates: the measured rates that forecasts are made from.
+        timeline: the allocation timeline.
+        uncommitted: submissions whose commit is in doubt.
+        living: ids of the jobs that have not ended, kept up to date by `Effects`.
+        threads_per_slot: for jobs that do not choose.
     """
 
     def __init__(
-        self, settings: Settings, *, on_state: StateListener | None = None, store: Store | None = None
+        self,
+        settings: Settings,
+        writer: LedgerWriter,
+        supervision: Supervision,
+        spares: SpareSupervisors,
+        sharing: Sharing,
+        claims: DeviceClaims,
+        hub: Hub,
+        rates: ForecastRates,
+        timeline: TimelineFeed,
+        uncommitted: UncommittedSubmissions,
+        living: Set[str],
+        threads_per_slot: int,
     ) -> None:
         self.settings = settings
-        self.hub = Hub()
-        self.sharing = Sharing(self.change, lambda: self._ledger.core.plan)
+        self.sharing = sharing
+        self.hub = hub
+        self.threads_per_slot = threads_per_slot
+        self._writer = writer
+        self._ledger = writer.ledger
+        self._supervision = supervision
+        self._spares = spares
+        self._claims = claims
+        self._rates = rates
+        self._timeline = timeline
+        self._uncommitted = uncommitted
+        self._living = living
+        self._deleting: set[str] = set()
+        self._interpreters = Interpreters(settings.interpreter)
+        self._rows = LatestRows(writer)
+        self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
-        self.threads_per_slot = settings.threads_per_slot
-        self._on_state = on_state
-        self._interpreters = Interpreters(settings.interpreter)
-        self._commits = Commits(self._act)
-        self._rows = LatestRows(self._commits)
-        self._store = store
-        self._hosts = Hosts(settings, self.sharing.set_hosts) if settings.local_hosts else None
-        self._lock = ServerLock(settings.runtime_dir / "server.lock") if store is None else None
-        self._doubts = Doubts(self._commits)
-        self._living: set[str] = set()
-        self._deleting: set[str] = set()
-        self._clock = Clock(self.change, self._next_wake)
-        self._paces = Paces()
-        self._measuring = Measuring(self.change)
-        self._watching: asyncio.Task[None] | None = None
-        self._retention: Retention
-        self._reading: asyncio.Task[None] | None = None
-        self._warm: Warm
+        self.pictures = Picturing(self, self._events)
 
-    # --- start and stop -----------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Open the store, find the slots, adopt the jobs that live.
-
-        Raises:
-            ServerUnreachable: another service that was given no store runs the jobs of this data folder.
-            StoreError: the store cannot be used; nothing in it was changed.
-        """
-        if self._lock is not None:
-            self._lock.acquire()
-        try:
-            await asyncio.to_thread(self._make_folders)
-            self._ledger = await self._commits.open(self._open_ledger)
-            self._claims = DeviceClaims(self.settings.data_dir, self.settings.runtime_dir, identify(os.getpid()))
-            self._ledger.claims = self._claims
-            await self._commits.read(self._ledger.keep_claims)
-            self.sharing.elsewhere = self._claims.elsewhere
-            await self._look_for_slots()
-            self._timeline = TimelineFeed(self._ledger.store, lambda: self._ledger.seq, self._ledger.name)
-            self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
-            self.pictures = Picturing(self, self._events)
-            settings = self.settings
-            # A spare is a child of this process, and could not become one of an agent's.
-            warm_workers = 0 if self._hosts else settings.warm_workers
-            self._warm = Warm(warm_workers, settings.runtime_dir, settings.interpreter, self.threads_per_slot)
-            self._supervision = Supervision(settings, self.change, self._heard, self._warm, self._hosts)
-            await self._supervision.start()
-            await self._adopt()
-            self._watching = asyncio.create_task(
-                watch_devices(self._claims, self.sharing, keep=lambda: self._commits.read(self._ledger.keep_claims)),
-                name="edt devices",
-            )
-            limits = Limits(settings.retention_days, settings.retention_bytes)
-            self._retention = Retention(
-                limits,
-                self._ledger.store,
-                self.change,
-                settings.data_dir,
-                settings.runtime_dir,
-                lambda job: self._supervision.gone(job, 0.0),
-            )
-            self._retention.start()
-            self._clock.start()
-            # A long history takes a while to read: begun now, nobody waits for it later.
-            self._reading = asyncio.create_task(asyncio.to_thread(self._timeline.catch_up), name="edt timeline")
-            spare_what_is_here()
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """Let go of everything; supervisors, drivers and workers go on."""
-        self.hub.close()
-        await self._clock.stop()
-        await self._measuring.stop()
-        await self._doubts.stop()
-        await self._commits.stop_healing()
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        if self._hosts is not None:
-            await self._hosts.stop()
-        if hasattr(self, "_retention"):
-            await self._retention.stop()
-        if hasattr(self, "_supervision"):
-            await self._supervision.stop()
-            await self._warm.stop()
-        if hasattr(self, "_timeline"):
-            self._timeline.close()
-            if self._reading is not None:
-                await asyncio.gather(self._reading, return_exceptions=True)
-        await self._commits.stop(close=self._store is None)
-        if self._lock is not None:
-            self._lock.release()
+    # --- its own state ------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Somebody uses the service: have a spare supervisor ready for the first job."""
-        self._warm.wake()
+        """Have a spare supervisor ready for the first job: a client uses the service."""
+        self._spares.wake()
 
     @property
     def busy(self) -> bool:
@@ -179,71 +126,412 @@ class Service(Changing):
         """Where an upload may be kept until it is submitted."""
         return self.settings.data_dir / "uploads"
 
-    def _open_ledger(self) -> Ledger:
-        if self._store is None:
-            return Ledger.open(self.settings.store_url, self.settings.plan)
-        return Ledger(self._store, self.settings.plan)
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing can be written to the store now, None when all is well. Jobs go on all the same."""
+        return self._writer.trouble
 
-    def _make_folders(self) -> None:
-        make_private_dir(self.settings.data_dir)
-        job_files.clear_uploads(self.uploads)
-        clear_incoming(self.settings.data_dir)
+    # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def _look_for_slots(self) -> None:
-        if self._hosts is not None:
-            await self._hosts.start()
-            hosts = self._hosts.there
-        else:
-            hosts = (await asyncio.to_thread(find_host, self.settings.local_slots),)
-        # Nobody listens yet: what this decides is acted on when the jobs are adopted.
-        plan = self.settings.plan
-        await self._commits.read(self._ledger.change, lambda change: self.sharing.begin(change, plan, hosts))
-        # A host that is away for a moment does not change what a job computes with.
-        slots = sum(self.settings.local_hosts.values()) or len(self._ledger.core.slots)
-        self.threads_per_slot = self.settings.threads_per_slot or threads_per_slot(slots)
+    async def mine(self, user: str, job: str) -> JobRow:
+        """Return the user's job. NotFound, or NotAllowed when it belongs to another user."""
+        return self._mine(user, job, await self._rows.read(job, self._ledger.row))
 
-    async def _adopt(self) -> None:
-        rows = await self._commits.read(self._ledger.store.jobs)
-        stopping = await self._commits.read(
-            stop_requests, self._ledger.store, [r.id for r in rows if not r.state.final]
+    @property
+    def capacity(self) -> int:
+        """The number of slots now."""
+        return len(self._ledger.core.slots)
+
+    def ended(self, job: str) -> bool:
+        """Return whether the job has ended or was deleted, as last committed."""
+        return job not in self._living
+
+    async def job(self, user: str, job: str) -> JobView:
+        """Return the job as it is now."""
+        return await self._view(await self.mine(user, job))
+
+    async def jobs(
+        self,
+        user: str,
+        *,
+        everybody: bool = False,
+        state: JobState | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int | None = None,
+    ) -> list[JobView]:
+        """Return the user's jobs, newest first; with `everybody` also the public view of other users' jobs.
+
+        At most `limit`, and only jobs after the one of `before`: its creation time and its id.
+        """
+        states = None if state is None else [state]
+        found = await self._shown(owner=None if everybody else user, states=states, before=before, limit=limit)
+        return [view if access.may(user, view.owner) else views.public_view(view) for _, view in found]
+
+    async def described(
+        self, user: str, *, states: Iterable[JobState] | None = None, limit: int | None = None
+    ) -> list[tuple[JobRow, JobView]]:
+        """Return the user's jobs in these states (None for all), each as submitted and as it is now.
+
+        The newest first, at most `limit`.
+        """
+        return await self._shown(owner=user, states=None if states is None else list(states), limit=limit)
+
+    async def events(self, user: str, job: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Return the job's events with a number above `after`, oldest first."""
+        await self.mine(user, job)
+        return await asyncio.to_thread(lambda: self._ledger.store.events(job=job, after=after, limit=limit))
+
+    async def timeline(
+        self,
+        user: str,
+        job: str | None = None,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        points: int | None = None,
+    ) -> dict[str, Any]:
+        """Return which job held how many slots, when and why; see `TimelineFeed.read`."""
+        if job is not None:
+            await self.mine(user, job)
+        found = await asyncio.to_thread(self._timeline.read, job=job, start=start, end=end, points=points)
+        return {"capacity": len(self._ledger.core.slots), **found}
+
+    async def workers(self, user: str, job: str) -> list[dict[str, Any]]:
+        """Return the workers of the job that run now."""
+        row = await self.mine(user, job)
+        if row.state.final:
+            return []
+        events = await asyncio.to_thread(self._events.of, job, views.WORKER_KINDS, list[Event])
+        return views.running_workers(events, self._ledger.core.slots)
+
+    async def what_if(self, user: str, job: str, patch: JobPatch) -> WhatIf:
+        """Return how many slots each job would hold with this change, and when the job would end. Changes nothing.
+
+        Raises:
+            Conflict: it has ended.
+            Unprocessable: the change itself would be refused.
+        """
+        row = await self.mine(user, job)
+        patch.check()
+        if row.state.final:
+            raise ended_already(row, "changed")
+        check_change(row.spec, patch)
+        now = await self._writer.read(what_if.look, self._ledger, self.progress, time.time())
+        return await asyncio.to_thread(what_if.answer, now, job, patch)
+
+    async def forecast(self, user: str, spec: JobSpec) -> Forecast:
+        """Return when such a job would start if the user submitted it now. Changes nothing.
+
+        Raises:
+            InvalidRequest, Unprocessable: it would be refused for its specification.
+        """
+        spec.check()
+
+        def look() -> tuple[what_if.Now, dict[str, tuple[float, float]]]:
+            return what_if.look(self._ledger, self.progress, time.time()), dict(self._rates.ends())
+
+        now, ends = await self._writer.read(look)
+        return await asyncio.to_thread(forecast.forecast, now, ends, user, spec)
+
+    async def stored(self, user: str, job: str) -> Stored:
+        """Return what the job was made of, for another job like it. NotFound, NotAllowed."""
+        row = await self.mine(user, job)
+        return await asyncio.to_thread(stored, self.paths(row), row)
+
+    async def interpreters(self, paths: Iterable[str]) -> list[Interpreter]:
+        """Return the interpreters a job may run in: the default first, then each of these programs that is a Python."""
+        return await self._interpreters.those(paths)
+
+    async def checkpoints(self, user: str, job: str) -> list[results.Checkpoint]:
+        """Return the checkpoints the job has written."""
+        return await asyncio.to_thread(results.checkpoints, self.paths(await self.mine(user, job)))
+
+    async def result(self, user: str, job: str, part: str, *, streams: bool = True) -> results.ResultZip:
+        """Return a part of the result as a zip that is not read yet; without `streams` only files in its folders."""
+        paths = self.paths(await self.mine(user, job))
+        return await asyncio.to_thread(partial(results.plan, paths, part, streams=streams))
+
+    async def cluster(self, user: str) -> dict[str, Any]:
+        """Return slots with the job in each, groups, living jobs, and the threads of a slot."""
+
+        def read() -> dict[str, Any]:
+            rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
+            return cluster(self._ledger.core, rows)
+
+        others = await asyncio.to_thread(self._claims.elsewhere)
+        elsewhere = [{"device": device, "data_dir": claim.data_dir} for device, claim in sorted(others.items())]
+        answer = await self._writer.read(read)
+        for job in unexplained(answer, user):
+            # One by one, so that decisions can come in between.
+            job["reason"] = await self._writer.read(self._why, job["id"])
+        return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
+
+    async def standing(self) -> dict[str, Any]:
+        """Return slots and groups as in `cluster`, the devices of other stores, and the names of the jobs in slots.
+
+        Names are in the order in which the jobs arrived.
+        """
+
+        def read() -> dict[str, Any]:
+            core = self._ledger.core
+            answer = standing(core)
+            holders = {slot["job"] for slot in answer["slots"] if slot["job"] is not None}
+            return {**answer, "names": {job: self._ledger.name(job) for job in core.jobs if job in holders}}
+
+        others = await asyncio.to_thread(self._claims.elsewhere)
+        return {**await self._writer.read(read), "elsewhere": [{"device": device} for device in sorted(others)]}
+
+    def _why(self, job: str) -> str:
+        row = self._ledger.store.job(job)
+        reason = None if row is None else self._show(row).reason
+        return "" if reason is None else reason.text
+
+    def paths(self, row: JobRow) -> JobPaths:
+        """Return where the job's files are."""
+        return JobPaths(self.settings.data_dir, row.owner, row.id)
+
+    def progress(self, job: str) -> JobProgress | None:
+        """Return the newest progress received, None when there is none newer than the store's."""
+        return self._supervision.progress(job)
+
+    def _mine(self, user: str, job: str, row: JobRow) -> JobRow:
+        access.check(user, row.owner, job)
+        return row
+
+    async def _shown(self, **chosen: Any) -> list[tuple[JobRow, JobView]]:
+        """Return the rows that are chosen (see `Store.jobs`) with their views, in the order of the store."""
+
+        def read() -> tuple[list[JobRow], dict[str, JobView]]:
+            rows = self._ledger.store.jobs(**chosen)
+            # Ended jobs do not change any more, so their views need not be made between two decisions.
+            return rows, {row.id: self._show(row) for row in rows if row.state.final}
+
+        rows, shown = await asyncio.to_thread(read)
+        living = [row for row in rows if row.id not in shown]
+        if living:
+            shown |= await self._writer.read(lambda: {row.id: self._show(row) for row in living})
+        return [(row, shown[row.id]) for row in rows]
+
+    async def _view(self, row: JobRow) -> JobView:
+        return await self._writer.read(self._show, row)
+
+    def _show(self, row: JobRow) -> JobView:
+        view = views.job_view(
+            self._ledger, row, self.settings.data_dir, self.progress(row.id), now=time.time(), ends=self._rates.ends()
         )
-        adopted: set[str] = set()
-        for row in rows:
-            # An ended job's supervisor may still wait for the answer to its last report.
-            if not row.state.final or (row.supervisor is not None and is_alive(row.supervisor)):
-                self._supervision.adopt(row, stopping=stopping.get(row.id))
-                adopted.add(row.id)
-            if not row.state.final:
-                self._living.add(row.id)
-        await asyncio.to_thread(job_files.clear_sockets, self.settings.runtime_dir, adopted)
+        return view if view.reason is None or not self.sharing.has_gpus else self._explained(view, view.reason)
 
-    # --- what follows from a change -----------------------------------------------------------------------------------
+    def _explained(self, view: JobView, reason: Reason) -> JobView:
+        others = self._claims.elsewhere()
+        if not others:
+            return view
+        named = ", ".join(f"{device} ({claim.data_dir})" for device, claim in sorted(others.items()))
+        text = f"{reason.text} Jobs of another job store on this machine are in {named}."
+        return msgspec.structs.replace(view, reason=msgspec.structs.replace(reason, text=text))
 
-    def _act(self, outcome: Outcome) -> None:
-        for row, before in outcome.states:
-            (self._living.discard if row.state.final else self._living.add)(row.id)
-            if row.state is not JobState.RUNNING:
-                self._paces.forget(row.id)
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    async def change(self, work: Callable[[Change], T]) -> T:
+        """Run `work` in a transaction, and act on it once it is committed; see `ledger/writer.py`."""
+        return await self._writer.change(work)
+
+    async def submit(
+        self,
+        user: str,
+        spec: JobSpec,
+        package: Path,
+        *,
+        training: Registered | None = None,
+        weights: Path | None = None,
+    ) -> JobView:
+        """Make a job of a package (a file, left where it is).
+
+        Args:
+            user: the owner.
+            spec: the settings.
+            package: the archive.
+            training: what it uses of the catalogue as a training of a model, or what it validates.
+            weights: the weights it starts with, also in place of those of the job in `spec.warm_start`.
+
+        Raises:
+            InvalidRequest, Unprocessable: the specification cannot be used here.
+            NotFound, NotAllowed: the job of `spec.warm_start` does not exist, or belongs to another user.
+            PackageError: the package cannot be used. Nothing is left behind.
+        """
+        spec = sized(spec.check())
+        spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
+        await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
+        interpreter = await self._interpreters.choose(spec)
+        threads = spec.threads_per_slot or self.threads_per_slot
+        spec = await self.catalogue.datasets.registered(user, spec, training)
+        if spec.warm_start and weights is None:
+            former = await self.mine(user, spec.warm_start)
+            weights = await asyncio.to_thread(job_files.weights_of, self.paths(former))
+        accepted = await asyncio.to_thread(
+            submission.place, self.settings, user, spec, package, interpreter.path, threads, weights
+        )
+        try:
+            await self.change(accepted.enter)
+        except (StoreError, asyncio.CancelledError):
+            # It may have been committed all the same, so its files stay until the store answers.
+            self._uncommitted.add(accepted.paths)
+            raise
+        except BaseException:
+            await asyncio.to_thread(job_files.remove, accepted.paths)
+            raise
+        return await self.job(user, accepted.job)
+
+    async def update(self, user: str, job: str, patch: JobPatch) -> JobView:
+        """Change a living job's priority, maximum of workers or queue.
+
+        Raises:
+            Conflict: it has ended.
+            Unprocessable: no such queue, or a value out of bounds.
+        """
+        patch.check()
+
+        def work(change: Change) -> JobRow:
+            row = self._mine(user, job, change.row(job))
             if row.state.final:
-                self._measuring.forget(row.id)
-            log.info("job %s is %s, before=%s", row.id, row.state, before)
-            if self._on_state is not None:
-                self._on_state(row, before)
-        for job, allocation in outcome.allocations.items():
-            self._supervision.allocate(job, allocation)
-            self._measuring.moved(job, time.time())
-        for job in outcome.launches:
-            self._supervision.begin(job)
-        for job in {*outcome.jobs, *outcome.allocations}:
-            self.hub.ring(job)
-        self._clock.look()
+                raise ended_already(row, "changed")
+            check_change(row.spec, patch)
+            wanted = {
+                "priority": patch.priority,
+                "max_workers": patch.max_workers,
+                "instance_group": patch.instance_group,
+            }
+            if patch.instance_group is not None:
+                change.core.fits(patch.instance_group, row.spec.min_workers, row.spec.slots_per_unit)
+            changes = {key: value for key, value in wanted.items() if value is not None}
+            before = {key: getattr(row, key) for key in changes}
+            event = JobChanged(job, patch.priority, patch.max_workers, patch.instance_group)
+            change.apply(event, before=before, by=user)
+            return change.tx.update_job(job, **changes) if changes else row
 
-    async def _next_wake(self) -> float | None:
-        return await self._commits.read(next_tell, self._ledger, time.time())
+        return await self._changed(user, job, work)
 
-    def _heard(self, job: str, progress: JobProgress) -> None:
-        now = time.time()
-        self._paces.heard(job, progress, now)
-        self.hub.ring(job)
-        if any(group.throughput_aware for group in self.sharing.plan.instance_groups):
-            self._measuring.heard(job, progress, now)
+    async def stop_job(self, user: str, job: str) -> JobView:
+        """End a job as KILLED: at once when no process of it runs, else as soon as its processes have ended.
+
+        Raises:
+            Conflict: it has ended.
+        """
+        why = f"Stopped by {user}."
+
+        def work(change: Change) -> JobRow:
+            row = self._mine(user, job, change.row(job))
+            if row.state.final:
+                raise ended_already(row, "stopped")
+            if not row.supervised:
+                reports.end(change, job, JobState.KILLED, why)
+                job_files.clear_traces(self.settings.runtime_dir, job)
+            else:
+                change.append(recovery.STOP_REQUESTED, job, {"why": why})
+            return change.row(job)
+
+        row = await self.change(work)
+        if not row.state.final:
+            self._supervision.end(job, why)
+        return await self._view(row)
+
+    async def stop_all(self, user: str) -> list[str]:
+        """Stop all jobs of the user that have not ended, and return their ids."""
+        stopped: list[str] = []
+        for row in await self._writer.read(lambda: self._ledger.store.jobs(owner=user)):
+            if not row.state.final:
+                try:
+                    await self.stop_job(user, row.id)
+                except Conflict:
+                    continue  # it ended by itself in the meantime
+                stopped.append(row.id)
+        return stopped
+
+    async def suspend(self, user: str, job: str) -> JobView:
+        """Take all slots from a job until it is resumed. When its workers have left, it is SUSPENDED (not final).
+
+        Raises:
+            Conflict: it has ended.
+        """
+
+        def work(change: Change) -> JobRow:
+            row = self._mine(user, job, change.row(job))
+            if row.state.final:
+                raise ended_already(row, "suspended")
+            return suspension.suspend(change, job, user)
+
+        return await self._changed(user, job, work)
+
+    async def resume(self, user: str, job: str, checkpoint: str = "", instance_group: str | None = None) -> JobView:
+        """Resume a job that is suspended, or that was stopped or failed after it started to train.
+
+        Args:
+            user: the owner.
+            job: its id.
+            checkpoint: where to resume from, such as "epoch-3". "" for the newest.
+            instance_group: the queue for the resumed job. None for its last one.
+
+        Raises:
+            Conflict: it is over for good, it is being stopped, or a checkpoint was named while workers still run.
+            Unprocessable: its queue or its data set was removed meanwhile, or there is no queue of that name.
+            InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+        """
+        row = await self.mine(user, job)
+        paths = self.paths(row)
+        await asyncio.to_thread(check_folder, self.settings.data_dir, row.owner, job, row.spec)
+        if row.state.final and not await self._supervision.gone(job, _WAIT_FOR_PROCESSES):
+            raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
+
+        def work(change: Change) -> JobRow:
+            row = self._mine(user, job, change.row(job))
+            self._refuse_while_deleted(job)
+            if not row.state.final and job in recovery.stop_requests(self._ledger.store, [job]):
+                raise Conflict(
+                    f"Job {job} is being stopped.",
+                    hint="Wait until it has ended, as job.wait() or `edt wait` do, then resume it.",
+                    job=job,
+                    state=row.state.value,
+                )
+            return suspension.resume(change, paths, job, user, checkpoint, instance_group)
+
+        return await self._changed(user, job, work)
+
+    async def delete(self, user: str, job: str) -> None:
+        """Remove an ended job with all its files. Conflict when it has not ended, or is deleted already."""
+        row = _ended(await self.mine(user, job))
+        await self._supervision.gone(job, _WAIT_FOR_PROCESSES)
+        self._refuse_while_deleted(job)
+        self._deleting.add(job)
+        try:
+            # `_deleting` refuses every resume from now on. This change fails if one was committed before.
+            await self.change(lambda change: _ended(change.row(job)))
+            await asyncio.to_thread(job_files.remove, self.paths(row))
+            await asyncio.to_thread(job_files.clear_traces, self.settings.runtime_dir, job)
+            await self.change(lambda change: change.tx.delete_job(job))
+        finally:
+            self._deleting.discard(job)
+
+    async def _changed(self, user: str, job: str, work: Callable[[Change], JobRow]) -> JobView:
+        """Change the job and return its new view. The transaction itself may have given it a slot."""
+        await self.change(work)
+        return await self.job(user, job)
+
+    def _refuse_while_deleted(self, job: str) -> None:
+        if job in self._deleting:
+            raise Conflict(f"Job {job} is being deleted.", hint="Clone another job, or submit it anew.", job=job)
+
+
+def ended_already(row: JobRow, what: str) -> Conflict:
+    """Return the error for an ended job that cannot be `what` ("changed", "stopped") any more."""
+    ended = time.strftime("%H:%M:%S", time.localtime(row.ended))
+    return Conflict(
+        f"Job {row.id} is {row.state.value} since {ended}; it cannot be {what} any more.",
+        hint="Clone it to run it once more: job.clone(), or `edt clone`.",
+        job=row.id,
+        state=row.state.value,
+    )
+
+
+def _ended(row: JobRow) -> JobRow:
+    if not row.state.final:
+        raise Conflict(f"Job {row.id} is {row.state.value}.", hint="Stop it first, then delete it.", job=row.id)
+    return row

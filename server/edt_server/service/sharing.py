@@ -1,15 +1,15 @@
-"""The plan as a resource: read, changed as a whole or by one of its groups, and what follows from it for the slots.
+"""The plan as a resource: read it, change it as a whole or one group of it, and fit the slots to it.
 
-Every change is the same one: a new plan made from the one there is, checked as a whole, committed as an input of the
+Every change has one form: a new plan is made from the present one, checked as a whole, committed as an input of the
 core, together with the slots that it makes of the hosts. So a change that is wrong anywhere changes nothing, and it
-counts at once for the jobs that run. Who may change the plan is decided by the HTTP layer, not here.
+counts at once for the jobs that run. The HTTP layer decides which user may change the plan.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,34 +18,26 @@ from edt_sdk.schemas.errors import ChangedMeanwhile, NotFound, Unprocessable
 from edt_sdk.schemas.job import convert_change
 from edt_sdk.schemas.plan import InstanceGroup, Named, Plan, ResourceGroup
 from edt_server.core.events import PlanChanged, SlotsChanged
-from edt_server.ledger import Change
+from edt_server.ledger import Change, Changes
 from edt_server.system.slots import Host, plan_slots
 
-T = TypeVar("T")
 Edit = Callable[[Plan], Plan]
-
-
-class Changing(Protocol):
-    """How the service runs something in a transaction and acts on what follows from it."""
-
-    def __call__(self, work: Callable[[Change], T]) -> Awaitable[T]:
-        """What `work` returned, once it is committed."""
 
 
 class Sharing:
     """The plan of one service.
 
     Args:
-        change: see `Changing`.
-        plan: the one that is in force.
+        change: commits.
+        plan: returns the plan that is in force.
+        elsewhere: returns the devices that other stores' jobs use now. Their slots are not offered.
     """
 
-    def __init__(self, change: Changing, plan: Callable[[], Plan]) -> None:
+    def __init__(self, change: Changes, plan: Callable[[], Plan], elsewhere: Callable[[], Collection[str]]) -> None:
         self._change = change
         self._plan = plan
+        self._elsewhere = elsewhere
         self._hosts: tuple[Host, ...] = ()
-        self.elsewhere: Callable[[], Collection[str]] = tuple
-        """Devices that jobs of other stores are in now; these are not offered."""
 
     # --- at the start -------------------------------------------------------------------------------------------------
 
@@ -58,7 +50,7 @@ class Sharing:
         self._fit(change, cause=seq)
 
     async def set_hosts(self, hosts: Sequence[Host]) -> None:
-        """These are the hosts from now on; slots of those that stay are as they were."""
+        """Set the hosts. The slots of hosts that stay are unchanged."""
 
         def work(change: Change) -> None:
             self._hosts = tuple(hosts)
@@ -67,7 +59,7 @@ class Sharing:
         await self._change(work)
 
     async def look_again(self) -> None:
-        """Offer what there is now."""
+        """Fit the slots to the devices that are free of other stores now."""
         await self._change(self._fit)
 
     @property
@@ -76,7 +68,7 @@ class Sharing:
         return any(host.gpus for host in self._hosts)
 
     def _fit(self, change: Change, *, cause: int | None = None) -> None:
-        elsewhere = self.elsewhere()
+        elsewhere = self._elsewhere()
         slots = plan_slots(change.core.plan, self._hosts, change.core.slots)
         slots = tuple(slot for slot in slots if slot.device not in elsewhere)
         if slots != change.core.slots:
@@ -93,13 +85,13 @@ class Sharing:
         """Replace the plan.
 
         Args:
-            user: who asks.
+            user: the administrator.
             plan: the new one.
-            made_from: the `version` of the plan that it was made from, None to replace whatever there is.
+            made_from: the `version` of the plan it was made from. None replaces any plan.
 
         Raises:
-            ChangedMeanwhile: there is another plan by now.
-            Unprocessable: it cannot be used, or has no place for a job that is there.
+            ChangedMeanwhile: the plan has changed since.
+            Unprocessable: it cannot be used, or has no place for a present job.
         """
 
         def edit(before: Plan) -> Plan:
@@ -160,14 +152,14 @@ class Sharing:
 
 
 def version(plan: Plan) -> str:
-    """What tells this plan from another one; equal plans have equal versions."""
+    """Return the version of a plan, a hash: equal plans have equal versions."""
     return hashlib.sha256(msgspec.json.encode(plan, order="deterministic")).hexdigest()[:16]
 
 
 def configured_plan(instance_groups: Sequence[Any], resource_groups: Sequence[Any]) -> Plan:
-    """The plan an administrator has configured: of each group its name, or its fields. Unprocessable when it cannot be.
+    """Return the configured plan, from the name or the fields of each group. Unprocessable when it is not valid.
 
-    Instance groups that do not say so are over the first resource group.
+    Instance groups without a resource group are over the first one.
     """
     resources = [{"name": group} if isinstance(group, str) else dict(group) for group in resource_groups]
     groups = [{"name": group} if isinstance(group, str) else dict(group) for group in instance_groups]
@@ -177,12 +169,12 @@ def configured_plan(instance_groups: Sequence[Any], resource_groups: Sequence[An
 
 
 def instance_group(plan: Plan, name: str) -> InstanceGroup:
-    """The instance group of that name, leaf or not; NotFound when there is none."""
+    """Return the instance group of that name, leaf or not. NotFound when there is none."""
     return _find(plan.instance_groups, name, "instance group")
 
 
 def resource_group(plan: Plan, name: str) -> ResourceGroup:
-    """The resource group of that name; NotFound when there is none."""
+    """Return the resource group of that name. NotFound when there is none."""
     return _find(plan.resource_groups, name, "resource group")
 
 
@@ -197,7 +189,7 @@ def with_resource_groups(plan: Plan, groups: Sequence[ResourceGroup]) -> Plan:
 
 
 def without_instance_group(plan: Plan, name: str) -> Plan:
-    """The plan without this group, not checked; Unprocessable when it holds others."""
+    """Return the plan without this group, not checked. Unprocessable when it holds other groups."""
     instance_group(plan, name)
     below = [group.name for group in plan.instance_groups if group.parent == name]
     if below:
@@ -210,7 +202,7 @@ def without_instance_group(plan: Plan, name: str) -> Plan:
 
 
 def without_resource_group(plan: Plan, name: str) -> Plan:
-    """The plan without this group, not checked; Unprocessable when an instance group is over it."""
+    """Return the plan without this group, not checked. Unprocessable when an instance group is over it."""
     resource_group(plan, name)
     over = [group.name for group in plan.instance_groups if group.resource_group == name]
     if over:
@@ -232,7 +224,7 @@ def _find(groups: Sequence[Named], name: str, what: str) -> Named:
 
 
 def _changed(groups: Sequence[Named], name: str, what: str, changes: Mapping[str, Any]) -> list[Named]:
-    """The groups, with these fields of one of them changed."""
+    """Return the groups with these fields of one group changed."""
     old = _find(groups, name, what)
     if changes.get("name", name) != name:
         raise Unprocessable(

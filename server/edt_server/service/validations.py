@@ -1,14 +1,14 @@
-"""A training becomes a validation: a job of the same package that begins with the weights the training ended with.
+"""Validations: a job with the package of a training and the weights that the training ended with.
 
-Nothing of it depends on the training's job afterwards, which may be deleted: weights and package are the validation's
-own, as every job's are. See docs/decisions/031-validations.md.
+It does not depend on the training's job afterwards, which may be deleted: weights and package are copies, as in every
+job. See docs/decisions/031-validations.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,69 +19,63 @@ from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.validation import NewValidation, Validated, Validates, named_metrics
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wmla import WmlaRequest
-from edt_server.catalogue.shelf import Office
 from edt_server.files import weights_of
 from edt_server.jobs import Stored
 from edt_server.store import JobRow
 
+if TYPE_CHECKING:
+    from edt_server.service.service import Service
+
 _LARGEST_RESULT = 1 << 28
 
 
-class _Office(Office, Protocol):
-    """The part of the service that validations use."""
-
-    async def stored(self, user: str, job: str) -> Stored:
-        """What the job was made of."""
-        ...
-
-
 class Validations:
-    """The verbs of validations of one service."""
+    """The verbs of a service for validations."""
 
-    def __init__(self, office: _Office) -> None:
-        self._office = office
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     async def start(self, user: str, job: str, new: NewValidation, *, remarks: tuple[str, ...] = ()) -> JobView:
-        """Validate what a job of the user's trained: an ordinary job, which is returned.
+        """Start a job that validates what a training has trained, and return it.
 
         Args:
-            user: who asks.
+            user: the owner of the training.
             job: id of the training.
-            new: what is asked for.
+            new: the settings.
             remarks: sentences for the validation's story.
 
         Raises:
-            NotFound, NotAllowed: the training is not there, or somebody else's; there is no such data set.
+            NotFound, NotAllowed: no such training or data set, or the training belongs to another user.
             Conflict: it has no weights yet.
-            Unprocessable: it is no training by the elastic engine, or the job cannot be so; see `Service.submit`.
-            InvalidRequest: there is no metric of a name.
+            Unprocessable: it is no training by the elastic engine, or a setting cannot be used; see `Service.submit`.
+            InvalidRequest: there is no such metric.
         """
         new = new.check()
-        row = await self._office.mine(user, job)
+        row = await self._service.mine(user, job)
         _check_trained_here(row)
-        weights, calls = await asyncio.to_thread(_weights, self._office.paths(row), row)
-        stored = await self._office.stored(user, job)
+        weights, calls = await asyncio.to_thread(_weights, self._service.paths(row), row)
+        stored = await self._service.stored(user, job)
         spec, pinned = job_of(stored, row, new, calls)
         if remarks:
             spec = msgspec.structs.replace(spec, wmla=WmlaRequest(remarks=remarks))
-        return await self._office.submit(user, spec, stored.package, training=pinned, weights=weights)
+        return await self._service.submit(user, spec, stored.package, training=pinned, weights=weights)
 
     async def result(self, user: str, job: str) -> Validated:
-        """What a validation of the user's came to.
+        """Return the result of a validation.
 
         Raises:
-            NotFound: there is no such job, or nothing came out, or not yet.
-            NotAllowed: it is somebody else's.
-            Unprocessable: it validates nothing: it trains.
+            NotFound: there is no such job, or it has no result, or not yet.
+            NotAllowed: it belongs to another user.
+            Unprocessable: it is a training.
         """
-        row = await self._office.mine(user, job)
+        row = await self._service.mine(user, job)
         if _validates(row.spec) is None:
             raise Unprocessable(
                 f"Job {job} is a training, no validation.",
                 hint="Validate what it trained: job.validate(), or at a shell: edt validate " + job,
                 job=job,
             )
-        found = await asyncio.to_thread(read_result, self._office.paths(row))
+        found = await asyncio.to_thread(read_result, self._service.paths(row))
         if found is None:
             ended = row.state.final
             raise NotFound(
@@ -127,14 +121,14 @@ def job_of(stored: Stored, row: JobRow, new: NewValidation, calls: int) -> tuple
 
 
 def read_result(paths: JobPaths) -> Validated | None:
-    """What a validation wrote, None when that is nothing. Blocks."""
+    """Return what a validation wrote, None when there is nothing. Blocks."""
     file = paths.validation
     try:
         if file.is_symlink() or file.stat().st_size > _LARGEST_RESULT:
             return None
         return msgspec.json.decode(file.read_bytes(), type=Validated)
     except (OSError, msgspec.DecodeError):
-        return None  # not there yet; or the script, which may write there, has put something else in its place
+        return None  # not there yet, or overwritten by the user's script, which may write there
 
 
 def _check_trained_here(row: JobRow) -> None:
@@ -154,7 +148,7 @@ def _check_trained_here(row: JobRow) -> None:
 
 
 def _weights(paths: JobPaths, row: JobRow) -> tuple[Path, int]:
-    """What the last of a job's finished trainings ended with, and which that is, from 1; else its newest epoch's."""
+    """Return the final weights of the job's last finished training and its number from 1, else the newest epoch's."""
     calls = 0
     while paths.final(calls).is_file():
         calls += 1

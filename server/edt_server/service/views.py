@@ -33,7 +33,7 @@ def job_view(
     now: float | None = None,
     ends: Mapping[str, tuple[float, float]] | None = None,
 ) -> JobView:
-    """The job as its owner sees it; `progress` is newer than the row's, or None; `now`, `ends`: see `Core.reason`."""
+    """Return the owner's view. `progress` is newer than the row's, or None. `now`, `ends`: see `Core.reason`."""
     here = not row.state.final and row.id in ledger.core.jobs
     spec = row.spec
     return JobView(
@@ -70,7 +70,7 @@ def job_view(
 
 
 def public_view(view: JobView) -> JobView:
-    """What everybody may see of everybody's jobs: who shares the slots and by which weight, nothing of the work."""
+    """Return the view of another user's job: its part in sharing the slots, nothing of its work."""
     return msgspec.structs.replace(
         view,
         seed=0,
@@ -89,19 +89,19 @@ def public_view(view: JobView) -> JobView:
 
 
 def validated(spec: JobSpec) -> str:
-    """The id of the job whose training a validation validates, "" for a job that trains."""
+    """Return the id of the training that a validation validates, "" for a training."""
     used = spec.registered
     return used.validates.training if used is not None and used.validates is not None else ""
 
 
 def running_workers(events: Iterable[Event], slots: Sequence[Slot]) -> list[dict[str, Any]]:
-    """The workers that run, from a job's `WORKER_KINDS` events in order; rank is None for one not in the group yet."""
+    """Return the running workers, from a job's `WORKER_KINDS` events in order. A joiner has no rank yet."""
     hosts = {slot.id: slot.host for slot in slots}
     workers: dict[int, dict[str, Any]] = {}
     for event in events:
         data: Mapping[str, Any] = event.data
         if event.kind == kinds.WORKER_STARTED:
-            # Of an agent that was lost with all its processes only one was said to be.
+            # When an agent is lost with all its processes, only one of them has an event.
             workers = {each: worker for each, worker in workers.items() if worker["slot"] != data["slot"]}
             workers[data["worker"]] = {
                 "worker": data["worker"],

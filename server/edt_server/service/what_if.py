@@ -1,8 +1,8 @@
-"""What would be if a job's settings were others: asked of a copy of the core, which is thrown away.
+"""Compute the effect of other settings of a job with a copy of the core.
 
-Two parts, because the core belongs to the service's writer thread: `Now` is taken there, quickly; `answer` works on it
-anywhere. The forecast plays the jobs there are in the simulator, on a copy of the core: how much each has done for its
-workers so far tells how fast it will be with others.
+Two parts, because the core belongs to the service's writer thread: `Now` is copied there, quickly, and `answer` works
+on it anywhere. The forecast runs the present jobs in the simulator, on a copy of the core. The speed of each at another
+number of workers is derived from its work so far.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from edt_server.simulator.workload import SimulatedJob
 from edt_server.store import JobRow
 
 HISTORY = (kinds.TRAINING_STARTED, kinds.GENERATION, kinds.STATE, kinds.SPEED_MEASURED)
-MOST_FORECAST = 1000  # jobs beyond which no end is foretold: playing them all would take seconds of the server's time
-# Where more jobs than slots take turns for hours, slots change hands many thousands of times: no end is foretold that
-# lies behind so many instants.
+MOST_FORECAST = 1000  # with more jobs no end is forecast: simulating them would take seconds of the server's time
+# Where more jobs than slots take turns for hours, slots change jobs many thousands of times. No end is forecast that
+# comes after so many instants.
 MOST_INSTANTS = 2000
 _WORKING = (JobState.RUNNING.value, JobState.RECOVERING.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """All that an answer needs, nobody else's any more.
+    """A private copy of all that an answer needs.
 
     Attributes:
         time: seconds since the epoch.
         core: a copy.
         rows: of every job in it.
-        progress: of those whose training has begun to move.
-        history: `HISTORY` events of those.
-        names: job id → what people call it.
+        progress: of jobs with at least one update.
+        history: `HISTORY` events of these jobs.
+        names: job id → name.
     """
 
     time: float
@@ -55,7 +55,7 @@ class Now:
 
 
 def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: float) -> Now:
-    """Take a copy of how things are. For the thread that owns the ledger."""
+    """Copy the present state. For the thread that owns the ledger."""
     living = ledger.store.jobs(states=[state for state in JobState if not state.final])
     rows = {row.id: row for row in living if row.id in ledger.core.jobs}
     moving = {job: p for job, row in rows.items() if (p := progress(job) or row.progress) is not None and p.update > 0}
@@ -70,7 +70,7 @@ def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: flo
 
 
 def answer(now: Now, job: str, patch: JobPatch) -> WhatIf:
-    """What would be with this change.
+    """Return the effect of this change.
 
     Raises:
         Unprocessable: the change would be refused.
@@ -102,15 +102,15 @@ def answer(now: Now, job: str, patch: JobPatch) -> WhatIf:
 
 
 def settle(core: Core, now: float) -> None:
-    """Let everybody who has to leave a slot leave it."""
+    """Release every slot that a job has to leave."""
     leaving = [(job, slot) for job in core.jobs for slot in core.leaving(job)]
     while leaving:
-        told = [step for job, slot in leaving for step in core.apply(SlotReleased(job, slot), now)]
-        leaving = [(step.job, step.slot) for step in told if isinstance(step, Revoke)]
+        revoked = [step for job, slot in leaving for step in core.apply(SlotReleased(job, slot), now)]
+        leaving = [(step.job, step.slot) for step in revoked if isinstance(step, Revoke)]
 
 
 def forecast(now: Now, job: str, change: JobChanged | None) -> float | None:
-    """When the job's training ends, seconds since the epoch, if `change` were made; None where that is not known."""
+    """Return when the training would end with `change`, seconds since the epoch. None where that is not known."""
     if job not in now.progress or len(now.core.jobs) > MOST_FORECAST:
         return None
     core = copy.deepcopy(now.core)
@@ -147,7 +147,7 @@ def _training(history: Sequence[Event]) -> Sequence[Event]:
 
 
 def _sizes(history: Sequence[Event]) -> list[tuple[float, int]]:
-    """(time, workers) of the training under way: the members of each generation, nobody while it did not run."""
+    """Return (time, workers) of the training under way: the size of each generation, 0 while it did not run."""
     sizes: list[tuple[float, int]] = []
     for event in _training(history):
         if event.kind == kinds.GENERATION:
@@ -158,12 +158,12 @@ def _sizes(history: Sequence[Event]) -> list[tuple[float, int]]:
 
 
 def _begun(history: Sequence[Event]) -> int:
-    """The update with which the training under way began here: not 0 after a resume from a checkpoint."""
+    """Return the first update of the training under way: not 0 after a resume from a checkpoint."""
     return next((event.data.get("update") or 0 for event in _training(history) if event.kind == kinds.GENERATION), 0)
 
 
 def _measured(history: Iterable[Event]) -> Speed | None:
-    """What its workers measured last, None when nothing."""
+    """Return the last measured speeds, None without any."""
     tables = [event.data["speeds"] for event in history if event.kind == kinds.SPEED_MEASURED]
     points = {int(n): speed for n, speed in (tables[-1] if tables else {}).items() if int(n) >= 1 and speed > 0}
     return Speed.of(points.items()) if points else None

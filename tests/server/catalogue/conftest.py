@@ -8,7 +8,7 @@ import time
 import pytest
 import pytest_asyncio
 
-from edt_server.service.service import Service
+from edt_server.service import open_service
 from edt_server.settings import Settings
 from edt_server.system.runtime import runtime_dir
 
@@ -45,16 +45,14 @@ def settings(tmp_path, data_fs):
 
 @pytest_asyncio.fixture
 async def service(settings):
-    service = Service(settings)
-    await service.start()
-    try:
-        yield service
-    finally:
-        await service.stop_all("ann")
-        await until(lambda: not service.busy, "the end of the jobs")
-        for view in await service.jobs("ann"):
-            await service._supervision.gone(view.id, LIMIT)
-        await service.stop()
+    async with open_service(settings) as service:
+        try:
+            yield service
+        finally:
+            await service.stop_all("ann")
+            await until(lambda: not service.busy, "the end of the jobs")
+            for view in await service.jobs("ann"):
+                await service._supervision.gone(view.id, LIMIT)
 
 
 async def until(condition, what):

@@ -15,7 +15,7 @@ import pytest
 from edt_sdk.schemas.catalogue import NewDataset
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, PackageError, Unprocessable
 from edt_sdk.schemas.job import JobSpec
-from edt_server.service.service import Service
+from edt_server.service import open_service
 from tests.server.catalogue.conftest import until
 
 pytestmark = pytest.mark.asyncio
@@ -223,17 +223,13 @@ async def test_a_folder_that_cannot_be_read(service, data_fs):
 
 
 async def test_without_a_data_folder_files_are_uploaded(settings, tmp_path):
-    service = Service(replace(settings, data_fs=""))
-    await service.start()
-    try:
+    async with open_service(replace(settings, data_fs="")) as service:
         with pytest.raises(Unprocessable, match="no data folder") as caught:
             await service.catalogue.datasets.add("ann", NewDataset(name="digits", path="mnist"))
         assert "Upload it" in caught.value.hint
         upload = archive(tmp_path / "upload", {"a": b"1"})
         made = await service.catalogue.datasets.add("ann", NewDataset(name="digits"), upload, "a.tar.gz")
         assert made.files == 1
-    finally:
-        await service.stop()
 
 
 async def test_what_a_client_says_is_registered_is_thrown_away(service, script):

@@ -10,21 +10,18 @@ import pytest
 
 from edt_sdk.schemas.catalogue import NewDataset
 from edt_server.catalogue.places import Places
-from edt_server.service.service import Service
+from edt_server.service import open_service
 
 pytestmark = pytest.mark.asyncio
 # A server that is killed when half of an upload is in its place.
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from edt_server.service.service import Service
+from edt_server.service import open_service
 from edt_server.settings import Settings
 
 async def main(data_dir, runtime_dir):
-    service = Service(
-        Settings(data_dir=data_dir, runtime_dir=runtime_dir, local_slots=1, threads_per_slot=1, warm_workers=0)
-    )
-    await service.start()
+    settings = Settings(data_dir=data_dir, runtime_dir=runtime_dir, local_slots=1, threads_per_slot=1, warm_workers=0)
 
     def fill(places):
         places.data.mkdir()
@@ -32,7 +29,8 @@ async def main(data_dir, runtime_dir):
         print(places.folder, flush=True)
         sys.stdin.read()
 
-    await service.catalogue.datasets._shelf.add("ann", "digits", fill)
+    async with open_service(settings) as service:
+        await service.catalogue.datasets._shelf.add("ann", "digits", fill)
 
 asyncio.run(main(*map(Path, sys.argv[1:])))
 """
@@ -47,10 +45,8 @@ def killed_half_way(settings):
 
 
 async def test_half_an_upload_goes_and_a_whole_one_stays(settings, data_fs):
-    service = Service(settings)
-    await service.start()
-    made = await service.catalogue.datasets.add("ann", NewDataset(name="digits", path="mnist", copy=True))
-    await service.stop()
+    async with open_service(settings) as service:
+        made = await service.catalogue.datasets.add("ann", NewDataset(name="digits", path="mnist", copy=True))
     whole = (settings.data_dir / "catalogue" / "ann").glob("*")
     (folder,) = whole
     assert (str(folder / "data"), sorted(path.name for path in folder.iterdir())) == (made.place, ["data"])
@@ -61,13 +57,9 @@ async def test_half_an_upload_goes_and_a_whole_one_stays(settings, data_fs):
     left = [path for path in folder.parent.iterdir() if path.name.startswith(".incoming-")]
     assert [str(path) for path in left] == [half]
 
-    service = Service(settings)
-    await service.start()
-    try:
+    async with open_service(settings) as service:
         assert sorted(path.name for path in folder.parent.iterdir()) == sorted([folder.name, stray.name])
         assert [each.name for each in await service.catalogue.datasets.list("ann")] == ["digits"]
-    finally:
-        await service.stop()
 
 
 async def test_what_is_refused_half_way_leaves_nothing(service, settings):

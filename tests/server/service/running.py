@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from edt_sdk.schemas.job import JobSpec
-from edt_server.service.service import Service
+from edt_server.service import open_service as running
 
 SLEEPER = b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"
 LIMIT = 90.0  # for what hangs, on a machine with much else to do
@@ -24,17 +24,6 @@ async def until(condition, what):
             return value
         await asyncio.sleep(0.02)
     pytest.fail(f"waited {LIMIT:.0f} s in vain for {what}")
-
-
-@asynccontextmanager
-async def running(settings, **options):
-    """A service; its jobs go on without it."""
-    service = Service(settings, **options)
-    await service.start()
-    try:
-        yield service
-    finally:
-        await service.stop()
 
 
 @asynccontextmanager

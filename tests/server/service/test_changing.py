@@ -12,7 +12,6 @@ import pytest_asyncio
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobState
 from edt_server.files import job_files
-from edt_server.service import changing
 from tests.server.service.running import LIMIT, cleaned, running, spec, state_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -68,7 +67,7 @@ async def test_what_is_being_deleted_is_not_resumed(stopped, monkeypatch):
         real(paths)
 
     real = job_files.remove
-    monkeypatch.setattr(changing.submission, "remove", while_it_is_resumed)
+    monkeypatch.setattr(job_files, "remove", while_it_is_resumed)
     await service.delete("ann", job)
     assert len(refused) == 2
     with pytest.raises(NotFound):
@@ -84,7 +83,7 @@ async def test_one_that_could_not_be_deleted_can_be_resumed(stopped, monkeypatch
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as change:
-        change.setattr(changing.submission, "remove", no_way)
+        change.setattr(job_files, "remove", no_way)
         with pytest.raises(PermissionError):
             await service.delete("ann", job)
     assert not (await service.resume("ann", job)).state.final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import signal
@@ -13,7 +14,6 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.supervision import Supervision
-from edt_server.service.service import Service
 from edt_server.supervisor.journal import read_journal
 from edt_server.system.processes import is_alive
 from tests.server.service.running import alive, cleaned, driver_pid, running, spec, state_of, until
@@ -148,6 +148,21 @@ async def test_slots_that_are_gone_at_the_next_start_are_taken_from_jobs(setting
 async def test_only_one_server_runs_the_jobs_of_a_folder(settings):
     async with running(settings):
         with pytest.raises(ServerUnreachable, match=str(os.getpid())):
-            await Service(settings).start()
+            async with running(settings):
+                pass
     async with running(settings):
         pass
+
+
+async def test_a_start_that_fails_leaves_nothing_open(settings, monkeypatch):
+    async def refuse(self):
+        raise OSError("no address")
+
+    with monkeypatch.context() as change:
+        change.setattr(Supervision, "start", refuse)
+        with pytest.raises(OSError, match="no address"):
+            async with running(settings):
+                pass
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("edt")] == []
+    async with running(settings) as service:
+        assert (await service.jobs("ann"), service.busy) == ([], False)

@@ -1,8 +1,7 @@
-"""What an administrator does with a client: read and change how the slots are shared.
+"""`PlanClient`: the verbs of `Client` for administrators, who read and change how the slots are shared.
 
-The plan is one value, all resource groups and instance groups; `Client.set_plan` replaces it, the other verbs change
-one group of it. A change is checked as a whole, counts at once for the jobs that run, and one that is refused changes
-nothing.
+The plan is one value: all resource groups and instance groups. `Client.set_plan` replaces it, the other verbs change
+one group of it. A change is checked as a whole and applies at once to running jobs. A refused change changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from edt_sdk.http.connection import Connection
+from edt_sdk.client.session import ServerSession
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, PlanAsRead, ResourceGroup
 
@@ -21,25 +20,23 @@ INSTANCE_GROUPS = "instance-groups"
 RESOURCE_GROUPS = "resource-groups"
 
 
-class Sharing:
-    """The part of `Client` that knows the plan."""
-
-    _connection: Connection
+class PlanClient(ServerSession):
+    """The plan of one server."""
 
     def plan(self) -> PlanAsRead:
-        """All resource groups and instance groups, as one value."""
+        """Return all resource groups and instance groups, as one value."""
         return _as_read(*self._connection.versioned("GET", "plan"))
 
     def set_plan(self, plan: Plan | Mapping[str, Any]) -> PlanAsRead:
-        """Replace the plan, whole or not at all; the plan afterwards.
+        """Replace the plan as a whole, and return the new plan.
 
         Args:
             plan: a Plan, or the same as JSON: `{"resource_groups": […], "instance_groups": […]}`. One that was made
                 from what `plan()` returned (with `msgspec.structs.replace`, or as JSON with its "version") replaces
-                that one only; any other replaces whatever there is.
+                that one only. Any other replaces any plan.
 
         Raises:
-            ChangedMeanwhile: somebody else changed the plan since it was read.
+            ChangedMeanwhile: the plan was changed after it was read.
             Unprocessable: it cannot be used, or has no place for a job that has not ended.
             NotAllowed: the server's authorizer does not let this user administer.
         """
@@ -54,7 +51,7 @@ class Sharing:
     # --- instance groups ----------------------------------------------------------------------------------------------
 
     def instance_groups(self) -> list[InstanceGroup]:
-        """All instance groups, in the order of the plan."""
+        """Return all instance groups, in the order of the plan."""
         answer = self._connection.json("GET", INSTANCE_GROUPS)
         return msgspec.convert(answer["instance_groups"], list[InstanceGroup])
 
@@ -75,22 +72,22 @@ class Sharing:
         quantum: float = 60.0,
         pending_timeout: float | None = None,
     ) -> InstanceGroup:
-        """Add a queue; it as the server has it.
+        """Add a queue and return it.
 
         Args:
-            name: what jobs call it.
-            resource_group: whose slots it divides.
+            name: its name.
+            resource_group: the slots it divides.
             parent: the group it is part of, "" for none.
             policy: "fairshare" (weight = priority), "priority" (strictly the higher first) or "fifo".
             preemption: take slots above a job's entitlement back at its next update, not when it gives them up.
-            share: weight against the groups beside it for slots that nobody owns or that are lent.
-            own: slots that are its own whenever it has use for them.
-            lend: most of its own slots that others may use while it does not; None for all.
-            borrow: most slots it may use beyond its own; None for no limit.
-            user_shares: owner of jobs → weight; "*" for everybody else. None to divide among jobs at once.
+            share: weight against its sibling groups for slots without an owner and for lent slots.
+            own: slots that it owns.
+            lend: most of its own slots that other groups may use while it does not. None for all.
+            borrow: most slots it may use beyond its own. None for no limit.
+            user_shares: owner of jobs → weight, "*" for all other owners. None to divide among jobs directly.
             throughput_aware: a slot goes where it speeds up most.
             quantum: seconds a job runs at least before one that waits takes its turn.
-            pending_timeout: seconds after which a job that has never got a slot ends with ERROR; None for never.
+            pending_timeout: seconds after which a job that has never got a slot ends with ERROR. None for never.
 
         Raises:
             Unprocessable: there is one of that name, or a value cannot be.
@@ -114,13 +111,13 @@ class Sharing:
         return msgspec.convert(self._connection.json("POST", INSTANCE_GROUPS, body=group), InstanceGroup)
 
     def update_instance_group(self, name: str, **changes: Any) -> InstanceGroup:
-        """Change a queue, at once also for the jobs that run in it; it as it is now.
+        """Change a queue, at once also for its running jobs, and return it.
 
-        `changes` are the arguments of `create_instance_group`; what is not named stays.
+        `changes` are arguments of `create_instance_group`. The others stay.
 
         Raises:
-            NotFound: there is none.
-            Unprocessable: a field that there is not, or that cannot have this value.
+            NotFound: there is no such group.
+            Unprocessable: there is no such field, or the value cannot be used.
             NotAllowed: the server's authorizer does not let this user administer.
         """
         answer = self._connection.json("PATCH", _path(INSTANCE_GROUPS, name), body=changes)
@@ -133,16 +130,16 @@ class Sharing:
     # --- resource groups ----------------------------------------------------------------------------------------------
 
     def resource_groups(self) -> list[ResourceGroup]:
-        """All resource groups, in the order of the plan."""
+        """Return all resource groups, in the order of the plan."""
         answer = self._connection.json("GET", RESOURCE_GROUPS)
         return msgspec.convert(answer["resource_groups"], list[ResourceGroup])
 
     def create_resource_group(self, name: str, *, hosts: Sequence[str] = (), slots: str | int = "") -> ResourceGroup:
-        """Add a group of hosts; it as the server has it.
+        """Add a group of hosts and return it.
 
         Args:
-            name: what instance groups call it.
-            hosts: names of its hosts; empty for every host that no other resource group names.
+            name: its name.
+            hosts: names of its hosts. Empty for every host that no other resource group names.
             slots: of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a
                 number; "" for what the host offers by itself.
 
@@ -154,7 +151,7 @@ class Sharing:
         return msgspec.convert(self._connection.json("POST", RESOURCE_GROUPS, body=group), ResourceGroup)
 
     def update_resource_group(self, name: str, **changes: Any) -> ResourceGroup:
-        """Change a group of hosts; it as it is now. `changes`: `hosts` or `slots`, what is not named stays.
+        """Change `hosts` or `slots` of a group of hosts, and return it.
 
         Raises:
             NotFound: there is none.

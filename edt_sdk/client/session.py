@@ -1,0 +1,43 @@
+"""`ServerSession`: a connection to one server, which the client's classes share."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import IO, Self
+
+from edt_sdk.http.connection import Connection
+from edt_sdk.http.discovery import connect
+
+
+class ServerSession:
+    """A connection to a server; arguments and errors are those of `Client`."""
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, output: IO[str] | None = None) -> None:
+        self.server, self.info = connect(url, token)
+        self._connection = Connection(self.server.url, self.server.token)
+        self._output = output
+
+    @property
+    def connection(self) -> Connection:
+        """The session with the server."""
+        return self._connection
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self.server.url
+
+    def close(self) -> None:
+        """Close the connection; its jobs go on."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {self.url} ({self.info.name} {self.info.version}, user {self.info.user})"

@@ -1,0 +1,198 @@
+"""`open_service`: open the parts of a service in their order, adopt the jobs that live, and close everything again.
+
+The parts are closed in reverse order, also when the start fails half-way. Closing a service leaves every job as it is:
+supervisors, drivers and workers go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NoReturn
+
+from edt_sdk.schemas.job import JobProgress
+from edt_server.catalogue.places import clear_incoming
+from edt_server.channel import Hosts, SpareSupervisors, Supervision
+from edt_server.files import job_files
+from edt_server.history import TimelineFeed
+from edt_server.jobs import Retention, RetentionLimits, UncommittedSubmissions
+from edt_server.ledger import Ledger, LedgerWriter, open_writer, recovery
+from edt_server.service.clock import Clock, next_tell
+from edt_server.service.effects import Effects, StateListener
+from edt_server.service.forecast_rates import ForecastRates
+from edt_server.service.hub import Hub
+from edt_server.service.service import Service
+from edt_server.service.sharing import Sharing
+from edt_server.service.speeds import SpeedMeter
+from edt_server.settings import Settings
+from edt_server.store import Store, StoreError
+from edt_server.system.device_claims import DeviceClaims
+from edt_server.system.pauses import spare_what_is_here
+from edt_server.system.private_files import make_private_dir
+from edt_server.system.processes import identify, is_alive
+from edt_server.system.runtime import ServerLock
+from edt_server.system.slots import find_host, threads_per_slot
+
+LOOK_AT_DEVICES = 1.0  # seconds between two looks at the GPUs that other stores use
+
+
+@asynccontextmanager
+async def open_service(
+    settings: Settings, *, on_state: StateListener | None = None, store: Store | None = None
+) -> AsyncIterator[Service]:
+    """Open the store, find the slots, adopt the jobs that live.
+
+    Args:
+        settings: the administrator's.
+        on_state: called with every change of a job's state, after it is committed, and the state before.
+        store: an open store owned by the caller (leader mode, see `leadership/`). None opens the configured one, under
+            a lock that keeps a second service out of the data folder (single-server mode).
+
+    Raises:
+        ServerUnreachable: in single-server mode, another service runs the jobs of this data folder.
+        StoreError: the store cannot be used; nothing in it was changed.
+    """
+    async with AsyncExitStack() as stack:
+        if store is None:
+            lock = ServerLock(settings.runtime_dir / "server.lock")
+            lock.acquire()
+            stack.callback(lock.release)
+        await asyncio.to_thread(_make_folders, settings)
+
+        def open_ledger() -> Ledger:
+            if store is None:
+                return Ledger.open(settings.store_url, settings.plan)
+            return Ledger(store, settings.plan)
+
+        writer = await stack.enter_async_context(open_writer(open_ledger, close=store is None))
+        ledger = writer.ledger
+        claims = ledger.claims = DeviceClaims(settings.data_dir, settings.runtime_dir, identify(os.getpid()))
+        await writer.read(ledger.keep_claims)
+        sharing = Sharing(writer.change, lambda: ledger.core.plan, claims.elsewhere)
+        hosts = Hosts(settings, sharing.set_hosts) if settings.local_hosts else None
+        if hosts is not None:
+            stack.push_async_callback(hosts.stop)
+            await hosts.start()
+        there = hosts.there if hosts else (await asyncio.to_thread(find_host, settings.local_slots),)
+        # Not through `writer.change`: what this decides is acted on when the jobs are adopted.
+        await writer.read(ledger.change, lambda change: sharing.begin(change, settings.plan, there))
+        # A host that is away for a moment does not change what a job computes with.
+        slots = sum(settings.local_hosts.values()) or len(ledger.core.slots)
+        threads = settings.threads_per_slot or threads_per_slot(slots)
+
+        timeline = TimelineFeed(ledger.store, lambda: ledger.seq, ledger.name)
+        # A spare is a child of this process, and could not become one of an agent's.
+        spares = SpareSupervisors(
+            0 if hosts else settings.warm_workers, settings.runtime_dir, settings.interpreter, threads
+        )
+        stack.push_async_callback(spares.stop)
+        hub, rates = Hub(), ForecastRates()
+        speeds = SpeedMeter(writer.change)
+
+        def progressed(job: str, progress: JobProgress) -> None:
+            now = time.time()
+            rates.heard(job, progress, now)
+            hub.ring(job)
+            if any(group.throughput_aware for group in sharing.plan.instance_groups):
+                speeds.heard(job, progress, now)
+
+        supervision = Supervision(settings, writer.change, progressed, spares, hosts)
+        stack.push_async_callback(supervision.stop)
+        limits = RetentionLimits(settings.retention_days, settings.retention_bytes)
+        retention = Retention(
+            limits,
+            ledger.store,
+            writer.change,
+            settings.data_dir,
+            settings.runtime_dir,
+            lambda job: supervision.gone(job, 0.0),
+        )
+        stack.push_async_callback(retention.stop)
+        if hosts is not None:
+            # Once more, before supervision stops: that waits for launches, and a launch may wait for a host.
+            stack.push_async_callback(hosts.stop)
+        # A change that succeeds after supervision has stopped could not start the supervisor that it asks for.
+        stack.push_async_callback(writer.stop_healing)
+        uncommitted = UncommittedSubmissions(writer)
+        stack.push_async_callback(uncommitted.stop)
+        stack.push_async_callback(speeds.stop)
+
+        async def next_wake() -> float | None:
+            return await writer.read(next_tell, ledger, time.time())
+
+        clock = Clock(writer.change, next_wake)
+        stack.push_async_callback(clock.stop)
+        effects = Effects(supervision, clock, hub, rates, speeds, on_state)
+        writer.follow(effects.act)
+        service = Service(
+            settings,
+            writer,
+            supervision,
+            spares,
+            sharing,
+            claims,
+            hub,
+            rates,
+            timeline,
+            uncommitted,
+            effects.living,
+            threads,
+        )
+        await supervision.start()
+        await _adopt(settings, writer, supervision, effects.living)
+        watching = asyncio.create_task(_watch_devices(claims, sharing, writer), name="edt devices")
+        stack.push_async_callback(_finished, watching)
+        stack.callback(watching.cancel)
+        retention.start()
+        clock.start()
+        # A long history takes a while to read: it is read now, so that no request waits for it later.
+        reading = asyncio.create_task(asyncio.to_thread(timeline.catch_up), name="edt timeline")
+        stack.push_async_callback(_finished, reading)
+        stack.callback(timeline.close)  # a thread cannot be cancelled, so it is asked to end
+        stack.callback(hub.close)
+        spare_what_is_here()
+        yield service
+
+
+def _make_folders(settings: Settings) -> None:
+    make_private_dir(settings.data_dir)
+    job_files.clear_uploads(settings.data_dir / "uploads")
+    clear_incoming(settings.data_dir)
+
+
+async def _adopt(settings: Settings, writer: LedgerWriter, supervision: Supervision, living: set[str]) -> None:
+    """Take over the jobs of the last server."""
+    store = writer.ledger.store
+    rows = await writer.read(store.jobs)
+    living.update(row.id for row in rows if not row.state.final)
+    stopping = await writer.read(recovery.stop_requests, store, sorted(living))
+    adopted: set[str] = set()
+    for row in rows:
+        # An ended job's supervisor may still wait for the answer to its last report.
+        if not row.state.final or (row.supervisor is not None and is_alive(row.supervisor)):
+            supervision.adopt(row, stopping=stopping.get(row.id))
+            adopted.add(row.id)
+    await asyncio.to_thread(job_files.clear_sockets, settings.runtime_dir, adopted)
+
+
+async def _watch_devices(claims: DeviceClaims, sharing: Sharing, writer: LedgerWriter) -> NoReturn:
+    """Offer the GPUs that no other store's job uses, and give up those that our own jobs have left."""
+    known: set[str] | None = None
+    while True:
+        await asyncio.sleep(LOOK_AT_DEVICES)
+        if not sharing.has_gpus:
+            continue
+        now = set(await asyncio.to_thread(claims.elsewhere))
+        if now != known:
+            with contextlib.suppress(StoreError):  # the writer has logged it; the next look tries again
+                await sharing.look_again()
+                known = now
+        await writer.read(writer.ledger.keep_claims)
+
+
+async def _finished(task: asyncio.Task[Any]) -> None:
+    await asyncio.gather(task, return_exceptions=True)
