@@ -58,7 +58,8 @@ def main() -> int:
     """Be a zygote, or what was forked from it; the exit code."""
     connection = _take_socket()
     path = sys.path[:]
-    import_all()
+    only = os.environ.get(wire.ONLY_VARIABLE)
+    import_all(*([only] if only else PROGRAMS))
     try:
         connection.send(wire.encode(wire.Ready(files=_files())))
         while isinstance(birth := serve(connection), Heir):
@@ -76,13 +77,13 @@ def main() -> int:
     return 0
 
 
-def import_all() -> None:
-    """Import what driver and worker import, and what they need with the first optimizer."""
+def import_all(*programs: str) -> None:
+    """Import what these programs import, and for driver and worker what they need with the first optimizer."""
     # Next to nothing of it is garbage: looking for some takes a fifth of the time.
     gc.disable()
-    for name in (*PROGRAMS, *_MORE):
+    for name in (*programs, *(_MORE if programs == PROGRAMS else ())):
         importlib.import_module(name)
-    for name in PROGRAMS:
+    for name in programs:
         # Each runs as `__main__`, as with `python -m`, and must not exist twice.
         package, _, child = name.rpartition(".")
         del sys.modules[name]
@@ -215,9 +216,9 @@ def _take_socket() -> socket.socket:
 
 def _files() -> dict[str, tuple[int, int]]:
     """The files of torch and edt_sdk by which an installation that has changed is noticed."""
-    torch = Path(sys.modules["torch"].__file__ or "").parent
+    torch = Path(sys.modules["torch"].__file__ or "").parent if "torch" in sys.modules else None
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
-    found = [torch / "__init__.py", torch / "version.py", *folder.rglob("*.py")]
+    found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py")]
     return {str(path): ((stat := path.stat()).st_mtime_ns, stat.st_size) for path in found}
 
 
@@ -242,17 +243,20 @@ def _forget_the_zygote() -> None:
     import multiprocessing
     import tempfile
 
-    import numpy as np
-    import torch
-
-    torch.default_generator.seed()
-    np.random.seed()
     multiprocessing.current_process().authkey = os.urandom(32)
     tempfile.tempdir = None
+    if "torch" in sys.modules:
+        import numpy as np
+        import torch
+
+        torch.default_generator.seed()
+        np.random.seed()
 
 
 def _set_threads(environ: Mapping[str, str]) -> None:
-    """Threads of torch by this process's own variables; the zygote's were read when its libraries were loaded."""
+    """Set the threads of an imported torch by this process's own variables: it has read those of the zygote."""
+    if "torch" not in sys.modules:
+        return
     import torch
 
     named = (environ.get("OMP_NUM_THREADS") or environ.get("MKL_NUM_THREADS") or "").split(",")[0].strip()
