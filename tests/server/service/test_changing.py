@@ -12,8 +12,8 @@ import pytest_asyncio
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobState
 from edt_server.files import job_files
-from edt_server.service import changing
-from tests.server.service.running import LIMIT, cleaned, running, spec, state_of, until
+from tests.server.service.running import cleaned, running, spec, state_of
+from tests.waiting import LIMIT, until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -28,7 +28,7 @@ async def stopped(settings, package):
         async def killed():
             return await state_of(service, job) is JobState.KILLED
 
-        await until(killed, "the end of the job")
+        await until_async(killed, "the end of the job")
         assert await service._supervision.gone(job, LIMIT)
         yield service, job
 
@@ -68,7 +68,7 @@ async def test_what_is_being_deleted_is_not_resumed(stopped, monkeypatch):
         real(paths)
 
     real = job_files.remove
-    monkeypatch.setattr(changing.submission, "remove", while_it_is_resumed)
+    monkeypatch.setattr(job_files, "remove", while_it_is_resumed)
     await service.delete("ann", job)
     assert len(refused) == 2
     with pytest.raises(NotFound):
@@ -84,7 +84,7 @@ async def test_one_that_could_not_be_deleted_can_be_resumed(stopped, monkeypatch
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as change:
-        change.setattr(changing.submission, "remove", no_way)
+        change.setattr(job_files, "remove", no_way)
         with pytest.raises(PermissionError):
             await service.delete("ann", job)
     assert not (await service.resume("ann", job)).state.final
@@ -97,7 +97,7 @@ async def test_one_that_is_being_stopped_is_not_resumed(settings, package, monke
         async def runs():
             return await state_of(service, job) is JobState.RUNNING
 
-        await until(runs, "its script")
+        await until_async(runs, "its script")
         with monkeypatch.context() as before_it_is_heard:
             before_it_is_heard.setattr(service._supervision, "end", lambda job, why: None)
             await service.stop_job("ann", job)
@@ -109,6 +109,6 @@ async def test_one_that_is_being_stopped_is_not_resumed(settings, package, monke
         async def killed():
             return await state_of(service, job) is JobState.KILLED
 
-        await until(killed, "the end of the job")
+        await until_async(killed, "the end of the job")
         assert await service._supervision.gone(job, LIMIT)
         assert (await service.resume("ann", job)).state is JobState.LAUNCHING
