@@ -52,7 +52,7 @@ def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, 
 
 @pytest.mark.timeout(240 + 60 * LOSSES)
 def test_a_job_goes_on_when_hosts_are_lost_and_ends_with_the_same_bits(two_hosts: Jobs, tmp_path: Path) -> None:
-    arguments = ("--epochs", str(20 + 60 * LOSSES), "--samples", "60")
+    arguments = ("--epochs", str(4 + 12 * LOSSES), "--samples", "60", "--pause", "0.01")
     alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(600)
     job = two_hosts.submit("cnn.py", *arguments, "--gates", str(tmp_path))
     for number in range(LOSSES):

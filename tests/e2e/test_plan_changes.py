@@ -22,7 +22,7 @@ PLAN = Plan(
         InstanceGroup(name="night", resource_group="right"),
     ),
 )
-LONG = ("--epochs", "60", "--samples", "60")
+LONG = ("--epochs", "12", "--samples", "60", "--pause", "0.01")
 
 
 @pytest.fixture(scope="module")

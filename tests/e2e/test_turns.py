@@ -34,7 +34,7 @@ def stints(job: Job) -> int:
 
 
 def test_three_jobs_on_two_slots_all_get_on_in_turns_and_end_with_the_same_bits(turns: Jobs, tmp_path: Path) -> None:
-    arguments = ["--epochs", "4", "--samples", "1203", "--gates", str(tmp_path)]
+    arguments = ["--epochs", "4", "--samples", "243", "--pause", "0.01", "--gates", str(tmp_path)]
     alone = turns.submit("cnn.py", *arguments, name="alone", max_workers=1).wait(300)
 
     three = [turns.submit("cnn.py", *arguments, name=f"job-{number}") for number in range(3)]
