@@ -24,7 +24,7 @@ from edt_server.channel.launcher import key_pair
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
 from edt_server.system.processes import identify
-from tests.server.channel import Service
+from tests.server.control_channel import Service
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio

@@ -30,7 +30,7 @@ from edt_sdk.schemas.wire.control import (
 from edt_server.channel.launcher import key_pair
 from edt_server.store import StoreUnavailable
 from edt_server.system.processes import identify
-from tests.server.channel import Service
+from tests.server.control_channel import Service
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
