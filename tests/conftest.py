@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import aftermath, leftovers
+from tests import aftermath, leftovers, processor_time
 
 # How long an example takes is no property of it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_watcher] = aftermath.watch(os.environ["TMPDIR"])
     if os.environ.get("EDT_LEFTOVERS"):
         config.pluginmanager.register(leftovers)
+    if os.environ.get("EDT_PROCESSOR_TIME"):
+        config.pluginmanager.register(processor_time.ProcessorTime(config))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -60,7 +60,8 @@ def main() -> int:
     """Run as a zygote, or as what was forked from it. Return the exit code."""
     connection = _take_socket()
     path = sys.path[:]
-    import_all()
+    only = os.environ.get(wire.ONLY_VARIABLE)
+    import_all(*([only] if only else PROGRAMS))
     try:
         connection.send(wire.encode(wire.Ready(files=_imported)))
         while isinstance(birth := serve(connection), Heir):
@@ -78,13 +79,13 @@ def main() -> int:
     return 0
 
 
-def import_all() -> None:
-    """Import what driver and worker import, and what the first optimizer imports."""
+def import_all(*programs: str) -> None:
+    """Import what these programs import, and for driver and worker also what the first optimizer imports."""
     # Imports leave almost no garbage, and collections take a fifth of the time.
     gc.disable()
-    for name in (*PROGRAMS, *_MORE):
+    for name in (*programs, *(_MORE if programs == PROGRAMS else ())):
         importlib.import_module(name)
-    for name in PROGRAMS:
+    for name in programs:
         # Each program runs as `__main__`, as with `python -m`, and must not exist a second time under its own name.
         package, _, child = name.rpartition(".")
         del sys.modules[name]
@@ -221,9 +222,9 @@ def _take_socket() -> socket.socket:
 
 def _files() -> dict[str, wire.Stamp]:
     """Return the files of torch and edt_sdk by whose stamps a changed installation is noticed."""
-    torch = Path(sys.modules["torch"].__file__ or "").parent
+    torch = Path(sys.modules["torch"].__file__ or "").parent if "torch" in sys.modules else None
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
-    found = [torch / "__init__.py", torch / "version.py", *folder.rglob("*.py")]
+    found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py")]
     return {str(path): stamp for path in found if (stamp := wire.stamp(str(path))) is not None}
 
 
@@ -248,17 +249,20 @@ def _forget_the_zygote() -> None:
     import multiprocessing
     import tempfile
 
-    import numpy as np
-    import torch
-
-    torch.default_generator.seed()
-    np.random.seed()
     multiprocessing.current_process().authkey = os.urandom(32)
     tempfile.tempdir = None
+    if "torch" in sys.modules:
+        import numpy as np
+        import torch
+
+        torch.default_generator.seed()
+        np.random.seed()
 
 
 def _set_threads(environ: Mapping[str, str]) -> None:
-    """Set the threads of torch by this process's variables. The libraries were loaded with those of the zygote."""
+    """Set the threads of an imported torch by this process's variables. It was loaded with those of the zygote."""
+    if "torch" not in sys.modules:
+        return
     import torch
 
     named = (environ.get("OMP_NUM_THREADS") or environ.get("MKL_NUM_THREADS") or "").split(",")[0].strip()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from edt_sdk import Job
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.testing import LocalServer
-from tests.browser.patience import LIMIT
 from tests.browser.screen import ROOT
+from tests.waiting import until
 
 # Images that take a while to read, so that a training lasts as long as one looks at it.
 FROM_A_DISK = """
@@ -95,19 +93,19 @@ class Trainings:
         seeded = "    torch.manual_seed(1)\n"
         script.write_text(script.read_text().replace(seeded, f'    labels = open("data/labels.csv").read()\n{seeded}'))
         job = self.begin("digits-labels", 8, folder=folder)
-        _wait(lambda: job.refresh().view.state.final)
+        until(lambda: job.refresh().view.state.final)
         assert job.view.state.name == "FAILED"
         return job
 
     def two_running(self) -> list[Job]:
         """Two that share four slots; of one a worker was killed."""
         first = self.begin("digits-a", 300, 0.0005)
-        _wait(lambda: updates(first) >= 40 and first.view.slots == 4)
+        until(lambda: updates(first) >= 40 and first.view.slots == 4)
         os.kill(first.workers()[-1]["pid"], 9)
         died = updates(first)
-        _wait(lambda: updates(first) >= died + 60)
+        until(lambda: updates(first) >= died + 60)
         second = self.begin("digits-b", 300, 0.001)
-        _wait(lambda: updates(second) >= 30 and second.view.slots == 2)
+        until(lambda: updates(second) >= 30 and second.view.slots == 2)
         return [first, second]
 
 
@@ -115,10 +113,3 @@ def updates(job: Job) -> int:
     """How many it has made."""
     progress = job.refresh().view.progress
     return progress.update if progress else 0
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 3 * LIMIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import requests
 from playwright.sync_api import Page
 
 from edt_sdk.testing import LocalServer
-
-LIMIT = 90.0
+from tests import waiting
 
 
 def until(page: Page, condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that the page does not show."""
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        page.wait_for_timeout(100)
+    """Wait for something that the page does not show, while the page goes on."""
+    waiting.until(condition, what, sleep=lambda seconds: page.wait_for_timeout(1000 * seconds))
 
 
 def kept(server: LocalServer, page: str, text: str) -> bool:

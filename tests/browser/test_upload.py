@@ -1,13 +1,11 @@
 """Data sets from one's own machine: a folder, dropped files, an archive; stopped, refused, left alone, in place."""
 
-import io
-import tarfile
-
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.patience import until
 from tests.browser.screen import Screen
+from tests.packages import packed
 
 DROP = """(zone, files) => {
     const data = new DataTransfer();
@@ -66,13 +64,8 @@ def test_dropped_files_and_an_archive(page: Page, server, form):
 
     page.get_by_role("button", name="Add a data set").click()
     form.get_by_label("Its files are").select_option("files")
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
-        member = tarfile.TarInfo("inside/c.csv")
-        member.size = 3
-        tar.addfile(member, io.BytesIO(b"333"))
-    packed = {"name": "packed.tar.gz", "mimeType": "application/gzip", "buffer": raw.getvalue()}
-    form.locator("input[aria-label=Files]").set_input_files(packed)
+    archive = {"name": "packed.tar.gz", "mimeType": "application/gzip", "buffer": packed({"inside/c.csv": b"333"})}
+    form.locator("input[aria-label=Files]").set_input_files(archive)
     expect(form.get_by_label("Name")).to_have_value("packed")
     form.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("row", name="packed")).to_contain_text("a copy of its own")

@@ -25,7 +25,8 @@ from edt_sdk import Client, EdtError, Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from tests.chaos import processes
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2] / ".chaos" / "server"
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.checkpoint_interval": 5.0}
@@ -257,7 +258,7 @@ def kill_again_and_again(root: Path, kills: int, seed: int) -> str:
                 print(f"  kill {number + 1}: {len(load.acknowledged)} jobs, all right", flush=True)
         assert not load.trouble, load.trouble
         client = jobs.client = server.client()
-        wait_until(lambda: all_over(client), "the end of all jobs", PATIENCE)
+        until(lambda: all_over(client), "the end of all jobs", PATIENCE)
         ended = list(client.jobs())
         for job in ended:
             once(jobs, job)

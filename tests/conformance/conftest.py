@@ -6,9 +6,6 @@ by the tests of this folder to talk to the server.
 
 from __future__ import annotations
 
-import io
-import tarfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +15,8 @@ import pytest
 import requests
 
 from edt_sdk.testing import LocalServer
-from tests.pauses import pauses
+from tests.packages import packed
+from tests.waiting import until
 
 TLS = Path(__file__).parent / "tls"
 MODELS = Path(__file__).parent / "models"
@@ -60,14 +58,14 @@ class WmlaServer:
 
     def wait(self, exec_id: str, *states: str, limit: float = LIMIT) -> dict[str, object]:
         """The exec as soon as it is in one of the states."""
-        deadline = time.monotonic() + limit
-        for pause in pauses():
+
+        def look() -> dict[str, object] | None:
             found = requests.get(f"{self.dli}/execs/{exec_id}", auth=self.basic, verify=False).json()
-            if found["state"] in states:
-                return dict(found)
-            if found["state"] in ("FINISHED", "KILLED", "ERROR") or time.monotonic() > deadline:
-                break
-            time.sleep(pause)
+            return dict(found) if found["state"] in (*states, "FINISHED", "KILLED", "ERROR") else None
+
+        found: dict[str, object] = until(look, f"{exec_id} in {' or '.join(states)}", limit)
+        if found["state"] in states:
+            return found
         log = requests.get(
             f"{self.dli}/execs/{exec_id}/log?logType=outerrlog",
             auth=self.basic,
@@ -81,13 +79,8 @@ def modeldir(name: str, files: Mapping[str, bytes] | None = None, *, top: str | 
     """A folder of `models/` (or other files) as the clients pack it: a gzipped tar of one directory."""
     if files is None:
         files = {path.name: path.read_bytes() for path in sorted((MODELS / name).iterdir()) if path.is_file()}
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
-        for each, content in files.items():
-            member = tarfile.TarInfo(f"{name if top is None else top}/{each}".lstrip("/"))
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return raw.getvalue()
+    folder = name if top is None else top
+    return packed({f"{folder}/{each}".lstrip("/"): content for each, content in files.items()})
 
 
 @pytest.fixture(scope="session")

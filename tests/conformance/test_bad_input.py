@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
-
 import pytest
 import requests
 
 from tests.conformance.conftest import WmlaServer, modeldir
+from tests.packages import packed
 
 SCRIPT = {"train.py": b"print('never')"}
 GOOD = modeldir("model", SCRIPT)
@@ -20,12 +18,7 @@ def broken() -> bytes:
 
 
 def climbing() -> bytes:
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
-        member = tarfile.TarInfo("../../outside.py")
-        member.size = 1
-        tar.addfile(member, io.BytesIO(b"x"))
-    return raw.getvalue()
+    return packed({"../../outside.py": b"x"})
 
 
 def post(server: WmlaServer, args: str = ARGS, body: bytes = GOOD, *, sig: str = "", **more: object):

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from edt_sdk import Client, Job
 from edt_sdk.testing import LocalServer
-from tests.pauses import pauses
 
 JOBS = Path(__file__).parent / "jobs"
-
-
-def wait_until(condition: Callable[[], Any], what: str, limit: float = 120.0) -> Any:
-    """The first true value of `condition`; fails by name when it stays false."""
-    deadline = time.monotonic() + limit
-    for pause in pauses():
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            break
-        time.sleep(pause)
-    pytest.fail(f"waited {limit:.0f} s in vain for {what}")
 
 
 class Jobs:

@@ -11,7 +11,8 @@ import msgspec
 from edt_sdk import Job
 from edt_sdk.schemas.wire.agent import AgentAddress
 from edt_server.system.processes import is_alive, parent_of
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 
 def agent(jobs: Jobs, host: str) -> AgentAddress:
@@ -25,7 +26,7 @@ def agent(jobs: Jobs, host: str) -> AgentAddress:
             return None
         return address if is_alive(address.identity) else None
 
-    address: AgentAddress = wait_until(found, f"an agent of host {host}")
+    address: AgentAddress = until(found, f"an agent of host {host}")
     return address
 
 
@@ -62,7 +63,7 @@ def lose(jobs: Jobs, host: str) -> int:
     pid = agent(jobs, host).identity.pid
     doomed = below(pid)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not running({pid, *doomed}), f"the end of everything on host {host}", 10)
+    until(lambda: not running({pid, *doomed}), f"the end of everything on host {host}", 10)
     return len(doomed)
 
 
@@ -73,9 +74,9 @@ def hosts_of(job: Job) -> set[str]:
 
 def wait_for_hosts(job: Job, *hosts: str) -> None:
     """Until the job trains on exactly these."""
-    wait_until(lambda: hosts_of(job) == set(hosts), f"workers on {' and '.join(hosts)}")
+    until(lambda: hosts_of(job) == set(hosts), f"workers on {' and '.join(hosts)}")
 
 
 def wait_for_host(job: Job, host: str) -> None:
     """Until the job trains on this one, and perhaps on others."""
-    wait_until(lambda: host in hosts_of(job), f"workers on {host}")
+    until(lambda: host in hosts_of(job), f"workers on {host}")

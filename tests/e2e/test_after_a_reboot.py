@@ -14,7 +14,8 @@ from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from tests.chaos import processes
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.checkpoint_interval": 0.5}
 
@@ -44,7 +45,7 @@ def test_a_job_resumes_from_its_checkpoint(tmp_path: Path, changes: dict[str, st
         jobs = Jobs(server)
         job = jobs.submit("forever.py", max_workers=2)
         rolling = server.data_dir / "results"
-        wait_until(lambda: trained(jobs, job) > 20 and list(rolling.rglob("*.ckpt*")), "a checkpoint")
+        until(lambda: trained(jobs, job) > 20 and list(rolling.rglob("*.ckpt*")), "a checkpoint")
         server.kill()
         killed = processes.of_job(jobs.private(job)).all
         for process in killed:
@@ -54,7 +55,7 @@ def test_a_job_resumes_from_its_checkpoint(tmp_path: Path, changes: dict[str, st
         server.start()
         job = server.client().job(job.id)
         before = trained(jobs, job)
-        wait_until(lambda: job.refresh().state is JobState.RUNNING and trained(jobs, job) > before, "the job back")
+        until(lambda: job.refresh().state is JobState.RUNNING and trained(jobs, job) > before, "the job back")
         commits = jobs.commits(job)
         assert [commit["update"] for commit in commits] == list(range(len(commits)))
         assert any(event.kind == "supervisor_lost" for event in job.story())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from edt_sdk import Job
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 
 def settled(jobs: Jobs, *trainings: Job) -> list[tuple[int, ...]]:
@@ -18,20 +19,20 @@ def settled(jobs: Jobs, *trainings: Job) -> list[tuple[int, ...]]:
 
 def test_two_jobs_share_four_slots_by_priority(four_slots: Jobs) -> None:
     first = four_slots.submit("forever.py", name="first")
-    wait_until(lambda: first.refresh().view.slots == 4, "four slots for the only job")
+    until(lambda: first.refresh().view.slots == 4, "four slots for the only job")
 
     second = four_slots.submit("forever.py", name="second")
-    wait_until(lambda: settled(four_slots, first, second)[-1] == (2, 2), "an equal share")
-    wait_until(lambda: four_slots.worlds(first)[-1:] == [2], "the first job training on two workers")
-    wait_until(lambda: four_slots.worlds(second)[-1:] == [2], "the second job training on two workers")
+    until(lambda: settled(four_slots, first, second)[-1] == (2, 2), "an equal share")
+    until(lambda: four_slots.worlds(first)[-1:] == [2], "the first job training on two workers")
+    until(lambda: four_slots.worlds(second)[-1:] == [2], "the second job training on two workers")
 
     second.update(priority=10000)
-    wait_until(lambda: settled(four_slots, first, second)[-1] == (1, 3), "the share of twice the priority")
-    wait_until(lambda: four_slots.worlds(second)[-1:] == [3], "the second job training on three workers")
+    until(lambda: settled(four_slots, first, second)[-1] == (1, 3), "the share of twice the priority")
+    until(lambda: four_slots.worlds(second)[-1:] == [3], "the second job training on three workers")
 
     first.stop()
-    wait_until(lambda: settled(four_slots, first, second)[-1] == (0, 4), "everything for the survivor")
-    wait_until(lambda: four_slots.worlds(second)[-1:] == [4], "the survivor training on four workers")
+    until(lambda: settled(four_slots, first, second)[-1] == (0, 4), "everything for the survivor")
+    until(lambda: four_slots.worlds(second)[-1:] == [4], "the survivor training on four workers")
 
     # Between these the list may show how the shares came about slot by slot, but the settled order is this one.
     order = [held for held in settled(four_slots, first, second) if held in {(4, 0), (2, 2), (1, 3), (0, 4)}]
@@ -39,20 +40,20 @@ def test_two_jobs_share_four_slots_by_priority(four_slots: Jobs) -> None:
     assert first.refresh().state == "KILLED"
 
     second.stop()
-    wait_until(lambda: second.refresh().state == "KILLED", "the second job to end")
+    until(lambda: second.refresh().state == "KILLED", "the second job to end")
     assert all(slot["job"] is None for slot in four_slots.client.cluster()["slots"])
 
 
 def test_a_job_beyond_the_slots_waits_with_a_reason(one_slot: Jobs) -> None:
     holder = one_slot.submit("forever.py", name="holder")
-    wait_until(lambda: holder.refresh().view.slots == 1, "the only slot")
+    until(lambda: holder.refresh().view.slots == 1, "the only slot")
     waiting = one_slot.submit("forever.py", name="waiting")
-    reason = wait_until(lambda: waiting.refresh().view.reason, "a reason")
+    reason = until(lambda: waiting.refresh().view.reason, "a reason")
     assert waiting.state == "PENDING"
     assert (reason.held, reason.asked) == (0, 1)
     assert "holder" in reason.text
 
     holder.stop()
-    wait_until(lambda: waiting.refresh().state == "RUNNING", "the waiting job to start")
+    until(lambda: waiting.refresh().state == "RUNNING", "the waiting job to start")
     waiting.stop()
-    wait_until(lambda: waiting.refresh().state == "KILLED", "the waiting job to end")
+    until(lambda: waiting.refresh().state == "KILLED", "the waiting job to end")

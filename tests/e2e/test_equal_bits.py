@@ -8,7 +8,8 @@ import pytest
 
 from edt_sdk import Job
 from edt_sdk.schemas.events import Event
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 EPOCHS, SAMPLES, SHARDS = 8, 203, 8
 
@@ -57,7 +58,7 @@ def grow_to_four(jobs: Jobs, gates: Path, arguments: list[str]) -> Job:
     """One job that has the machine for itself; its rank 0 waits at one epoch until four workers are there."""
     hold = close(gates, 1)
     job = jobs.submit("cnn.py", *arguments, "--gates", str(gates), name="four")
-    wait_until(lambda: opened(gates) == 4, "four workers with an open data set")
+    until(lambda: opened(gates) == 4, "four workers with an open data set")
     hold[1].unlink()
     return job.wait(300)
 
@@ -69,19 +70,19 @@ def change_from_four_to_two_to_four(jobs: Jobs, gates: Path, arguments: list[str
     """
     hold = close(gates, 1, 3, 5, 6)
     job = jobs.submit("cnn.py", *arguments, "--gates", str(gates), name="changing")
-    wait_until(lambda: opened(gates) == 4, "four workers with an open data set")
+    until(lambda: opened(gates) == 4, "four workers with an open data set")
     hold[1].unlink()
-    wait_until(lambda: 4 in jobs.worlds(job), "updates with four workers")
+    until(lambda: 4 in jobs.worlds(job), "updates with four workers")
 
     other = jobs.submit("forever.py", name="other")
-    wait_until(lambda: len(revoked(job)) == 1, "the claim of a second job on its first slot")
+    until(lambda: len(revoked(job)) == 1, "the claim of a second job on its first slot")
     hold[3].unlink()
-    wait_until(lambda: len(revoked(job)) == 2, "the claim of a second job on its second slot")
+    until(lambda: len(revoked(job)) == 2, "the claim of a second job on its second slot")
     hold[5].unlink()
-    wait_until(lambda: jobs.worlds(job)[-1] == 2, "updates with two workers")
+    until(lambda: jobs.worlds(job)[-1] == 2, "updates with two workers")
 
     other.stop()
-    wait_until(lambda: opened(gates) == 6, "two more workers with an open data set")
+    until(lambda: opened(gates) == 6, "two more workers with an open data set")
     hold[6].unlink()
     return job.wait(300)
 

@@ -6,12 +6,13 @@ import psutil
 import pytest
 
 from edt_sdk import Job, JobFailed
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 
 def nothing_left(jobs: Jobs, job: Job) -> None:
     """No process of the job and no slot in its name."""
-    wait_until(lambda: not processes_of(job), "the job's last process to end", 30)
+    until(lambda: not processes_of(job), "the job's last process to end", 30)
     assert all(slot["job"] != job.id for slot in jobs.client.cluster()["slots"])
 
 

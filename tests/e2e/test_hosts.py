@@ -12,8 +12,9 @@ import pytest
 from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
 from tests.e2e.hosts import agent, lose, running, wait_for_host, wait_for_hosts
+from tests.waiting import until
 
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 2, "b": 2}, "EdtApp.checkpoint_interval": 1.0}
 LOSSES = int(os.environ.get("EDT_HOST_LOSSES", "2"))
@@ -32,7 +33,7 @@ def committed(jobs: Jobs, job: Job) -> int:
 
 def wait_for_updates(jobs: Jobs, job: Job, more: int = 3) -> None:
     goal = committed(jobs, job) + more
-    wait_until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
+    until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
 
 
 @pytest.mark.long
@@ -51,7 +52,7 @@ def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, 
 
 @pytest.mark.timeout(240 + 60 * LOSSES)
 def test_a_job_goes_on_when_hosts_are_lost_and_ends_with_the_same_bits(two_hosts: Jobs, tmp_path: Path) -> None:
-    arguments = ("--epochs", str(20 + 60 * LOSSES), "--samples", "60")
+    arguments = ("--epochs", str(4 + 12 * LOSSES), "--samples", "60", "--pause", "0.01")
     alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(600)
     job = two_hosts.submit("cnn.py", *arguments, "--gates", str(tmp_path))
     for number in range(LOSSES):
@@ -91,7 +92,7 @@ def test_an_agent_that_was_stopped_is_lost(two_hosts: Jobs) -> None:
     wait_for_hosts(job, "a", "b")
     pid = agent(two_hosts, "b").identity.pid
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: not running({pid}), "the end of the agent")
+    until(lambda: not running({pid}), "the end of the agent")
     wait_for_updates(two_hosts, job)
     wait_for_hosts(job, "a", "b")
     assert any("host" in event.text for event in job.story() if event.kind in ("worker_lost", "supervisor_lost"))

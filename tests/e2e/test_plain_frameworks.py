@@ -14,7 +14,8 @@ import pytest
 from edt_sdk import Job, JobFailed, Unprocessable
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 ALL_REDUCE = """
     import json, os, sys
@@ -88,6 +89,7 @@ def test_a_script_runs_as_python_runs_it(four_slots: Jobs, folder: Path) -> None
         folder,
         """
         import os, sys
+        print("torch is imported by the script alone:", "torch" not in sys.modules)
         import torch
         from beside import WORD
 
@@ -102,6 +104,7 @@ def test_a_script_runs_as_python_runs_it(four_slots: Jobs, folder: Path) -> None
     log = str(job.logs())
     assert "beside __main__ ['train.py', '--lr', '0.1'] True" in log
     assert "False PyTorch false" in log
+    assert "torch is imported by the script alone: True" in log
     assert job.view.framework == "PyTorch"
     assert (job.view.message, job.view.shards) == ("Finished: the main script ended with exit code 0.", None)
     assert (Path(job.view.result_dir) / "model" / "net.pt").is_file()
@@ -143,7 +146,7 @@ def test_a_command_in_a_shell_finds_the_job_s_python(four_slots: Jobs, folder: P
 
 def test_one_process_holds_all_slots_of_a_job(four_slots: Jobs, folder: Path) -> None:
     job = submit(four_slots, folder, WAITS, framework="PyTorch", max_workers=3)
-    wait_until(lambda: starts(job), "the script")
+    until(lambda: starts(job), "the script")
     assert (job.refresh().view.slots, len(job.workers())) == (3, 1)
     assert job.refresh().state is JobState.RUNNING
     with pytest.raises(Unprocessable, match="no more and no fewer"):
@@ -186,23 +189,23 @@ def test_stopped_nothing_is_left(four_slots: Jobs, folder: Path) -> None:
     (folder / "forever.py").write_text(textwrap.dedent(WAITS))
     # The shell stays, and is the parent of what it starts.
     job = submit(four_slots, folder, framework="PyTorch", command="python forever.py; echo behind")
-    wait_until(lambda: starts(job), "the program")
+    until(lambda: starts(job), "the program")
     job.stop()
     with pytest.raises(JobFailed, match="Stopped by"):
         job.wait(60)
-    wait_until(lambda: gone(starts(job)[0][1]), "the end of the program")
+    until(lambda: gone(starts(job)[0][1]), "the end of the program")
     assert "behind" not in str(job.logs())
 
 
 def test_suspended_it_begins_again_at_the_beginning(four_slots: Jobs, folder: Path) -> None:
     job = submit(four_slots, folder, WAITS, framework="distPyTorch", max_workers=2)
-    wait_until(lambda: len(starts(job)) == 2, "both ranks")
+    until(lambda: len(starts(job)) == 2, "both ranks")
     job.suspend()
-    wait_until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
     assert job.view.slots == 0
     assert all(gone(pid) for _, pid in starts(job))
     job.resume()
-    wait_until(lambda: len(starts(job)) == 4, "both ranks again")
+    until(lambda: len(starts(job)) == 4, "both ranks again")
     let_go(job)
     job.wait(60)
     assert ["from the beginning" in text for text in told(job, "run_started")] == [False, True]
@@ -212,12 +215,12 @@ def test_suspended_it_begins_again_at_the_beginning(four_slots: Jobs, folder: Pa
 @pytest.mark.long
 def test_stopped_and_resumed_it_begins_again_too(four_slots: Jobs, folder: Path) -> None:
     job = submit(four_slots, folder, WAITS, framework="PyTorch")
-    wait_until(lambda: starts(job), "the script")
+    until(lambda: starts(job), "the script")
     job.stop()
     with pytest.raises(JobFailed, match="Stopped by"):
         job.wait(60)
     job.resume()
-    wait_until(lambda: len(starts(job)) == 2, "the script again")
+    until(lambda: len(starts(job)) == 2, "the script again")
     let_go(job)
     job.wait(60)
     assert "from the beginning" in told(job, "run_started")[1]
@@ -225,15 +228,15 @@ def test_stopped_and_resumed_it_begins_again_too(four_slots: Jobs, folder: Path)
 
 def test_it_waits_until_it_can_have_all_its_slots(four_slots: Jobs, folder: Path) -> None:
     first = submit(four_slots, folder, WAITS, framework="PyTorch", max_workers=2, name="first")
-    wait_until(lambda: starts(first), "the first job")
+    until(lambda: starts(first), "the first job")
     second = submit(four_slots, folder, WAITS, framework="distPyTorch", max_workers=4, name="second")
-    wait_until(lambda: second.refresh().state is JobState.PENDING, "the second job to wait")
+    until(lambda: second.refresh().state is JobState.PENDING, "the second job to wait")
     assert second.view.reason is not None
     assert (second.view.reason.held, second.view.reason.asked) == (0, 4)
     assert first.refresh().view.slots == 2
     let_go(first)
     first.wait(60)
-    wait_until(lambda: len(starts(second)) == 4, "all its ranks")
+    until(lambda: len(starts(second)) == 4, "all its ranks")
     let_go(second)
     second.wait(60)
 
@@ -241,25 +244,25 @@ def test_it_waits_until_it_can_have_all_its_slots(four_slots: Jobs, folder: Path
 @pytest.mark.long
 def test_elastic_jobs_make_room_and_take_nothing_back(four_slots: Jobs, folder: Path) -> None:
     elastic = four_slots.submit("forever.py", name="elastic", priority=10**6)
-    wait_until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers")
+    until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers")
     gang = submit(four_slots, folder, WAITS, framework="distPyTorch", max_workers=3, priority=1)
-    wait_until(lambda: len(starts(gang)) == 3, "its ranks")
-    wait_until(lambda: four_slots.worlds(elastic)[-1:] == [1], "one worker")
+    until(lambda: len(starts(gang)) == 3, "its ranks")
+    until(lambda: four_slots.worlds(elastic)[-1:] == [1], "one worker")
     assert gang.refresh().view.slots == 3
     let_go(gang)
     gang.wait(60)
-    wait_until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers again")
+    until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers again")
     elastic.stop()
 
 
 def test_a_supervisor_that_is_killed_leaves_nothing_running(four_slots: Jobs, folder: Path) -> None:
     (folder / "forever.py").write_text(textwrap.dedent(WAITS))
     job = submit(four_slots, folder, framework="PyTorch", command="python forever.py; echo behind")
-    (_, first), *_ = wait_until(lambda: starts(job), "the program")
+    (_, first), *_ = until(lambda: starts(job), "the program")
     shell = job.workers()[0]["pid"]
     parent = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(parent, signal.SIGKILL)
-    wait_until(lambda: len(starts(job)) == 2, "the program again")
+    until(lambda: len(starts(job)) == 2, "the program again")
     assert gone(first)
     assert gone(str(shell))
     let_go(job)
@@ -271,10 +274,10 @@ def test_a_supervisor_that_is_killed_leaves_nothing_running(four_slots: Jobs, fo
 def test_a_server_that_is_killed_does_not_touch_it(tmp_path: Path, folder: Path) -> None:
     with LocalServer(tmp_path / "server", slots=2) as server:
         job = submit(Jobs(server), folder, WAITS, framework="distPyTorch", max_workers=2)
-        wait_until(lambda: len(starts(job)) == 2, "both ranks")
+        until(lambda: len(starts(job)) == 2, "both ranks")
         server.kill()
         let_go(job)
-        wait_until(lambda: all(gone(pid) for _, pid in starts(job)), "the end of the script")
+        until(lambda: all(gone(pid) for _, pid in starts(job)), "the end of the script")
         server.start()
         again = server.client().job(job.id)
         again.wait(60)

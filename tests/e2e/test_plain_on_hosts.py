@@ -12,8 +12,9 @@ import pytest
 from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
 from tests.e2e.hosts import lose, wait_for_hosts
+from tests.waiting import until
 
 # All ranks meet, write down that they did, and wait until they are let go.
 MEETS = """
@@ -49,11 +50,11 @@ def sums(job: Job) -> list[str]:
 def test_ranks_on_both_hosts_begin_again_when_one_is_lost(two_hosts: Jobs, tmp_path: Path, lost: str) -> None:
     (tmp_path / "train.py").write_text(textwrap.dedent(MEETS))
     job = two_hosts.client.submit(tmp_path, framework="distPyTorch", max_workers=4, progress=False)
-    wait_until(lambda: sums(job) == ["4"] * 4, "the sum of four ranks")
+    until(lambda: sums(job) == ["4"] * 4, "the sum of four ranks")
     wait_for_hosts(job, "a", "b")
     assert lose(two_hosts, lost) >= 2
-    wait_until(lambda: sums(job) == ["4"] * 8, "the sum of four ranks again")
-    wait_until(lambda: job.refresh().state is JobState.RUNNING, "the job to run")
+    until(lambda: sums(job) == ["4"] * 8, "the sum of four ranks again")
+    until(lambda: job.refresh().state is JobState.RUNNING, "the job to run")
     (Path(job.view.result_dir) / "go").touch()
     job.wait(60)
     began = [event.text for event in job.story() if event.kind == "run_started"]

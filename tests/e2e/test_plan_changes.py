@@ -11,8 +11,9 @@ import pytest
 from edt_sdk import ChangedMeanwhile, Job
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
 from tests.e2e.hosts import hosts_of, wait_for_hosts
+from tests.waiting import until
 
 PLAN = Plan(
     resource_groups=(ResourceGroup(name="left", hosts=("a",)), ResourceGroup(name="right", hosts=("b",))),
@@ -21,7 +22,7 @@ PLAN = Plan(
         InstanceGroup(name="night", resource_group="right"),
     ),
 )
-LONG = ("--epochs", "60", "--samples", "60")
+LONG = ("--epochs", "12", "--samples", "60", "--pause", "0.01")
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +52,11 @@ def test_a_job_moves_to_a_queue_over_other_hosts_and_ends_with_the_same_bits(
 ) -> None:
     job = halves.submit("cnn.py", *LONG, "--gates", str(tmp_path), instance_group="day")
     wait_for_hosts(job, "a")
-    wait_until(lambda: len(halves.commits(job)) > 5, "updates on the first host")
+    until(lambda: len(halves.commits(job)) > 5, "updates on the first host")
     assert job.update(instance_group="night").view.instance_group == "night"
     wait_for_hosts(job, "b")
     before = len(halves.commits(job))
-    wait_until(lambda: len(halves.commits(job)) > before, "updates on the other host")
+    until(lambda: len(halves.commits(job)) > before, "updates on the other host")
     job.wait(300)
     commits = [commit["update"] for commit in halves.commits(job)]
     assert commits == list(range(len(commits)))
@@ -67,17 +68,17 @@ def test_the_plan_changes_while_a_job_runs(halves: Jobs, undisturbed: str, tmp_p
     client = halves.client
     job = halves.submit("cnn.py", *LONG, "--gates", str(tmp_path), instance_group="day")
     wait_for_hosts(job, "a")
-    wait_until(lambda: held(job) == 2, "both slots of the left host")
+    until(lambda: held(job) == 2, "both slots of the left host")
     read = client.plan()
     everything = (ResourceGroup(name="left", hosts=("a", "b")), ResourceGroup(name="right", hosts=("c",)))
     wider = client.set_plan(msgspec.structs.replace(read, resource_groups=everything))
     wait_for_hosts(job, "a", "b")
-    wait_until(lambda: held(job) == 4, "the slots of the right host too")
-    wait_until(lambda: max(halves.worlds(job)) >= 3, "updates of members on both hosts")
+    until(lambda: held(job) == 4, "the slots of the right host too")
+    until(lambda: max(halves.worlds(job)) >= 3, "updates of members on both hosts")
     with pytest.raises(ChangedMeanwhile):
         client.set_plan(msgspec.structs.replace(read, instance_groups=PLAN.instance_groups[:1]))
     assert client.plan() == wider
     client.set_plan(msgspec.structs.replace(wider, resource_groups=PLAN.resource_groups))
-    wait_until(lambda: hosts_of(job) == {"a"}, "the right host given back")
+    until(lambda: hosts_of(job) == {"a"}, "the right host given back")
     job.wait(300)
     assert halves.final_hash(job) == undisturbed

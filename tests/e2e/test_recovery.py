@@ -11,7 +11,8 @@ import pytest
 from edt_sdk import EdtError, Job, JobFailed
 from edt_sdk.schemas.job import JobState
 from tests.chaos import processes
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 
 def committed(jobs: Jobs, job: Job) -> int:
@@ -21,12 +22,12 @@ def committed(jobs: Jobs, job: Job) -> int:
 
 def wait_for_updates(jobs: Jobs, job: Job, more: int = 3) -> None:
     goal = committed(jobs, job) + more
-    wait_until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
+    until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
 
 
 def test_a_killed_worker_is_replaced_and_no_update_is_lost(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="victim")
-    wait_until(lambda: four_slots.worlds(job)[-1:] == [4], "four workers")
+    until(lambda: four_slots.worlds(job)[-1:] == [4], "four workers")
     victims = job.workers()[1:3]
     for victim in victims:
         os.kill(victim["pid"], signal.SIGKILL)
@@ -36,7 +37,7 @@ def test_a_killed_worker_is_replaced_and_no_update_is_lost(four_slots: Jobs) -> 
         workers = job.workers()
         return len(workers) == 4 and all(worker["rank"] is not None and worker["pid"] not in dead for worker in workers)
 
-    wait_until(replaced, "four workers again")
+    until(replaced, "four workers again")
     wait_for_updates(four_slots, job)
     assert [commit["update"] for commit in four_slots.commits(job)] == list(range(committed(four_slots, job)))
     assert not (four_slots.private(job) / "training-0.discarded.jsonl").exists()
@@ -48,10 +49,10 @@ def test_a_killed_worker_is_replaced_and_no_update_is_lost(four_slots: Jobs) -> 
 @pytest.mark.long
 def test_a_stopped_worker_is_found_and_replaced(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="stopped", max_workers=2)
-    wait_until(lambda: four_slots.worlds(job)[-1:] == [2], "two workers")
+    until(lambda: four_slots.worlds(job)[-1:] == [2], "two workers")
     victim = job.workers()[1]
     os.kill(victim["pid"], signal.SIGSTOP)
-    wait_until(lambda: [e for e in job.story() if e.kind == "worker_lost"], "the loss of the stopped worker")
+    until(lambda: [e for e in job.story() if e.kind == "worker_lost"], "the loss of the stopped worker")
     wait_for_updates(four_slots, job)
     assert "was stopped" in next(event.text for event in job.story() if event.kind == "worker_lost")
     job.stop()
@@ -83,16 +84,16 @@ def test_or_to_go_on_and_say_so(four_slots: Jobs, tmp_path: Path) -> None:
     job = four_slots.submit("breaks_later.py", str(flag), "--nan", "warn", max_workers=1)
     wait_for_updates(four_slots, job)
     flag.touch()
-    wait_until(lambda: "shard" in str(job.logs(stream="worker")), "a line about the loss")
+    until(lambda: "shard" in str(job.logs(stream="worker")), "a line about the loss")
     wait_for_updates(four_slots, job)
     job.stop()
 
 
 def test_suspended_a_job_holds_no_slot_and_goes_on_where_it_was(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="sleeper", max_workers=3)
-    wait_until(lambda: four_slots.worlds(job)[-1:] == [3], "three workers")
+    until(lambda: four_slots.worlds(job)[-1:] == [3], "three workers")
     job.suspend()
-    wait_until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
     assert job.view.slots == 0
     assert job.workers() == []
     assert "resume" in (job.view.reason.text if job.view.reason else "")
@@ -117,12 +118,12 @@ def test_resumed_from_a_checkpoint_a_job_ends_with_the_same_bits(four_slots: Job
     def names() -> list[str]:
         return [checkpoint["name"] for checkpoint in job.checkpoints()]
 
-    wait_until(lambda: "epoch-3" in names(), "three epochs")
+    until(lambda: "epoch-3" in names(), "three epochs")
     with pytest.raises(EdtError, match="while workers run"):
         job.resume(checkpoint="epoch-1")
     job.suspend()
     (gates / "hold-3").unlink()
-    wait_until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
     with pytest.raises(EdtError, match="epoch-9"):
         job.resume(checkpoint="epoch-9")
     job.resume(checkpoint="epoch-1")
@@ -137,10 +138,10 @@ def test_a_killed_job_can_be_taken_up_again(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="again", max_workers=1)
     wait_for_updates(four_slots, job)
     job.stop()
-    wait_until(lambda: job.refresh().state is JobState.KILLED, "the end")
+    until(lambda: job.refresh().state is JobState.KILLED, "the end")
     before = committed(four_slots, job)
     job.resume()
-    wait_until(lambda: job.refresh().state is JobState.RUNNING, "the job back")
+    until(lambda: job.refresh().state is JobState.RUNNING, "the job back")
     wait_for_updates(four_slots, job)
     numbers = [commit["update"] for commit in four_slots.commits(job)]
     assert numbers == list(range(len(numbers)))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from edt_sdk import JobFailed
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 
 def test_a_script_scales_itself_up_and_down(four_slots: Jobs, tmp_path: Path) -> None:
@@ -25,15 +26,15 @@ def test_a_script_scales_itself_up_and_down(four_slots: Jobs, tmp_path: Path) ->
         commits = four_slots.commits(job)
         return commits[-1]["world"] if commits else 0
 
-    wait_until(lambda: len(four_slots.commits(job)) > 20, "twenty updates on one worker")
+    until(lambda: len(four_slots.commits(job)) > 20, "twenty updates on one worker")
     assert four_slots.worlds(job) == [1]
     allow("3")
-    wait_until(lambda: world() == 3, "three workers")
+    until(lambda: world() == 3, "three workers")
     assert max(four_slots.worlds(job)) == 3
     allow("2")
-    wait_until(lambda: world() == 2, "two workers again")
+    until(lambda: world() == 2, "two workers again")
     allow("no number")
-    wait_until(lambda: world() == 4, "all four workers")
+    until(lambda: world() == 4, "all four workers")
     job.stop()
     with pytest.raises(JobFailed, match="KILLED"):
         job.wait(60)

@@ -9,7 +9,8 @@ import pytest
 
 from edt_sdk import Job
 from edt_server.supervisor.processes.memory_left import memory_now
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 MEMORY = memory_now()
 pytestmark = pytest.mark.skipif(
@@ -33,11 +34,11 @@ def processes(jobs: Jobs, job: Job) -> set[int]:
 
 def test_a_slot_that_comes_free_has_a_worker_that_was_ready_for_it(four_slots: Jobs) -> None:
     first = four_slots.submit("forever.py", name="first")
-    wait_until(lambda: four_slots.worlds(first)[-1:] == [4], "four workers")
+    until(lambda: four_slots.worlds(first)[-1:] == [4], "four workers")
     second = four_slots.submit("forever.py", name="second")
-    wait_until(lambda: four_slots.worlds(second)[-1:] == [2], "two workers each")
+    until(lambda: four_slots.worlds(second)[-1:] == [2], "two workers each")
     # It prepares when nobody else wants a core: when it is done, and the next one begins, nobody knows.
-    wait_until(lambda: len(processes(four_slots, second)) >= 3, "one more that waits")
+    until(lambda: len(processes(four_slots, second)) >= 3, "one more that waits")
 
     members = {worker["pid"] for worker in second.workers()}
     waiting = processes(four_slots, second) - members
@@ -47,25 +48,25 @@ def test_a_slot_that_comes_free_has_a_worker_that_was_ready_for_it(four_slots: J
     assert len(list(streams.glob("worker-*.stderr"))) == 2, "no log tells of them"
 
     first.stop()
-    wait_until(lambda: four_slots.worlds(second)[-1:] == [4], "all four slots")
+    until(lambda: four_slots.worlds(second)[-1:] == [4], "all four slots")
     assert members | waiting <= {worker["pid"] for worker in second.workers()}
     assert [worker["rank"] for worker in second.workers()] == [0, 1, 2, 3]
     assert len(list(streams.glob("worker-*.stderr"))) == 4
     second.stop()
-    wait_until(lambda: not processes(four_slots, second), "the end of all of them")
+    until(lambda: not processes(four_slots, second), "the end of all of them")
     assert [commit["update"] for commit in four_slots.commits(second)] == list(range(len(four_slots.commits(second))))
 
 
 def test_those_that_still_wait_end_with_their_job(four_slots: Jobs) -> None:
     first = four_slots.submit("forever.py", name="first", max_workers=3)
     second = four_slots.submit("forever.py", name="second", max_workers=3)
-    wait_until(lambda: four_slots.worlds(first)[-1:] == [2] and four_slots.worlds(second)[-1:] == [2], "two each")
-    wait_until(lambda: len(processes(four_slots, second)) == 3, "one more that waits")
+    until(lambda: four_slots.worlds(first)[-1:] == [2] and four_slots.worlds(second)[-1:] == [2], "two each")
+    until(lambda: len(processes(four_slots, second)) == 3, "one more that waits")
     second.suspend()
-    wait_until(lambda: not processes(four_slots, second), "none while it is suspended")
-    wait_until(lambda: four_slots.worlds(first)[-1:] == [3], "three workers")
-    wait_until(lambda: len(processes(four_slots, first)) == 3, "no more than it asks for")
+    until(lambda: not processes(four_slots, second), "none while it is suspended")
+    until(lambda: four_slots.worlds(first)[-1:] == [3], "three workers")
+    until(lambda: len(processes(four_slots, first)) == 3, "no more than it asks for")
     second.stop()
     first.stop()
-    wait_until(lambda: not processes(four_slots, first), "the end of all of them")
+    until(lambda: not processes(four_slots, first), "the end of all of them")
     assert not list((four_slots.private(second) / "streams").glob(".standby-*"))

@@ -9,7 +9,8 @@ import pytest
 
 from edt_sdk import Job
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +34,22 @@ def test_a_job_that_slows_down_with_more_workers_leaves_them_to_one_that_does_no
     group = aware.client.create_instance_group("fast lane", throughput_aware=True)
     assert group.throughput_aware
     crowded = aware.submit("crowded.py", str(tmp_path), instance_group="fast lane", max_workers=1)
-    wait_until(lambda: 1 in measured(crowded), "its speed on one slot")
+    until(lambda: 1 in measured(crowded), "its speed on one slot")
     crowded.update(max_workers=4)
-    wait_until(lambda: max(measured(crowded)) > 1, "its speed on more slots")
+    until(lambda: max(measured(crowded)) > 1, "its speed on more slots")
     table = measured(crowded)
     assert table[max(table)] < table[1], "it is slower on more slots"
-    wait_until(lambda: held(crowded) == 1, "the slots that slow it down given back")
+    until(lambda: held(crowded) == 1, "the slots that slow it down given back")
     assert "its speed was measured" in repr(crowded.story())
 
     other = aware.submit("forever.py", instance_group="fast lane", max_workers=4)
-    wait_until(lambda: held(other) == 3, "three slots for the job that they speed up")
+    until(lambda: held(other) == 3, "three slots for the job that they speed up")
     assert held(crowded) == 1
     reason = crowded.refresh().view.reason
     assert reason is not None
     assert reason.code == "slower"
 
     aware.client.update_instance_group("fast lane", throughput_aware=False)
-    wait_until(lambda: (held(crowded), held(other)) == (2, 2), "equal shares where speed does not count")
+    until(lambda: (held(crowded), held(other)) == (2, 2), "equal shares where speed does not count")
     for job in (crowded, other):
         job.stop()

@@ -18,8 +18,9 @@ from edt_sdk import Job
 from edt_sdk.schemas.errors import JobFailed
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
 from tests.e2e.hosts import hosts_of
+from tests.waiting import until
 
 ENDLESS = 1_000_000
 
@@ -50,7 +51,7 @@ class Script:
             steps = self.lines("step")
             return next((step for step in steps if step["world"] == world and step["time"] > after), None)
 
-        step: dict[str, Any] = wait_until(found, f"a step on {world} workers")
+        step: dict[str, Any] = until(found, f"a step on {world} workers")
         return step
 
     def now(self) -> float:
@@ -90,7 +91,7 @@ def ends(four_slots: Jobs) -> Iterator[list[Script]]:
     for script in scripts:
         if not script.job.refresh().state.final:
             script.job.stop()
-            wait_until(lambda script=script: script.job.refresh().state.final, "its end")
+            until(lambda script=script: script.job.refresh().state.final, "its end")
 
 
 def test_one_three_two_workers_without_a_restart(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
@@ -100,7 +101,7 @@ def test_one_three_two_workers_without_a_restart(four_slots: Jobs, tmp_path: Pat
     for world in (3, 2):
         script.job.update(max_workers=world)
         script.trains_on(world, after=script.now())
-        wait_until(lambda world=world: len(script.job.workers()) == world, f"{world} workers")
+        until(lambda world=world: len(script.job.workers()) == world, f"{world} workers")
     script.finish()
     assert script.job.status is JobState.FINISHED
     assert script.restart_counts() == {"0"}
@@ -159,7 +160,7 @@ def test_units_of_two(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
     script.trains_on(4)
     script.job.update(max_workers=2)
     script.trains_on(2, after=script.now())
-    wait_until(lambda: len(script.job.workers()) == 2, "two processes")
+    until(lambda: len(script.job.workers()) == 2, "two processes")
     assert {worker["slot"] for worker in script.job.workers()} == {0, 1}
     script.finish()
     assert script.restart_counts() == {"0"}
@@ -176,7 +177,7 @@ def test_an_agent_that_is_killed_leaves_nobody_and_is_replaced(four_slots: Jobs,
     assert its & before
     os.kill(agent.pid, signal.SIGKILL)
     script.trains_on(3, after=script.now())
-    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in its), "the end of its processes", 10)
+    until(lambda: not any(psutil.pid_exists(pid) for pid in its), "the end of its processes", 10)
     script.finish()
     # Nobody asked for a restart, and --max-restarts is 0.
     assert script.restart_counts() == {"0"}
@@ -211,7 +212,7 @@ def test_stop_leaves_nobody_and_may_be_taken_back(four_slots: Jobs, tmp_path: Pa
     script.trains_on(2)
     pids = script.pids()
     script.job.stop()
-    wait_until(lambda: script.job.refresh().state is JobState.KILLED, "its end")
+    until(lambda: script.job.refresh().state is JobState.KILLED, "its end")
     assert not any(psutil.pid_exists(pid) for pid in pids)
     assert len(script.lines("sigterm")) == 2
     # It may come back, and goes on from its own checkpoint.
@@ -226,7 +227,7 @@ def test_suspend_and_resume(four_slots: Jobs, tmp_path: Path, ends: list[Script]
     ends.append(script)
     script.trains_on(2)
     script.job.suspend()
-    wait_until(lambda: script.job.refresh().state is JobState.SUSPENDED, "its suspension")
+    until(lambda: script.job.refresh().state is JobState.SUSPENDED, "its suspension")
     assert script.pids() == []
     reached = max(line["step"] for line in script.lines("step"))
     script.job.resume()
@@ -295,7 +296,7 @@ def test_a_supervisor_that_is_killed_is_replaced(four_slots: Jobs, tmp_path: Pat
     script.trains_on(2)
     before = script.pids()
     os.kill(psutil.Process(script.job.workers()[0]["pid"]).ppid(), signal.SIGKILL)
-    wait_until(lambda: set(script.pids()) - set(before), "its next processes")
+    until(lambda: set(script.pids()) - set(before), "its next processes")
     script.trains_on(2, after=script.lines("start")[-1]["time"])
     assert not set(before) & set(script.pids())
     # They heard of it in time to write what they had, and two sets of them never ran at once.

@@ -14,8 +14,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
 from tests.kernels import on_unix_sockets
+from tests.waiting import until
 
 MODEL = """
     import torch
@@ -189,7 +190,7 @@ def test_an_interrupt_ends_the_waiting_and_a_new_kernel_gets_the_weights(
     before = {job.id for job in four_slots.client.jobs()}
 
     def interrupt() -> None:
-        wait_until(lambda: any("RUNNING on" in text for text in client.shown("text/plain")), "a running job")
+        until(lambda: any("RUNNING on" in text for text in client.shown("text/plain")), "a running job")
         os.kill(client.km.provisioner.pid, signal.SIGINT)  # what a front end's stop button sends
 
     interrupting = threading.Thread(target=interrupt)

@@ -16,8 +16,9 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from edt_server.leadership.leader import MANY_HOSTS, ONE_HOST
 from tests.chaos import processes
-from tests.e2e.harness import JOBS, Jobs, wait_until
+from tests.e2e.harness import JOBS, Jobs
 from tests.server.store.conftest import cluster
+from tests.waiting import until
 
 __all__ = ["cluster"]  # a fixture
 
@@ -85,7 +86,7 @@ def test_every_verb_is_answered_by_the_follower(lasting: Pair, tmp_path: Path) -
     assert direct.job(job.id).view.name == "passed on"
     assert [each.id for each in client.jobs()] == [job.id]
     jobs = Jobs(lasting.follower)
-    wait_until(lambda: len(jobs.commits(job)) > 3, "the first updates")
+    until(lambda: len(jobs.commits(job)) > 3, "the first updates")
     assert job.update(priority=7000).view.priority == 7000
     assert [worker["pid"] for worker in job.workers()] == [worker["pid"] for worker in direct.job(job.id).workers()]
     assert job.metrics().train
@@ -94,11 +95,11 @@ def test_every_verb_is_answered_by_the_follower(lasting: Pair, tmp_path: Path) -
     assert job.timeline()
     assert client.timeline()
     job.suspend()
-    wait_until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
     job.resume()
-    wait_until(lambda: job.refresh().state is JobState.RUNNING, "the job back")
+    until(lambda: job.refresh().state is JobState.RUNNING, "the job back")
     job.stop()
-    wait_until(lambda: job.refresh().state is JobState.KILLED, "the end")
+    until(lambda: job.refresh().state is JobState.KILLED, "the end")
     assert job.checkpoints() is not None
     place = job.download(tmp_path / "download")
     assert place.exists()
@@ -142,13 +143,13 @@ def test_the_leader_is_killed_in_the_middle_of_a_stream(either: Pair) -> None:
     client = either.follower.client()
     job = submit(client)
     lines = iter(job.logs(follow=True, stream="driver"))
-    pids = {worker["pid"] for worker in wait_until(job.workers, "a worker")}
+    pids = {worker["pid"] for worker in until(job.workers, "a worker")}
     either.leader.kill()
-    wait_until(lambda: leads(either.follower), "the take-over", limit=30)
+    until(lambda: leads(either.follower), "the take-over", limit=30)
     assert client.job(job.id).view.id == job.id
     assert {worker["pid"] for worker in job.workers()} == pids
     job.stop()
-    wait_until(lambda: job.refresh().state is JobState.KILLED, "the end, under the next leader")
+    until(lambda: job.refresh().state is JobState.KILLED, "the end, under the next leader")
     assert list(lines) is not None  # the stream went on with the next leader, and ended with the job
 
 
@@ -170,7 +171,7 @@ def test_a_request_that_comes_while_nobody_leads_waits_for_the_next_leader(pair:
 def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(either: Pair) -> None:
     job = submit(either.leader.client())
     os.kill(either.leader.pid, signal.SIGSTOP)
-    wait_until(lambda: leads(either.follower), "the take-over", limit=60)
+    until(lambda: leads(either.follower), "the take-over", limit=60)
     assert f"the one at {either.leader.url} is stopped" in either.follower.log.read_text()
     taken = either.follower.client().job(job.id)
     taken.update(priority=123)
@@ -179,13 +180,13 @@ def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(either: Pair) -
     assert either.leader.client().job(job.id).view.priority == 123
     assert either.leader.client().job(job.id).update(priority=321).view.priority == 321
     assert taken.refresh().view.priority == 321
-    wait_until(lambda: "another server leads now" in either.leader.log.read_text(), "its stepping down")
+    until(lambda: "another server leads now" in either.leader.log.read_text(), "its stepping down")
     jobs = Jobs(either.follower)
     before = len(jobs.commits(job))
-    wait_until(lambda: len(jobs.commits(job)) > before + 3, "more updates")
+    until(lambda: len(jobs.commits(job)) > before + 3, "more updates")
     assert [commit["update"] for commit in jobs.commits(job)] == list(range(len(jobs.commits(job))))
     # What the next leader decides reaches the job although the connection to the one before still stands.
     taken.suspend()
-    wait_until(lambda: taken.refresh().state is JobState.SUSPENDED, "the suspension, told by the next leader")
+    until(lambda: taken.refresh().state is JobState.SUSPENDED, "the suspension, told by the next leader")
     reports = processes.journal(jobs.private(job))
     assert {report["type"] for report in reports}.isdisjoint({"WorkerLost", "DriverLost"})

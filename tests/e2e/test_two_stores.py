@@ -15,7 +15,7 @@ import pytest
 from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import wait_until
+from tests.waiting import until
 
 SLEEPER = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
 
@@ -45,10 +45,10 @@ def sleeper(server: LocalServer, folder: Path) -> Job:
 def test_a_gpu_of_another_stores_job_is_not_offered(servers: tuple[LocalServer, LocalServer], tmp_path: Path) -> None:
     one, two = servers
     first = sleeper(one, tmp_path / "code")
-    wait_until(lambda: "begun" in str(first.logs()), "the first store's job")
+    until(lambda: "begun" in str(first.logs()), "the first store's job")
     second = sleeper(two, tmp_path / "code")
     assert second.view.slots == 0
-    wait_until(lambda: str(one.data_dir) in (second.refresh().view.reason or first.view.reason).text, "the reason")
+    until(lambda: str(one.data_dir) in (second.refresh().view.reason or first.view.reason).text, "the reason")
     cluster = two.client().cluster()
     assert cluster["slots"] == []
     assert [each["device"] for each in cluster["elsewhere"]] == ["cuda:0"]
@@ -57,8 +57,8 @@ def test_a_gpu_of_another_stores_job_is_not_offered(servers: tuple[LocalServer, 
     assert third.refresh().view.slots == 0
     one.start()
     one.client().job(first.id).stop()
-    wait_until(lambda: second.refresh().view.slots == 1, "the GPU for the second store's job")
-    wait_until(lambda: "begun" in str(second.logs()), "the second store's job")
-    wait_until(lambda: one.client().cluster()["slots"] == [], "the other way round")
+    until(lambda: second.refresh().view.slots == 1, "the GPU for the second store's job")
+    until(lambda: "begun" in str(second.logs()), "the second store's job")
+    until(lambda: one.client().cluster()["slots"] == [], "the other way round")
     second.stop()
-    wait_until(lambda: second.refresh().state is JobState.KILLED, "the end")
+    until(lambda: second.refresh().state is JobState.KILLED, "the end")

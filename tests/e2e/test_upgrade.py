@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from edt_sdk.testing import LocalServer
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
 from tests.e2e.hosts import agent, below, running, wait_for_hosts
+from tests.waiting import until
 
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 1, "b": 1}, "EdtApp.checkpoint_interval": 1.0}
 LONG = ("--epochs", "60", "--samples", "60")
@@ -19,7 +20,7 @@ def test_a_job_below_agents_of_an_older_version_goes_on_with_the_same_bits(tmp_p
         alone = jobs.submit("cnn.py", *LONG, max_workers=1).wait(300)
         job = jobs.submit("cnn.py", *LONG, "--gates", str(tmp_path))
         wait_for_hosts(job, "a", "b")
-        wait_until(lambda: len(jobs.commits(job)) > 5, "updates")
+        until(lambda: len(jobs.commits(job)) > 5, "updates")
         old = {agent(jobs, host).identity.pid for host in "ab"}
         doomed = set.union(old, *(below(pid) for pid in old))
         server.stop(end_jobs=False)

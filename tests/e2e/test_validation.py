@@ -14,7 +14,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from edt_sdk import Conflict, InvalidRequest, Job, JobFailed, NotFound, Unprocessable
-from tests.e2e.harness import Jobs, wait_until
+from tests.e2e.harness import Jobs
+from tests.waiting import until
 
 ALL = "loss, Accuracy, top-3, precision, recall, F1 score, confusion matrix"
 
@@ -83,7 +84,7 @@ def test_any_number_of_workers_and_a_suspension_give_the_same(four_slots: Jobs, 
     alone = trained.validate(ALL).wait(120).validation()
     many = trained.validate(ALL, max_workers=4, name="many")
     many.suspend()
-    wait_until(lambda: many.refresh().view.state in ("SUSPENDED", "FINISHED"), "its suspension")
+    until(lambda: many.refresh().view.state in ("SUSPENDED", "FINISHED"), "its suspension")
     if many.view.state == "SUSPENDED":
         many.resume()
     found = many.wait(120).validation()
@@ -99,7 +100,7 @@ def test_a_death_in_the_middle_costs_nothing(four_slots: Jobs):
         progress, pids = validating.refresh().view.progress, [worker["pid"] for worker in validating.workers()]
         return pids if progress is not None and progress.update and len(pids) == 2 else []
 
-    os.kill(wait_until(under_way, "two workers that test")[0], signal.SIGKILL)
+    os.kill(until(under_way, "two workers that test")[0], signal.SIGKILL)
     result = validating.wait(120).validation()
     assert (result["loss"], result["accuracy"]) == last_test(trained)
     assert sum(map(sum, result.confusion)) == 397

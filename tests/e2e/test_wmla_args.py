@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import tarfile
 import time
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from edt_server.settings import Settings
 from edt_server.system.runtime import runtime_dir
 from edt_server.wmla.args import parse
 from edt_server.wmla.request import job_spec
+from tests.packages import packed
 
 SCRIPT = b"""
 import argparse, os, sys
@@ -30,11 +29,7 @@ print("file", open("config.json").read(), os.path.basename(os.getcwd()))
 
 
 def package(path: Path) -> Path:
-    with tarfile.open(path, "w:gz") as tar:
-        for name, data in (("mnist/main.py", SCRIPT), ("mnist/config.json", b"{}")):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+    path.write_bytes(packed({"mnist/main.py": SCRIPT, "mnist/config.json": b"{}"}))
     return path
 
 

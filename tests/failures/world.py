@@ -6,8 +6,7 @@ import os
 import re
 import sqlite3
 import textwrap
-import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import START_LIMIT, LocalServer
 from tests.browser.crowd import add_crowd
 from tests.kernels import on_unix_sockets
-from tests.pauses import pauses
+from tests.waiting import until
 
 CROWD = 10_000
 _AUTHORIZER = '''
@@ -90,10 +89,7 @@ class World:
         (folder / "train.py").write_text("")
         client = self.server.client()
         job = client.submit(folder, command="exec sleep 1000", framework="PyTorch", name=name, progress=False)
-        deadline = time.monotonic() + 60
-        while job.refresh().view.state is not JobState.RUNNING:
-            assert time.monotonic() < deadline, job
-            time.sleep(0.1)
+        until(lambda: job.refresh().view.state is JobState.RUNNING, f"{job} to run")
         return job
 
     def submit(self, script: str, *args: str, name: str = "digits", **options: Any) -> Any:
@@ -167,19 +163,16 @@ class Kernel:
 
 
 def answers(server: LocalServer, *, far: bool = False) -> bool:
-    """Wait until it has started, whatever it answers then; `far` when another one is asked. False for too long."""
-    deadline = time.monotonic() + START_LIMIT
-    for pause in pauses():
-        try:
+    """Wait until it has started, whatever it answers then; `far` when another one is asked."""
+
+    def answered() -> bool:
+        with suppress(requests.ConnectionError, requests.Timeout):
             told = requests.get(f"{server.url}edt/api/", headers={"Authorization": f"token {server.token}"}, timeout=5)
-            if far or told.status_code != 503:
-                return True
-        except (requests.ConnectionError, requests.Timeout):
-            pass
-        if time.monotonic() > deadline:
-            break
-        time.sleep(pause)
-    return False
+            return far or told.status_code != 503
+        return False
+
+    until(answered, f"an answer of {server.url}", START_LIMIT)
+    return True
 
 
 class Near(LocalServer):

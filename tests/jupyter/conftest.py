@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import io
 import json
 import logging
 import os
-import tarfile
-import time
 from types import SimpleNamespace
 
 import pytest
 from tornado.httpclient import HTTPClientError
 
-from tests.pauses import pauses
-
-LIMIT = 90.0  # for what hangs, on a machine with much else to do
+from tests.packages import SLEEPER, packed
+from tests.waiting import LIMIT, until_async
 
 
 @pytest.fixture(autouse=True)
@@ -69,45 +64,10 @@ async def _stop(app):
         service = app.service
         for user in {view.owner for view in await service.jobs("", everybody=True)}:
             await service.stop_all(user)
-        await wait_until(lambda: not service.busy, "the last job's end")
+        await until_async(lambda: not service.busy, "the last job's end")
         for view in await service.jobs("", everybody=True):
             await service._supervision.gone(view.id, LIMIT)
     await app.stop_extension()
-
-
-async def wait_until(condition, what, limit=LIMIT):
-    """The first true value of `condition()`, which may be a coroutine function; fails by name."""
-    deadline = time.monotonic() + limit
-    for pause in pauses():
-        value = condition()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            break
-        await asyncio.sleep(pause)
-    pytest.fail(f"waited {limit:.0f} s in vain for {what}")
-
-
-@pytest.fixture
-def until():
-    return wait_until
-
-
-def make_package(files):
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return raw.getvalue()
-
-
-@pytest.fixture
-def package():
-    return make_package
 
 
 def multipart(*parts, boundary="XXX-boundary-XXX"):
@@ -118,9 +78,6 @@ def multipart(*parts, boundary="XXX-boundary-XXX"):
         for name, content in parts
     )
     return body + b"--%s--\r\n" % boundary.encode(), f"multipart/form-data; boundary={boundary}"
-
-
-SLEEPER = b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"
 
 
 @pytest.fixture
@@ -155,7 +112,7 @@ def submit(call):
     async def send(files=None, *, spec=None, headers=None, archive=None, parts=None, **changes):
         files = {"train.py": SLEEPER} if files is None else files
         spec = {"name": "test job", "main": "train.py", "max_workers": 1, **changes} if spec is None else spec
-        archive = make_package(files) if archive is None else archive
+        archive = packed(files) if archive is None else archive
         parts = (("spec", json.dumps(spec).encode()), ("package", archive)) if parts is None else parts
         body, content_type = multipart(*parts)
         return await call("POST", "jobs", body=body, headers={"Content-Type": content_type, **(headers or {})})

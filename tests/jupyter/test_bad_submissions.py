@@ -14,10 +14,11 @@ import tarfile
 import pytest
 
 from edt_sdk.schemas.errors import BY_CODE
+from tests.waiting import until_async
 
 
 @pytest.fixture
-def refused(submit, call, leftovers, until):
+def refused(submit, call, leftovers):
     async def send(status, code, *words, **what):
         answer = await submit(**what)
         assert answer.status == status, answer.json
@@ -27,7 +28,7 @@ def refused(submit, call, leftovers, until):
         for word in words:
             assert word in said
         assert (await call("GET", "jobs", params={"all": 1})).json == {"jobs": []}
-        await until(lambda: not leftovers(), "the upload's removal")
+        await until_async(lambda: not leftovers(), "the upload's removal")
         return answer.json
 
     return send
@@ -145,22 +146,22 @@ class TestTheCap:
         assert (status, body["code"], body["limit"]) == (413, "too_large", 100_000)
         assert leftovers() == []
 
-    async def test_refuses_while_a_body_of_unknown_length_arrives(self, connect, leftovers, until):
+    async def test_refuses_while_a_body_of_unknown_length_arrives(self, connect, leftovers):
         reader, writer = await connect({"Transfer-Encoding": "chunked"})
         start = PACKAGE_PART + bytes(50_000)
         writer.write(b"%x\r\n%s\r\n" % (len(start), start))
-        await until(leftovers, "the upload's file")
+        await until_async(leftovers, "the upload's file")
         writer.write(b"%x\r\n%s\r\n" % (60_000, bytes(60_000)))
         status, body = await read_answer(reader)
         assert (status, body["code"]) == (413, "too_large")
         assert leftovers() == []
 
-    async def test_a_sender_that_gives_up_leaves_nothing(self, connect, leftovers, until):
+    async def test_a_sender_that_gives_up_leaves_nothing(self, connect, leftovers):
         _, writer = await connect({"Content-Length": "90000"})
         writer.write(PACKAGE_PART + bytes(5000))
-        await until(leftovers, "the upload's file")
+        await until_async(leftovers, "the upload's file")
         writer.close()
-        await until(lambda: not leftovers(), "its removal")
+        await until_async(lambda: not leftovers(), "its removal")
 
     async def test_refuses_a_package_over_it_and_takes_one_of_exactly_the_cap(self, refused):
         body = await refused(413, "too_large", "100000", archive=os.urandom(100_001))

@@ -8,7 +8,9 @@ import zipfile
 
 import pytest
 
-from tests.jupyter.conftest import make_package, multipart
+from tests.jupyter.conftest import multipart
+from tests.packages import packed
+from tests.waiting import until_async
 
 SCRIPT = b"import os, sys\nprint(sys.argv[1:], os.environ.get('DATA_DIR'), flush=True)\n"
 
@@ -51,18 +53,18 @@ def zipped(files):
     return raw.getvalue()
 
 
-async def finished(call, until, job):
+async def finished(call, job):
     async def ended():
         view = (await call("GET", f"jobs/{job}")).json
         return view if view["state"] in ("FINISHED", "FAILED", "KILLED", "ERROR") else None
 
-    view = await until(ended, "the job's end", limit=60.0)
+    view = await until_async(ended, "the job's end", limit=60.0)
     log = (await call("GET", f"jobs/{job}/logs")).json
     assert view["state"] == "FINISHED", (view, log)
     return "".join(line["text"] + "\n" for line in log["lines"])
 
 
-async def test_from_a_data_set_and_a_model_to_a_training(call, add, until, data_fs):
+async def test_from_a_data_set_and_a_model_to_a_training(call, add, data_fs):
     assert (await call("GET", "datasets")).json == {
         "datasets": [],
         "types": [
@@ -91,7 +93,7 @@ async def test_from_a_data_set_and_a_model_to_a_training(call, add, until, data_
     job = await call("POST", "models/net/train", body=b"")
     assert (job.status, job.json["model"], job.json["dataset"]) == (201, "net", "digits")
     assert job.headers["Location"].endswith(f"/edt/api/jobs/{job.json['id']}")
-    assert f"['a b'] {data_fs}/mnist" in await finished(call, until, job.json["id"])
+    assert f"['a b'] {data_fs}/mnist" in await finished(call, job.json["id"])
     details = (await call("GET", "models/net")).json
     assert [each["id"] for each in details["trainings"]] == [job.json["id"]]
     assert {"name": "go.py", "size": len(SCRIPT)} in details["files"]
@@ -106,7 +108,7 @@ async def test_from_a_data_set_and_a_model_to_a_training(call, add, until, data_
     ("filename", "content", "files"),
     [
         ("d.zip", zipped({"x/y": b"1"}), ["x/y"]),
-        ("d.tar.gz", make_package({"x/y": b"1"}), ["x/y"]),
+        ("d.tar.gz", packed({"x/y": b"1"}), ["x/y"]),
         ("mnist.npz", zipped({"x": b"1"}), ["mnist.npz"]),
     ],
     ids=["zip", "tar", "file"],  # an archive knows when it was made: it names no test
@@ -117,7 +119,7 @@ async def test_a_data_set_is_uploaded(call, add, filename, content, files):
     assert [each["name"] for each in (await call("GET", "datasets/digits")).json["files"]] == files
 
 
-async def test_the_servers_own_files_are_packed(call, until, jp_root_dir):
+async def test_the_servers_own_files_are_packed(call, jp_root_dir):
     folder = jp_root_dir / "project"
     (folder / "data" / ".hidden").mkdir(parents=True)
     (folder / "data" / "a.bin").write_bytes(b"12")
@@ -131,7 +133,7 @@ async def test_the_servers_own_files_are_packed(call, until, jp_root_dir):
     assert (model.status, model.json["main"]) == (201, "run.py")
     job = await call("POST", "models/net/train", body={"args": ["x"], "name": "mine"})
     assert (job.status, job.json["name"]) == (201, "mine")
-    assert f"['x'] {made.json['place']}" in await finished(call, until, job.json["id"])
+    assert f"['x'] {made.json['place']}" in await finished(call, job.json["id"])
     assert made.json["place"] in (await call("GET", "datasets/digits")).json["dataset"]["place"]
 
 
@@ -195,11 +197,11 @@ class TestSmall:
         assert (answer.status, answer.json["code"]) == (413, "too_large")
 
 
-async def test_a_job_of_a_data_set(call, submit, until, data_fs):
+async def test_a_job_of_a_data_set(call, submit, data_fs):
     await call("POST", "datasets", body={"name": "digits", "path": "mnist", "copy": True})
     job = (await submit({"train.py": SCRIPT}, dataset="digits", framework="PyTorch")).json
     assert job["dataset"] == "digits"
-    assert "/catalogue/" in await finished(call, until, job["id"])
+    assert "/catalogue/" in await finished(call, job["id"])
     both = await submit({"train.py": SCRIPT}, dataset="digits", data_path="mnist")
     assert (both.status, both.json["field"]) == (400, "dataset")
     none = await submit({"train.py": SCRIPT}, dataset="letters")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.waiting import until_async
+
 SCRIPT = b"""\
 import os, pathlib, sys
 here = pathlib.Path(__file__)
@@ -15,14 +17,14 @@ FILES = {"train.py": SCRIPT, "word.txt": b"hello", "other.py": b"print('other')"
 
 
 @pytest.fixture
-def ended(call, until):
+def ended(call):
     """Waits until a job has finished; its lines."""
 
     async def wait(job):
         async def over():
             return (await call("GET", f"jobs/{job}")).json["state"] in ("FINISHED", "FAILED", "ERROR")
 
-        await until(over, f"the end of {job}")
+        await until_async(over, f"the end of {job}")
         return [line["text"] for line in (await call("GET", f"jobs/{job}/logs")).json["lines"]]
 
     return wait

@@ -9,13 +9,13 @@ import pytest
 from tornado.web import HTTPError
 
 from edt_jupyter.http.state_events import SCHEMA_ID
+from tests.waiting import until_async
 
-SLEEPER = {"train.py": b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"}
 LEAVER = {"train.py": b"print('no training here', flush=True)\n"}
 
 
 @pytest.fixture
-def ended(call, until):
+def ended(call):
     """The job once it has ended."""
 
     async def wait(job):
@@ -23,13 +23,13 @@ def ended(call, until):
             view = (await call("GET", f"jobs/{job}")).json
             return view if view["state"] in ("FINISHED", "KILLED", "FAILED", "ERROR") else None
 
-        return await until(look, f"the end of {job}")
+        return await until_async(look, f"the end of {job}")
 
     return wait
 
 
 async def test_one_waits_with_a_reason_while_others_have_the_slots(submit, call):
-    jobs = [(await submit(SLEEPER, name=f"Job {k}!")).json for k in range(3)]
+    jobs = [(await submit(name=f"Job {k}!")).json for k in range(3)]
     assert [job["state"] for job in jobs] == ["LAUNCHING", "LAUNCHING", "PENDING"]
     assert jobs[0]["id"].startswith("job-0-")
     assert jobs[2]["reason"]["code"] == "busy"
@@ -41,8 +41,8 @@ async def test_one_waits_with_a_reason_while_others_have_the_slots(submit, call)
     assert [job["id"] for job in pending] == [jobs[2]["id"]]
 
 
-async def test_a_waiting_job_starts_when_another_is_stopped(submit, call, ended, until):
-    first, second, third = [(await submit(SLEEPER)).json["id"] for _ in range(3)]
+async def test_a_waiting_job_starts_when_another_is_stopped(submit, call, ended):
+    first, second, third = [(await submit()).json["id"] for _ in range(3)]
     answer = await call("POST", f"jobs/{first}/stop", body=b"")
     assert answer.status == 202
     assert (await ended(first))["state"] == "KILLED"
@@ -50,7 +50,7 @@ async def test_a_waiting_job_starts_when_another_is_stopped(submit, call, ended,
     async def third_starts():
         return (await call("GET", f"jobs/{third}")).json["state"] == "LAUNCHING"
 
-    await until(third_starts, "the third job's start")
+    await until_async(third_starts, "the third job's start")
     stopped = (await call("POST", "jobs/stop", body=b"")).json["jobs"]
     assert sorted(stopped) == sorted([second, third])
     for job in stopped:
@@ -58,13 +58,13 @@ async def test_a_waiting_job_starts_when_another_is_stopped(submit, call, ended,
 
 
 async def test_a_job_that_waits_is_stopped_at_once(submit, call):
-    jobs = [(await submit(SLEEPER)).json["id"] for _ in range(3)]
+    jobs = [(await submit()).json["id"] for _ in range(3)]
     view = (await call("POST", f"jobs/{jobs[2]}/stop", body=b"")).json
     assert (view["state"], view["started"], view["slots"]) == ("KILLED", None, 0)
 
 
 async def test_conflicts_name_the_state_and_the_way_out(submit, call, ended):
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     answer = await call("DELETE", f"jobs/{job}")
     assert (answer.status, answer.json["code"]) == (409, "conflict")
     assert "top it first" in answer.json["hint"]
@@ -76,7 +76,7 @@ async def test_conflicts_name_the_state_and_the_way_out(submit, call, ended):
 
 
 async def test_update_changes_what_it_names_and_refuses_the_rest(submit, call):
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     view = (await call("PATCH", f"jobs/{job}", body={"priority": 10000})).json
     assert (view["priority"], view["max_workers"]) == (10000, 1)
     view = (await call("PATCH", f"jobs/{job}", body={"max_workers": 3, "instance_group": "default"})).json
@@ -160,7 +160,7 @@ async def test_a_window_of_the_timeline_and_a_picture_of_few_points(submit, call
 
 
 async def test_a_long_list_comes_in_pages(submit, call):
-    ids = [(await submit(SLEEPER, name=f"job {number}")).json["id"] for number in range(4)]
+    ids = [(await submit(name=f"job {number}")).json["id"] for number in range(4)]
     seen, params = [], {"limit": "3"}
     while params is not None:
         page = (await call("GET", "jobs", params=params)).json
@@ -193,7 +193,7 @@ async def test_a_long_list_comes_in_pages(submit, call):
     ],
 )
 async def test_wrong_parameters_are_400_and_name_the_field(submit, call, path, params, field):
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     answer = await call("GET", path.replace("JOB", job), params=params)
     assert (answer.status, answer.json["field"]) == (400, field)
 
@@ -217,7 +217,7 @@ async def test_what_tornado_refuses_is_json_too(edt, call, monkeypatch):
     assert (answer.status, answer.json) == (418, {"message": "no coffee: tea", "code": "refused", "hint": ""})
 
 
-async def test_states_are_told_on_jupyters_event_bus(edt, jp_serverapp, submit, until):
+async def test_states_are_told_on_jupyters_event_bus(edt, jp_serverapp, submit):
     heard = []
 
     async def listener(logger, schema_id, data):
@@ -229,14 +229,14 @@ async def test_states_are_told_on_jupyters_event_bus(edt, jp_serverapp, submit, 
     def states():
         return [data["state"] for data in heard if data["job"] == job]
 
-    await until(lambda: "FAILED" in states(), "what the bus tells last, after the job's end is known")
+    await until_async(lambda: "FAILED" in states(), "what the bus tells last, after the job's end is known")
     assert states() == ["LAUNCHING", "FAILED"]
     assert {data["name"] for data in heard} == {"heard"}
 
 
 async def test_jobs_count_as_activity(edt, jp_serverapp, submit, call, ended):
     assert not edt.current_activity()
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     assert edt.current_activity()
     assert jp_serverapp.web_app.settings["edt_last_activity"] <= jp_serverapp.web_app.last_activity()
     await call("POST", f"jobs/{job}/stop", body=b"")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 
+from tests.waiting import until_async
+
 TALKER = {"train.py": b"for n in range(200): print('line', n)\n"}
 
 
-async def test_the_last_lines_and_how_to_go_on(submit, call, until):
+async def test_the_last_lines_and_how_to_go_on(submit, call):
     job = (await submit(TALKER)).json["id"]
 
     async def ended():
         return (await call("GET", f"jobs/{job}")).json["state"] == "FAILED"  # it never called train()
 
-    await until(ended, "the end of the job")
+    await until_async(ended, "the end of the job")
     told = {"stream": "stdout", "tail": 3}
     page = (await call("GET", f"jobs/{job}/logs", params=told)).json
     assert [line["text"] for line in page["lines"]] == ["line 197", "line 198", "line 199"]
@@ -26,13 +28,13 @@ async def test_the_last_lines_and_how_to_go_on(submit, call, until):
     assert (wrong.status, wrong.json["field"]) == (400, "tail")
 
 
-async def test_a_stream_may_begin_with_the_last_lines_or_at_a_time(submit, call, until):
+async def test_a_stream_may_begin_with_the_last_lines_or_at_a_time(submit, call):
     job = (await submit(TALKER)).json["id"]
 
     async def ended():
         return (await call("GET", f"jobs/{job}")).json["state"] == "FAILED"
 
-    await until(ended, "the end of the job")
+    await until_async(ended, "the end of the job")
     told = {"stream": "stdout", "tail": 3}
     lines = (await call("GET", f"jobs/{job}/logs", params=told)).json["lines"]
     stream = (await call("GET", f"jobs/{job}/logs", params=told | {"follow": 1})).body.decode()

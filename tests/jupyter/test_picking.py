@@ -7,6 +7,8 @@ import os
 
 import pytest
 
+from tests.waiting import until_async
+
 TRAIN = "import helper\nprint(helper.WORD)\n"
 NOTEBOOK = {
     "nbformat": 4,
@@ -149,7 +151,7 @@ class TestHiddenFilesAllowed:
         assert names(answer) == [".secret", "digits.ipynb", "helper.py", "train.py"]
 
 
-async def test_a_submission_is_a_job_like_any_other(call, files, until, leftovers):
+async def test_a_submission_is_a_job_like_any_other(call, files, leftovers):
     body = {"source": "work/digits", "spec": {"max_workers": 1, "framework": "PyTorch", "args": ["--x"]}}
     answer = await call("POST", "submissions", body=body)
     assert answer.status == 201, answer.json
@@ -160,7 +162,7 @@ async def test_a_submission_is_a_job_like_any_other(call, files, until, leftover
     async def ended():
         return (await call("GET", f"jobs/{job}")).json["state"] == "FINISHED"
 
-    await until(ended, "the job's end")
+    await until_async(ended, "the job's end")
     lines = (await call("GET", f"jobs/{job}/logs")).json["lines"]
     assert "hello" in [line["text"] for line in lines]
     assert not [name for name in leftovers() if name.startswith("uploads")]

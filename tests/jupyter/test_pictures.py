@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from edt_jupyter.api.pictures import JOB_PICTURES, MACHINE_PICTURES
+from tests.waiting import until_async
 
 
 def says(answer):
@@ -19,12 +20,12 @@ def says(answer):
 
 
 @pytest.fixture
-def curve(edt, until):
+def curve(edt):
     """Write a training's metrics for a job, as soon as it has a folder: its launcher makes that."""
 
     async def write(view, updates, *, training=0):
         folder = edt.service.paths(view).job_dir
-        await until(folder.is_dir, "the job's folder")
+        await until_async(folder.is_dir, "the job's folder")
         lines = (
             {
                 "kind": "train",

@@ -10,7 +10,6 @@ GROUP = {
     "own": 0, "lend": None, "borrow": None, "user_shares": None, "throughput_aware": False, "quantum": 60.0,
     "pending_timeout": None,
 }  # fmt: skip
-SLEEPER = {"train.py": b"import time\ntime.sleep(600)\n"}
 
 
 @pytest.fixture
@@ -145,7 +144,7 @@ async def test_what_is_not_there_and_what_is_no_json(call):
 
 async def test_a_group_with_jobs_stays_until_they_have_moved(call, submit, plan):
     await call("POST", "instance-groups", body={"name": "night"})
-    job = (await submit(SLEEPER, instance_group="night")).json["id"]
+    job = (await submit(instance_group="night")).json["id"]
     before = await plan()
     for method, path, body in (
         ("DELETE", "instance-groups/night", None),
@@ -169,10 +168,10 @@ async def test_a_job_that_names_no_group_goes_into_the_first(call, submit):
     assert (refused.status, refused.json["hint"]) == (422, "Choose one of: day, night.")
 
 
-async def test_slots_follow_the_plan_while_jobs_run(call, submit, edt, until):
+async def test_slots_follow_the_plan_while_jobs_run(call, submit, edt):
     import os
 
-    jobs = [(await submit(SLEEPER)).json["id"] for _ in range(3)]
+    jobs = [(await submit()).json["id"] for _ in range(3)]
 
     async def slots():
         return {slot["id"]: slot["job"] for slot in (await call("GET", "cluster")).json["slots"]}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edt_server.core.events import JobDemand
-
-SLEEPER = {"train.py": b"import time\ntime.sleep(600)\n"}
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -19,7 +18,7 @@ def train(edt, submit):
     """Submit a job, and let it ask for as many slots as it may have, as if its training had begun."""
 
     async def start(name, *, demand=8, **settings):
-        made = await submit(SLEEPER, name=name, **{"max_workers": 8, **settings})
+        made = await submit(name=name, **{"max_workers": 8, **settings})
         assert made.status == 201, made.json
         await edt.service.change(lambda change: change.apply(JobDemand(made.json["id"], demand)))
         return made.json["id"]
@@ -28,11 +27,11 @@ def train(edt, submit):
 
 
 @pytest.fixture
-def shares(edt, call, until):
+def shares(edt, call):
     """Wait until no slot is on its way; how many each of these jobs holds."""
 
     async def settled(*jobs):
-        await until(edt.service._ledger.core.settled, "slots given back")
+        await until_async(edt.service._ledger.core.settled, "slots given back")
         return tuple([(await call("GET", f"jobs/{job}")).json["slots"] for job in jobs])
 
     return settled
@@ -41,13 +40,13 @@ def shares(edt, call, until):
 @pytest.mark.parametrize(
     ("first", "second", "expected"), [(5000, 5000, (4, 4)), (5000, 10000, (3, 5)), (10000, 5000, (5, 3))]
 )
-async def test_two_jobs_share_eight_slots_by_priority(train, shares, call, edt, until, first, second, expected):
+async def test_two_jobs_share_eight_slots_by_priority(train, shares, call, edt, first, second, expected):
     one = await train("one", priority=first)
     assert await shares(one) == (8,)
     two = await train("two", priority=second)
     assert await shares(one, two) == expected
     await call("POST", f"jobs/{one}/stop", body=b"")
-    await until(lambda: one not in edt.service._ledger.core.jobs, "its end")
+    await until_async(lambda: one not in edt.service._ledger.core.jobs, "its end")
     assert await shares(two) == (8,)
 
 
@@ -90,24 +89,24 @@ async def test_least_sizes_and_units(train, shares, submit, call):
     assert (refused.status, refused.json["field"]) == (422, "max_workers")
 
 
-async def test_a_job_that_gets_no_slot_in_its_time_ends(submit, call, until):
+async def test_a_job_that_gets_no_slot_in_its_time_ends(submit, call):
     await call("PATCH", "resource-groups/default", body={"slots": "1"})
-    first = (await submit(SLEEPER)).json["id"]
-    waits = (await submit(SLEEPER, pending_timeout=0.2)).json["id"]
+    first = (await submit()).json["id"]
+    waits = (await submit(pending_timeout=0.2)).json["id"]
 
     async def ended():
         view = (await call("GET", f"jobs/{waits}")).json
         return view if view["state"] == "ERROR" else None
 
-    view = await until(ended, "the end of its patience")
+    view = await until_async(ended, "the end of its patience")
     assert "no slot" in view["message"]
     assert (await call("GET", f"jobs/{first}")).json["slots"] == 1
 
 
 async def test_a_waiting_job_says_why_with_its_first_answer(submit, call, edt):
     await call("PATCH", "resource-groups/default", body={"slots": "1"})
-    await submit(SLEEPER, name="first")
-    answer = (await submit(SLEEPER, name="second", max_workers=4)).json
+    await submit(name="first")
+    answer = (await submit(name="second", max_workers=4)).json
     assert answer["state"] == "PENDING"
     service = edt.service
     reason = service._ledger.core.reason(answer["id"], service._ledger.name)
@@ -123,7 +122,7 @@ async def test_a_waiting_job_says_why_with_its_first_answer(submit, call, edt):
 
 
 async def test_a_least_size_that_no_plan_can_meet_is_refused(submit, call):
-    refused = await submit(SLEEPER, max_workers=16, min_workers=16)
+    refused = await submit(max_workers=16, min_workers=16)
     assert refused.status == 422
     assert "16" in refused.json["message"]
     assert "8" in refused.json["message"]

@@ -12,6 +12,7 @@ import pytest
 
 from edt_server.store import engine as engine_module
 from tests.server.store.cluster import Cluster, Missing
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 20)
 
 
-async def test_while_the_store_is_locked_everybody_is_told_so(impatient, call, submit, until, edt, tmp_path):
+async def test_while_the_store_is_locked_everybody_is_told_so(impatient, call, submit, edt, tmp_path):
     accepted = await submit()
     assert accepted.status == 201
     with contextlib.closing(sqlite3.connect(tmp_path / "edt" / "edt.sqlite", isolation_level=None)) as other:
@@ -29,7 +30,7 @@ async def test_while_the_store_is_locked_everybody_is_told_so(impatient, call, s
         assert "database is locked" in refused.json["message"]
         assert "end that program" in refused.json["hint"]
         # Without the store nobody can know for long that he still leads.
-        await until(lambda: not edt.leads, "the end of the lease")
+        await until_async(lambda: not edt.leads, "the end of the lease")
         answer = await call("GET", "/jobs")
         assert (answer.status, "database is locked" in answer.json["message"]) == (503, True)
         other.execute("ROLLBACK")
@@ -37,7 +38,7 @@ async def test_while_the_store_is_locked_everybody_is_told_so(impatient, call, s
     async def answered():
         return (await call("GET", "/jobs")).status == 200
 
-    await until(answered, "the end of the trouble")
+    await until_async(answered, "the end of the trouble")
     jobs = (await call("GET", "/jobs")).json["jobs"]
     assert [job["id"] for job in jobs] == [accepted.json["id"]]
 
@@ -59,7 +60,7 @@ class TestAStoreThatIsNotThereYet:
         cluster.end(signal.SIGINT)
         return {"db_url": url}
 
-    async def test_the_server_begins_when_it_is(self, cluster, call, submit, until):
+    async def test_the_server_begins_when_it_is(self, cluster, call, submit):
         refused = await submit()
         assert refused.status == 503
         assert "Check that the database runs" in refused.json["hint"]
@@ -68,7 +69,7 @@ class TestAStoreThatIsNotThereYet:
         async def accepted():
             return (await submit()).status == 201
 
-        await until(accepted, "a job accepted")
+        await until_async(accepted, "a job accepted")
 
 
 class TestAnOldStore:

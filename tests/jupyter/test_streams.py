@@ -8,9 +8,9 @@ import json
 import pytest
 
 from edt_sdk.http.sse import EventParser
+from tests.waiting import until_async
 
 TALKER = {"train.py": b"for k in range(20):\n    print('line', k, flush=True)\n"}
-SLEEPER = {"train.py": b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_the_log_stream_has_every_line_in_order(submit, follow):
 
 
 async def test_the_event_stream_shows_the_job_after_each_change(submit, follow, call):
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     stop = asyncio.Event()
 
     def on_event(kind, data, _id):
@@ -87,19 +87,19 @@ async def test_the_event_stream_shows_the_job_after_each_change(submit, follow, 
     assert (await call("GET", f"jobs/{job}")).json == views[-1]
 
 
-async def test_streams_end_with_the_server_and_do_not_say_end(edt, submit, follow, until):
+async def test_streams_end_with_the_server_and_do_not_say_end(edt, submit, follow):
     """A reader that hears no `end` comes back, to this server or the next one."""
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     streams = [asyncio.ensure_future(follow(job, path)) for path in ("logs", "events", "metrics")]
-    await until(lambda: len(edt.service.hub._watches.get(job, ())) == 3, "three readers")
+    await until_async(lambda: len(edt.service.hub._watches.get(job, ())) == 3, "three readers")
     edt.service.hub.close()
     async with asyncio.timeout(60):
         for events in await asyncio.gather(*streams):
             assert "end" not in [kind for kind, _, _ in events]
 
 
-async def test_a_reader_that_leaves_is_forgotten(edt, submit, jp_auth_header, jp_base_url, jp_http_port, call, until):
-    job = (await submit(SLEEPER)).json["id"]
+async def test_a_reader_that_leaves_is_forgotten(edt, submit, jp_auth_header, jp_base_url, jp_http_port, call):
+    job = (await submit()).json["id"]
     reader, writer = await asyncio.open_connection("127.0.0.1", jp_http_port)
     writer.write(
         f"GET {jp_base_url}edt/api/jobs/{job}/events?follow=1 HTTP/1.1\r\nHost: localhost:{jp_http_port}\r\n"
@@ -108,4 +108,4 @@ async def test_a_reader_that_leaves_is_forgotten(edt, submit, jp_auth_header, jp
     await asyncio.wait_for(reader.readuntil(b"event: job"), 20)
     assert job in edt.service.hub._watches
     writer.close()
-    await until(lambda: job not in edt.service.hub._watches, "the reader's end")
+    await until_async(lambda: job not in edt.service.hub._watches, "the reader's end")

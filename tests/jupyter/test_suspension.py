@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-SLEEPER = {"train.py": b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"}
+from tests.waiting import until_async
+
 LEAVER = {"train.py": b"print('no training here', flush=True)\n"}
 
 
@@ -14,7 +15,7 @@ def trainer(slow_trainer):
 
 
 @pytest.fixture
-def becomes(call, until):
+def becomes(call):
     """The job once it is in one of these states."""
 
     async def wait(job, *states):
@@ -22,13 +23,13 @@ def becomes(call, until):
             view = (await call("GET", f"jobs/{job}")).json
             return view if view["state"] in states else None
 
-        return await until(look, f"{job} in {' or '.join(states)}")
+        return await until_async(look, f"{job} in {' or '.join(states)}")
 
     return wait
 
 
-async def test_a_suspended_job_holds_nothing_and_comes_back(submit, call, becomes, until):
-    first, _, third = [(await submit(SLEEPER)).json["id"] for _ in range(3)]
+async def test_a_suspended_job_holds_nothing_and_comes_back(submit, call, becomes):
+    first, _, third = [(await submit()).json["id"] for _ in range(3)]
     answer = await call("POST", f"jobs/{first}/suspend", body=b"")
     assert answer.status == 202
     assert answer.json["reason"]["code"] == "suspended"
@@ -47,7 +48,7 @@ async def test_a_suspended_job_holds_nothing_and_comes_back(submit, call, become
 
 
 async def test_a_suspended_job_can_be_stopped(submit, call, becomes):
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     await call("POST", f"jobs/{job}/suspend", body=b"")
     await becomes(job, "SUSPENDED")
     await call("POST", f"jobs/{job}/stop", body=b"")
@@ -68,7 +69,7 @@ async def test_a_suspended_job_can_be_stopped(submit, call, becomes):
     ],
 )
 async def test_a_checkpoint_that_cannot_be_gone_back_to(submit, call, becomes, body, status, code, word):
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     await call("POST", f"jobs/{job}/suspend", body=b"")
     await becomes(job, "SUSPENDED")
     answer = await call("POST", f"jobs/{job}/resume", body=body)
@@ -86,7 +87,7 @@ async def test_what_is_over_is_refused_by_both(submit, call, becomes):
     assert "never began to train" in answer.json["message"]
 
 
-async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, trainer, call, becomes, until, tmp_path):
+async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, trainer, call, becomes, tmp_path):
     go = tmp_path / "go"
     job = (await submit(trainer, args=[str(go)], max_workers=2)).json["id"]
 
@@ -97,7 +98,7 @@ async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, tr
     async def second_epoch():
         return "epoch-2" in await names()
 
-    await until(second_epoch, "the second epoch's checkpoint")
+    await until_async(second_epoch, "the second epoch's checkpoint")
     answer = await call("POST", f"jobs/{job}/resume", body={"checkpoint": "epoch-1"})
     assert (answer.status, answer.json["code"]) == (409, "conflict")
     assert "uspend it first" in answer.json["hint"]
@@ -130,7 +131,7 @@ async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, tr
     assert view["state"] == "FINISHED", view["message"]
 
 
-async def test_a_job_whose_queue_was_removed_goes_on_in_another(submit, trainer, call, becomes, until, tmp_path):
+async def test_a_job_whose_queue_was_removed_goes_on_in_another(submit, trainer, call, becomes, tmp_path):
     await call("POST", "instance-groups", body={"name": "night shift"})
     job = (await submit(trainer, args=[str(tmp_path / "go")], instance_group="night shift")).json["id"]
 
@@ -138,7 +139,7 @@ async def test_a_job_whose_queue_was_removed_goes_on_in_another(submit, trainer,
         view = (await call("GET", f"jobs/{job}")).json
         return view["progress"] and view["progress"]["update"] > 0
 
-    await until(trains, "training")
+    await until_async(trains, "training")
     await call("POST", f"jobs/{job}/stop", body=b"")
     await becomes(job, "KILLED")
     assert (await call("DELETE", "instance-groups/night shift")).status == 204
@@ -160,7 +161,7 @@ async def test_a_job_whose_queue_was_removed_goes_on_in_another(submit, trainer,
 
 async def test_a_suspended_job_goes_on_in_the_queue_that_is_named(submit, call, becomes):
     await call("POST", "instance-groups", body={"name": "night"})
-    job = (await submit(SLEEPER)).json["id"]
+    job = (await submit()).json["id"]
     await call("POST", f"jobs/{job}/suspend", body=b"")
     await becomes(job, "SUSPENDED")
     answer = await call("POST", f"jobs/{job}/resume", body={"instance_group": "night"})

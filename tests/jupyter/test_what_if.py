@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.waiting import until_async
+
 
 @pytest.mark.parametrize("edt_config", [{"local_slots": 1}])
 async def test_the_answer(submit, call, edt_config):
@@ -36,7 +38,7 @@ async def test_what_is_refused(submit, call, params, status, field):
     assert (answer.status, answer.json["field"]) == (status, field)
 
 
-async def test_of_no_job_and_of_an_ended_one(submit, call, until):
+async def test_of_no_job_and_of_an_ended_one(submit, call):
     assert (await call("GET", "jobs/none/what-if", params={"priority": "8"})).status == 404
     job = (await submit()).json["id"]
     await call("POST", f"jobs/{job}/stop", body=b"")
@@ -44,5 +46,5 @@ async def test_of_no_job_and_of_an_ended_one(submit, call, until):
     async def killed():
         return (await call("GET", f"jobs/{job}")).json["state"] == "KILLED"
 
-    await until(killed, "the job's end")
+    await until_async(killed, "the job's end")
     assert (await call("GET", f"jobs/{job}/what-if", params={"priority": "8"})).status == 409

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.jupyter.conftest import make_package
 from tests.jupyter.test_wmla_logon import ask  # noqa: F401
+from tests.packages import packed
 
 EXECS = "platform/rest/deeplearning/v1/execs"
 SCRIPT = b"print('here', flush=True)\n"
@@ -76,7 +76,7 @@ async def test_many_files_of_any_part_name(post, leftovers):
 
 async def test_the_args_may_be_in_the_form(post):
     data = json.dumps({"args": "--exec-start PyTorch --model-main train.py --model-dir m"}).encode()
-    archive = make_package({"m/train.py": SCRIPT})
+    archive = packed({"m/train.py": SCRIPT})
     answer = await post(("file", None, archive), ("data", None, data), args="")
     assert answer.status == 200, answer.text
     assert answer.json["workDir"].endswith("/_submitted_code/m")

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from edt_sdk import Client, Conflict, JobFailed, JobState, NotFound, TooLarge, Unprocessable, WaitTimeout
 from edt_sdk.http.discovery import running_servers
 from edt_sdk.testing import LocalServer
-from tests.pauses import pauses
+from tests.waiting import until
 
 TALKS = """\
 import sys
@@ -19,17 +18,6 @@ print("to stdout", sys.argv[1:], flush=True)
 print("to stderr", file=sys.stderr, flush=True)
 """
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
-
-
-def until(condition, what):
-    deadline = time.monotonic() + 60
-    for pause in pauses():
-        if condition():
-            return
-        if time.monotonic() > deadline:
-            break
-        time.sleep(pause)
-    pytest.fail(f"waited 60 s in vain for {what}")
 
 
 def exact(job):

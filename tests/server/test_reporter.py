@@ -24,7 +24,8 @@ from edt_server.channel.launcher import key_pair
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
 from edt_server.system.processes import identify
-from tests.server.channel import Service, until
+from tests.server.control_channel import Service
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -95,7 +96,7 @@ async def test_reports_are_delivered_in_order_and_acknowledged(service, supervis
 
 
 async def test_what_a_failing_server_did_not_acknowledge_is_repeated(service, supervisor):
-    await until(lambda: service.connected)
+    await until_async(lambda: service.connected)
     service.fail_on = {1}
     supervisor.reporter.report(1, DriverStarted(pid=1))
     supervisor.reporter.report(2, DriverStarted(pid=2))
@@ -118,7 +119,7 @@ async def test_the_next_server_is_found_and_gets_what_the_last_one_did_not(servi
     second = json.loads(service.control.control_file.read_text())
     assert first["public_key"] == second["public_key"]
     assert [report.number for report in service.of(Numbered)] == [1, 2]
-    await until(lambda: service.of(JobProgress))
+    await until_async(lambda: service.of(JobProgress))
     assert [progress.update for progress in service.of(JobProgress)] == [6]
 
 
@@ -138,12 +139,12 @@ async def test_of_quick_progress_the_last_is_always_sent_and_before_the_next_rep
 
 
 async def test_messages_of_the_server_arrive(service, supervisor):
-    await until(lambda: service.connected)
+    await until_async(lambda: service.connected)
     assert service.control.send("a", StopJob(why="enough"))
-    await until(lambda: StopJob(why="enough") in supervisor.heard)
+    await until_async(lambda: StopJob(why="enough") in supervisor.heard)
 
 
 async def test_a_supervisor_that_went_away_is_noticed(service, supervisor):
-    await until(lambda: service.connected)
+    await until_async(lambda: service.connected)
     await supervisor.stop()
-    await until(lambda: not service.control.send("a", StopJob(why="x")))
+    await until_async(lambda: not service.control.send("a", StopJob(why="x")))

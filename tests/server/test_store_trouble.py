@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
+import functools
 import signal
 import sqlite3
-import tarfile
-import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
@@ -26,11 +24,10 @@ from edt_server.store import Store, StoreUnavailable
 from edt_server.store import engine as engine_module
 from edt_server.system.processes import send_signal
 from edt_server.system.runtime import runtime_dir
+from tests.packages import SLEEPER, packed
 from tests.server.store.cluster import Cluster, Missing
 from tests.server.store.trouble import no_room
-
-LIMIT = 60.0
-SLEEPER = b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"
+from tests.waiting import LIMIT, until_async
 
 
 class LosesAnswers(Store):
@@ -111,16 +108,7 @@ def test_a_core_that_cannot_be_rebuilt_now_is_rebuilt_later(ledger, tmp_path, mo
 # --- a service with real supervisors ----------------------------------------------------------------------------------
 
 
-async def until(condition, what):
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        try:
-            if value := await condition():
-                return value
-        except StoreUnavailable:
-            pass
-        await asyncio.sleep(0.05)
-    pytest.fail(f"waited {LIMIT:.0f} s in vain for {what}")
+until = functools.partial(until_async, ignoring=(StoreUnavailable,))
 
 
 @pytest.fixture
@@ -134,10 +122,7 @@ def settings(tmp_path, monkeypatch):
 @pytest.fixture
 def package(tmp_path):
     path = tmp_path / "package.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        member = tarfile.TarInfo("train.py")
-        member.size = len(SLEEPER)
-        tar.addfile(member, io.BytesIO(SLEEPER))
+    path.write_bytes(packed({"train.py": SLEEPER}))
     return path
 
 
@@ -151,10 +136,7 @@ async def running(settings):
             with contextlib.suppress(StoreUnavailable):
                 await service.stop_all("ann")
 
-                async def ended():
-                    return not service.busy
-
-                await until(ended, "the end of the jobs")
+                await until(lambda: not service.busy, "the end of the jobs")
                 for view in await service.jobs("ann"):
                     await service._supervision.gone(view.id, LIMIT)
 
@@ -163,10 +145,7 @@ async def started(service, package):
     job = (await service.submit("ann", JobSpec(name="job", main="train.py", max_workers=1), package)).id
     said = service.paths(await service.mine("ann", job)).streams_dir / "driver.stdout"
 
-    async def speaks():
-        return said.exists() and said.read_bytes()
-
-    await until(speaks, "the driver's first words")
+    await until(lambda: said.exists() and said.read_bytes(), "the driver's first words")
     return job
 
 
@@ -196,16 +175,11 @@ async def loses_its_supervisor_meanwhile(service, package, job, away, back):
 
     await until(goes_on, "the next supervisor")
 
-    async def well():
-        return service.trouble is None
-
-    await until(well, "the end of the trouble")
+    await until(lambda: service.trouble is None, "the end of the trouble")
     assert [view.id for view in await service.jobs("ann")] == [job], "what was refused is not there"
 
-    async def only_one_is_left():
-        return [path.name for path in (service.settings.data_dir / "results/ann/batchworkdir").iterdir()] == [job]
-
-    await until(only_one_is_left, "the removal of what was refused")
+    results = service.settings.data_dir / "results/ann/batchworkdir"
+    await until(lambda: [path.name for path in results.iterdir()] == [job], "the removal of what was refused")
 
 
 @pytest.mark.asyncio
@@ -235,11 +209,7 @@ async def test_a_submission_that_was_committed_without_an_answer_is_a_job(settin
         service._ledger.store.lose = False
         (view,) = await service.jobs("ann")
         said = service.paths(await service.mine("ann", view.id)).streams_dir / "driver.stdout"
-
-        async def speaks():
-            return said.exists() and said.read_bytes()
-
-        await until(speaks, "the driver's first words")
+        await until(lambda: said.exists() and said.read_bytes(), "the driver's first words")
 
 
 @pytest.mark.asyncio

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,8 @@ from edt_sdk.schemas.wire import link as wire
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.records.recorder import Recorder, TestLine, TrainLine
 from edt_sdk.training.user import payload
-from tests.training.stand_in import COMPAT, DEADLINE, StandIn
+from tests.training.stand_in import COMPAT, StandIn
+from tests.waiting import until
 
 SCRIPT = """
 import sys
@@ -228,13 +227,6 @@ def test_loggers_of_a_driver_that_is_run_again_go_on_where_they_stopped(job: Sta
     epoch = ["train 0.25 0.5 2 7", "train 0.5 0.625 3 8", "train 0.4167 0.5833 4 7", "train 0.5 0.625 0 8"]
     assert heard == [*epoch, "test 0.5 0.9 4 0"] * 2
     assert "new train [('accuracy', 0.625), ('f1', 0.25), ('loss', 2.0)] 4 0 2" in again.text
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_schedule_and_its_options_reach_the_workers(job: StandIn) -> None:

@@ -25,7 +25,8 @@ from edt_sdk.training.user.payload import Training
 from tests.training import test_recovery as recovery
 from tests.training.stand_in import DEADLINE, StandIn
 from tests.training.test_loop import lines
-from tests.training.test_recovery import HERE, UPDATES, until
+from tests.training.test_recovery import HERE, UPDATES
+from tests.waiting import until
 
 EPOCH = 2  # checkpoint_freq of these trainings, and so the only epoch with files
 

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from edt_sdk.schemas.wire.pulse import Phase, read
 from edt_sdk.training.user.payload import Training, TrainOptions
 from tests.training.stand_in import DEADLINE, StandIn
 from tests.training.test_loop import hash_of, lines
+from tests.waiting import until
 
 HERE = Path(__file__).parent
 SAMPLES, EPOCHS, UPDATES = 32, 3, 12
@@ -152,13 +153,6 @@ def begin(job: StandIn, *workers: int, **parts: Any) -> None:
     job.generation(1, *workers)
     job.joined(1)
     until((job.root / "at-1").exists)
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def go_on(job: StandIn) -> None:

@@ -19,6 +19,8 @@ PASS = b"p"
 # A variable of the zygote that is only room: in a forked process /proc/<pid>/environ shows its own variables there.
 ROOM_VARIABLE = "EDT_ROOM"
 ROOM = 8192
+# A variable of the zygote: it imports this one program, and so not torch, instead of driver, worker and their needs.
+ONLY_VARIABLE = "EDT_ZYGOTE_ONLY"
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ parser.add_argument("--shards", type=int, default=8)
 parser.add_argument("--loaders", type=int, default=0)
 parser.add_argument("--checkpoints", type=int, default=0)
 parser.add_argument("--gates", default="")
+parser.add_argument("--pause", type=float, default=0.002)  # seconds a sample takes while there are gates
 options = parser.parse_args()
 
 
@@ -36,7 +37,7 @@ class Augmented(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         if options.gates:
-            time.sleep(0.002)
+            time.sleep(options.pause)
         noise = torch.randn(1, 8, 8) * 0.05 + random.random() * 0.01 + float(np.random.rand()) * 0.01
         return self.x[index] + noise, self.y[index]
 

@@ -23,7 +23,7 @@ from edt_server.messaging.agent_client import AgentConnection, AgentLost, read_a
 from edt_server.supervisor.processes.memory import forget_host, host_mark, memory_folder
 from edt_server.system.processes import identify, is_alive
 from edt_server.system.runtime import private_dir
-from tests.server.agent.patience import LIMIT, until
+from tests.waiting import LIMIT, until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -61,7 +61,7 @@ def context():
 
 
 async def connected(context, tmp_path, name):
-    address = await until(lambda: read_address(tmp_path / "hosts", name))
+    address = await until_async(lambda: read_address(tmp_path / "hosts", name))
     return AgentConnection(context, address)
 
 
@@ -129,7 +129,7 @@ async def test_with_the_agent_everything_below_it_is_killed_and_the_next_finds_n
     lost = connection.address
     await connection.close()
     start("a")
-    await until(lambda: (found := read_address(tmp_path / "hosts", "a")) is not None and found != lost)
+    await until_async(lambda: (found := read_address(tmp_path / "hosts", "a")) is not None and found != lost)
     assert not os.path.exists(memory)  # noqa: ASYNC240
 
 
@@ -142,7 +142,7 @@ async def test_workers_are_killed_with_their_outpost(start, context, tmp_path, o
     worker = identify((await hear(connection, wire.ProcessSaid)).message.pid)
     os.kill(outpost.pid, signal.SIGKILL)
     assert (await hear(connection, wire.OutpostEnded)).code == -signal.SIGKILL
-    await until(lambda: not is_alive(worker))
+    await until_async(lambda: not is_alive(worker))
     connection.send(orders.job_id, outpost_order(orders, number=2))
     assert (await hear(connection, wire.OutpostStarted)).pid
     await connection.close()

@@ -12,7 +12,7 @@ from edt_server.messaging.agent_client import read_address
 from edt_server.settings import Settings
 from edt_server.system.processes import is_alive
 from edt_server.system.runtime import private_dir
-from tests.server.agent.patience import until
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -47,7 +47,7 @@ async def test_the_next_server_finds_the_agents_and_gives_up_those_it_does_not_n
     await second.start()
     assert [host.name for host in second.there] == ["b", "c"]
     assert read_address(second.folder, "b").identity == b
-    await until(lambda: not is_alive(a))
+    await until_async(lambda: not is_alive(a))
     assert await second.place(["a", "c"]) == "c"
     assert await second.place([]) in ("b", "c")
     await second.stop()
@@ -65,7 +65,7 @@ async def test_an_agent_that_dies_is_replaced_and_its_host_is_away_meanwhile(hos
     await kept.follow()
     before = read_address(kept.folder, "a").identity
     os.kill(before.pid, signal.SIGKILL)
-    await until(lambda: told == [["b"], ["a", "b"]])
+    await until_async(lambda: told == [["b"], ["a", "b"]])
     assert read_address(kept.folder, "a").identity != before
     await kept.stop()
 
@@ -101,5 +101,5 @@ async def test_an_agent_of_another_version_is_replaced_and_it_is_said(hosts, cap
     assert not is_alive(before["a"])
     assert "agent of host a is of another version (it speaks protocol 0, this server 1)" in caplog.text
     assert "go on from their last checkpoints" in caplog.text
-    await until(lambda: not is_alive(before["b"]))  # not named any more: it could not be asked to retire
+    await until_async(lambda: not is_alive(before["b"]))  # not named any more: it could not be asked to retire
     await second.stop()

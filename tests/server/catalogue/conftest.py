@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-
 import pytest
 import pytest_asyncio
 
 from edt_server.service import open_service
 from edt_server.settings import Settings
 from edt_server.system.runtime import runtime_dir
+from tests.waiting import until_async
 
 LIMIT = 60.0
 
@@ -50,17 +48,6 @@ async def service(settings):
             yield service
         finally:
             await service.stop_all("ann")
-            await until(lambda: not service.busy, "the end of the jobs")
+            await until_async(lambda: not service.busy, "the end of the jobs")
             for view in await service.jobs("ann"):
                 await service._supervision.gone(view.id, LIMIT)
-
-
-async def until(condition, what):
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        value = condition()
-        value = await value if asyncio.iscoroutine(value) else value
-        if value:
-            return value
-        await asyncio.sleep(0.02)
-    pytest.fail(f"waited {LIMIT:.0f} s in vain for {what}")

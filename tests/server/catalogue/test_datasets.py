@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
-import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,8 @@ from edt_sdk.schemas.catalogue import NewDataset
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, PackageError, Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_server.service import open_service
-from tests.server.catalogue.conftest import until
+from tests.packages import packed
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -27,11 +26,7 @@ def archive(path, files, *, kind="tar"):
             for name, content in files.items():
                 out.writestr(name, content)
         return path
-    with tarfile.open(path, "w:gz") as out:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            out.addfile(info, io.BytesIO(content))
+    path.write_bytes(packed(files))
     return path
 
 
@@ -48,7 +43,7 @@ def spec(**changes):
 
 async def first_words(service, job):
     said = service.paths(await service.mine("ann", job)).streams_dir / "driver.stdout"
-    await until(lambda: said.exists() and b"\n" in said.read_bytes(), "the script's first words")
+    await until_async(lambda: said.exists() and b"\n" in said.read_bytes(), "the script's first words")
     return said.read_text()
 
 
@@ -89,7 +84,7 @@ async def test_a_copy_stays_while_a_job_needs_it(service, script):
     with pytest.raises(Conflict, match=view.id):
         await datasets.delete("ann", "digits")
     await service.stop_job("ann", view.id)
-    await until(lambda: not service.busy, "the job's end")
+    await until_async(lambda: not service.busy, "the job's end")
     await datasets.delete("ann", "digits")
     assert not list(Path(made.place).parent.parent.iterdir())
     assert (await service.job("ann", view.id)).dataset == "digits"

@@ -10,8 +10,8 @@ import pytest
 from edt_sdk.schemas.catalogue import ModelChange, NewDataset, NewModel, Training
 from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, NotFound, PackageError, TooLarge, Unprocessable
 from edt_sdk.schemas.job import JobState
-from tests.server.catalogue.conftest import until
 from tests.server.catalogue.test_datasets import archive
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -35,7 +35,7 @@ HELPERS = ["edtcallback.py", "elog.py", "emetrics.py"]
 
 async def said(service, view, state=JobState.FINISHED):
     """What a job's script printed, once it has ended."""
-    await until(lambda: service.ended(view.id), "the job's end")
+    await until_async(lambda: service.ended(view.id), "the job's end")
     now = await service.job("ann", view.id)
     paths = service.paths(await service.mine("ann", view.id))
     texts = {path.name: path.read_text() for path in sorted(paths.streams_dir.glob("*"))}

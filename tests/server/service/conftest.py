@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
-
 import pytest
 
 from edt_server.settings import Settings
 from edt_server.system.runtime import runtime_dir
-from tests.server.service.running import SLEEPER
+from tests.packages import SLEEPER, packed
 
 
 @pytest.fixture
@@ -24,8 +21,5 @@ def settings(tmp_path):
 @pytest.fixture
 def package(tmp_path):
     path = tmp_path / "package.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        member = tarfile.TarInfo("train.py")
-        member.size = len(SLEEPER)
-        tar.addfile(member, io.BytesIO(SLEEPER))
+    path.write_bytes(packed({"train.py": SLEEPER}))
     return path

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from contextlib import asynccontextmanager
-
-import pytest
 
 from edt_sdk.schemas.job import JobSpec
 from edt_server.service import open_service as running
+from tests.waiting import until_async
 
-SLEEPER = b"import time\nprint('hello', flush=True)\ntime.sleep(600)\n"
 LIMIT = 90.0  # for what hangs, on a machine with much else to do
-
-
-async def until(condition, what):
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        value = condition()
-        value = await value if asyncio.iscoroutine(value) else value
-        if value:
-            return value
-        await asyncio.sleep(0.02)
-    pytest.fail(f"waited {LIMIT:.0f} s in vain for {what}")
 
 
 @asynccontextmanager
@@ -34,7 +19,7 @@ async def cleaned(settings):
     finally:
         async with running(settings) as service:
             await service.stop_all("ann")
-            await until(lambda: not service.busy, "the end of the jobs")
+            await until_async(lambda: not service.busy, "the end of the jobs")
             for view in await service.jobs("ann"):
                 await service._supervision.gone(view.id, LIMIT)
 
@@ -46,14 +31,14 @@ def spec(**changes):
 async def driver_pid(service, job):
     """The driver's process, once it runs the main script."""
     said = service.paths(await service.mine("ann", job)).streams_dir / "driver.stdout"
-    await until(lambda: said.exists() and said.read_bytes(), "the driver's first words")
+    await until_async(lambda: said.exists() and said.read_bytes(), "the driver's first words")
     pids = []
 
     async def told():
         pids.extend(event.data["pid"] for event in await service.events("ann", job) if event.kind == "driver_started")
         return pids
 
-    await until(told, "the driver's start in the list of events")
+    await until_async(told, "the driver's start in the list of events")
     return pids[0]
 
 
@@ -77,4 +62,4 @@ async def replaced(service, job, attempt):
         assert not row.state.final, row.message
         return row if row.attempt == attempt and row.supervisor is not None else None
 
-    return await until(known, f"attempt {attempt}")
+    return await until_async(known, f"attempt {attempt}")

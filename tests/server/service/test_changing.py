@@ -12,7 +12,8 @@ import pytest_asyncio
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobState
 from edt_server.files import job_files
-from tests.server.service.running import LIMIT, cleaned, running, spec, state_of, until
+from tests.server.service.running import cleaned, running, spec, state_of
+from tests.waiting import LIMIT, until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -27,7 +28,7 @@ async def stopped(settings, package):
         async def killed():
             return await state_of(service, job) is JobState.KILLED
 
-        await until(killed, "the end of the job")
+        await until_async(killed, "the end of the job")
         assert await service._supervision.gone(job, LIMIT)
         yield service, job
 
@@ -96,7 +97,7 @@ async def test_one_that_is_being_stopped_is_not_resumed(settings, package, monke
         async def runs():
             return await state_of(service, job) is JobState.RUNNING
 
-        await until(runs, "its script")
+        await until_async(runs, "its script")
         with monkeypatch.context() as before_it_is_heard:
             before_it_is_heard.setattr(service._supervision, "end", lambda job, why: None)
             await service.stop_job("ann", job)
@@ -108,6 +109,6 @@ async def test_one_that_is_being_stopped_is_not_resumed(settings, package, monke
         async def killed():
             return await state_of(service, job) is JobState.KILLED
 
-        await until(killed, "the end of the job")
+        await until_async(killed, "the end of the job")
         assert await service._supervision.gone(job, LIMIT)
         assert (await service.resume("ann", job)).state is JobState.LAUNCHING

@@ -16,7 +16,8 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.supervision import Supervision
 from edt_server.supervisor.journal import read_journal
 from edt_server.system.processes import is_alive
-from tests.server.service.running import alive, cleaned, driver_pid, running, spec, state_of, until
+from tests.server.service.running import alive, cleaned, driver_pid, running, spec, state_of
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,13 +41,13 @@ async def test_jobs_survive_the_server_and_the_next_one_adopts_them(settings, pa
             async def killed():
                 return await state_of(second, job) is JobState.KILLED
 
-            await until(killed, "the adopted job's end")
+            await until_async(killed, "the adopted job's end")
             assert not alive(pid)
 
             async def started():
                 return await state_of(second, waiting) is JobState.LAUNCHING
 
-            await until(started, "the waiting job's start")
+            await until_async(started, "the waiting job's start")
 
 
 async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings, package):
@@ -68,17 +69,17 @@ async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings,
         # A driver that was killed is run again; a second time in vain it is the end.
         os.kill(pid, signal.SIGKILL)
         # Only one that has begun its script counts as one that could start.
-        await until(lambda: said.read_bytes().count(b"hello") == 2, "its second run's first words")
-        os.kill(await until(another_driver, "the driver's second run"), signal.SIGKILL)
-        await until(lambda: b"JobEnded" in journal.read_bytes(), "the job's last report")
+        await until_async(lambda: said.read_bytes().count(b"hello") == 2, "its second run's first words")
+        os.kill(await until_async(another_driver, "the driver's second run"), signal.SIGKILL)
+        await until_async(lambda: b"JobEnded" in journal.read_bytes(), "the job's last report")
         assert is_alive(row.supervisor)  # it waits for a server that hears it
         async with running(settings) as service:
 
             async def failed():
                 return await state_of(service, job) is JobState.FAILED
 
-            await until(failed, "the report")
-            await until(lambda: not is_alive(row.supervisor), "the supervisor's end")
+            await until_async(failed, "the report")
+            await until_async(lambda: not is_alive(row.supervisor), "the supervisor's end")
 
 
 async def test_a_server_that_died_before_it_started_the_job_starts_it(settings, package, monkeypatch):
@@ -106,7 +107,7 @@ async def test_a_server_that_died_before_it_wrote_the_supervisor_down_finds_it(s
             async def known():
                 return (await service.mine("ann", job)).supervisor == identity
 
-            await until(known, "the supervisor's hello")
+            await until_async(known, "the supervisor's hello")
             assert alive(pid)
             assert (await service.mine("ann", job)).attempt == 1
 
@@ -124,7 +125,7 @@ async def test_a_stop_the_last_server_could_not_deliver_is_delivered(settings, p
             async def killed():
                 return await state_of(service, job) is JobState.KILLED
 
-            await until(killed, "the end of the job")
+            await until_async(killed, "the end of the job")
 
 
 async def test_slots_that_are_gone_at_the_next_start_are_taken_from_jobs(settings, package):
@@ -140,7 +141,7 @@ async def test_slots_that_are_gone_at_the_next_start_are_taken_from_jobs(setting
             async def settled():
                 return service._ledger.core.settled()
 
-            await until(settled, "the slot's release")
+            await until_async(settled, "the slot's release")
             held = sorted(view.slots for view in await service.jobs("ann"))
             assert held == [0, 1]
 

@@ -13,6 +13,7 @@ import pytest_asyncio
 from edt_server.supervisor.processes.children import Children, Program
 from edt_server.supervisor.processes.forker import Forker
 from edt_server.supervisor.programs.environment import zygote_environment
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PR_SET_CHILD_SUBREAPER = 36
@@ -35,7 +36,6 @@ class Family:
         self.ended = {}
         self.failed = {}
         self.pids = {}
-        self.changed = asyncio.Event()
         self.zombies = []
         self.children = Children(forker, self.on_exit, self.before_reap)
 
@@ -44,7 +44,6 @@ class Family:
 
     def on_exit(self, key, code, signals):
         self.ended[key] = (code, signals)
-        self.changed.set()
 
     def program(self, source, **changes):
         module = f"program_{len(list(self.tmp_path.glob('program_*.py')))}"
@@ -60,34 +59,24 @@ class Family:
     def ask(self, key, source, **changes):
         def started(pid):
             self.pids[key] = pid
-            self.changed.set()
 
         def failed(why):
             self.failed[key] = why
-            self.changed.set()
 
         self.children.start(key, self.program(source, **changes), started, failed)
 
     async def start(self, key, source, **changes):
         self.ask(key, source, **changes)
-        await self.until(lambda: key in self.pids)
+        await until_async(lambda: key in self.pids)
         return self.pids[key]
 
-    async def until(self, condition):
-        async with asyncio.timeout(60):
-            while not condition():
-                self.changed.clear()
-                await self.changed.wait()
-
     async def exit_of(self, key):
-        await self.until(lambda: key in self.ended)
+        await until_async(lambda: key in self.ended)
         return self.ended[key]
 
     async def said(self, text, stream="stdout"):
         path = self.tmp_path / "streams" / f"p.{stream}"
-        async with asyncio.timeout(30):
-            while text not in path.read_text():
-                await asyncio.sleep(0.01)
+        await until_async(lambda: text in path.read_text(), repr(text))
         return path.read_text()
 
 
@@ -97,7 +86,7 @@ async def family(tmp_path, forker):
     yield family
     for key in set(family.pids) - set(family.ended):
         family.children.end(key, 0.0)
-    await family.until(lambda: set(family.pids) <= set(family.ended))
+    await until_async(lambda: set(family.pids) <= set(family.ended))
 
 
 async def test_output_goes_to_private_files_and_the_exit_code_is_told(family, tmp_path):
@@ -195,7 +184,7 @@ async def test_a_zygote_that_cannot_import_says_what_it_said_and_is_tried_again_
     family = Family(tmp_path, Forker(str(bare), {}, tmp_path / "streams"))
     for key in (1, 2):
         family.ask(key, "")
-        await family.until(lambda key=key: key in family.failed)
+        await until_async(lambda key=key: key in family.failed)
         first, *last = family.failed[key].splitlines()
         assert first == (
             f"The job's Python could not start: {bare} has no edt_sdk. Install jupyter-edt in that environment."

@@ -16,6 +16,7 @@ from edt_sdk.schemas.wire.zygote import Fork, to_wire
 from edt_server.supervisor.processes.forker import Forker, Request
 from edt_server.supervisor.processes.orphans import orphans, reap_orphans
 from edt_server.supervisor.programs.environment import zygote_environment
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 PR_SET_CHILD_SUBREAPER = 36
@@ -43,7 +44,7 @@ class House:
         """Have it forked; it is this process's child and ends well."""
         before = len(self.pids)
         self.ask()
-        await until(lambda: len(self.pids) > before or self.failed)
+        await until_async(lambda: len(self.pids) > before or self.failed)
         assert not self.failed
         status = await asyncio.to_thread(os.waitpid, self.pids[-1], 0)
         assert os.waitstatus_to_exitcode(status[1]) == 0, (self.tmp_path / "err").read_text()
@@ -55,7 +56,7 @@ class House:
 
     async def settled(self):
         """Zygote and heir, once both are there."""
-        await until(lambda: self.forker.heir is not None and not self.forker.forking)
+        await until_async(lambda: self.forker.heir is not None and not self.forker.forking)
         return self.forker.zygote, self.forker.heir
 
 
@@ -67,7 +68,7 @@ async def keeping(tmp_path, **options):
     finally:
         house.forker.stop()
         # What was being forked ends at its gate.
-        await until(lambda: not reap_orphans(house.others, kill=False))
+        await until_async(lambda: not reap_orphans(house.others, kill=False))
 
 
 @pytest_asyncio.fixture
@@ -77,12 +78,6 @@ async def house(tmp_path):
     async with keeping(tmp_path) as house:
         yield house
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def kill(*pids):
@@ -131,7 +126,7 @@ async def test_an_heir_that_is_killed_is_replaced_by_the_same_zygote(house, capl
     await house.run()
     zygote, heir = await house.settled()
     kill(heir)
-    await until(lambda: house.forker.heir not in (None, heir))
+    await until_async(lambda: house.forker.heir not in (None, heir))
     assert house.forker.zygote == zygote
     kill(zygote)
     await house.run()
@@ -143,7 +138,7 @@ async def test_when_both_are_killed_another_one_starts_before_anybody_asks(house
     await house.run()
     both = await house.settled()
     kill(*both)
-    await until(lambda: imports(caplog) == 2)
+    await until_async(lambda: imports(caplog) == 2)
     assert house.forker.zygote not in both
     # As good as the first.
     zygote, heir = await house.settled()
@@ -159,7 +154,7 @@ async def test_not_for_a_job_that_needs_no_more_processes(tmp_path, house, caplo
     async with keeping(tmp_path / "other", needed=lambda: False) as idle:
         await idle.run()
         kill(*await idle.settled())
-        await until(lambda: not idle.forker.pids)
+        await until_async(lambda: not idle.forker.pids)
         assert imports(caplog) == 1
         await idle.run()
         assert imports(caplog) == 2
@@ -174,7 +169,7 @@ async def test_a_request_that_is_under_way_is_made_again(house, with_it):
     house.ask()
     assert house.forker.forking
     kill(zygote, *[heir] * with_it)
-    await until(lambda: len(house.pids) == 2 or house.failed)
+    await until_async(lambda: len(house.pids) == 2 or house.failed)
     assert not house.failed
     assert (house.forker.zygote == heir) is not with_it
     await asyncio.to_thread(os.waitpid, house.pids[1], 0)
@@ -186,7 +181,7 @@ async def test_who_is_killed_while_it_imports_is_replaced_for_those_who_wait(hou
     first = house.forker.zygote
     assert imports(caplog) == 0
     kill(first)
-    await until(lambda: house.pids or house.failed)
+    await until_async(lambda: house.pids or house.failed)
     assert not house.failed
     assert house.forker.zygote != first
     await asyncio.to_thread(os.waitpid, house.pids[0], 0)
@@ -197,11 +192,11 @@ async def test_where_something_kills_them_all_they_are_not_replaced_for_ever(hou
     for _ in range(8):
         zygote, heir = await house.settled()
         kill(heir)
-        await until(lambda heir=heir: house.forker.heir != heir)
+        await until_async(lambda heir=heir: house.forker.heir != heir)
     zygote, heir = house.forker.zygote, house.forker.heir
     assert heir is None
     kill(zygote)
-    await until(lambda: not house.forker.pids)
+    await until_async(lambda: not house.forker.pids)
     # Who is asked for is made none the less, and that begins anew.
     await house.run()
     await house.settled()
@@ -214,7 +209,7 @@ async def test_nothing_is_left_when_it_stops_whatever_it_was_doing(house, tmp_pa
     async with keeping(tmp_path / "second") as second:
         second.ask()
         # The program is there, the heir is not yet.
-        await until(lambda: second.pids)
+        await until_async(lambda: second.pids)
         os.kill(second.forker.zygote, signal.SIGSTOP)
         stopped = second.forker.zygote
         house.forker.stop()

@@ -14,6 +14,7 @@ from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire import link
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.machines.events import DRIVER
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 HELLO = link.WorkerHello(worker=1, pid=2, host="h", store_port=3)
@@ -27,7 +28,6 @@ class Ears:
         self.key = 1
         self.heard = []
         self.lost = []
-        self.changed = asyncio.Event()
         self.writers = []
         self.server = LinkServer(path, leader=self.leader, on_message=self.on_message, on_lost=self.on_lost)
 
@@ -36,17 +36,9 @@ class Ears:
 
     def on_message(self, key, message):
         self.heard.append((key, message))
-        self.changed.set()
 
     def on_lost(self, key, why):
         self.lost.append((key, why))
-        self.changed.set()
-
-    async def until(self, condition):
-        async with asyncio.timeout(60):
-            while not condition():
-                self.changed.clear()
-                await self.changed.wait()
 
     async def connect(self, *messages):
         reader, writer = await asyncio.open_unix_connection(self.path)
@@ -70,13 +62,13 @@ async def ears(tmp_path):
 
 async def test_messages_go_both_ways_and_the_end_is_noticed(ears):
     reader, writer = await ears.connect(HELLO, link.WorkerReady(worker=1, training=0))
-    await ears.until(lambda: len(ears.heard) == 2)
+    await until_async(lambda: len(ears.heard) == 2)
     assert ears.heard == [(1, HELLO), (1, link.WorkerReady(worker=1, training=0))]
     assert ears.server.send(1, link.Begin(training=0, payload="p"))
     assert link.decode_downward(await reader.readline()) == link.Begin(training=0, payload="p")
     assert not ears.server.send(2, link.Begin(training=0, payload="p"))
     writer.close()
-    await ears.until(lambda: ears.lost)
+    await until_async(lambda: ears.lost)
     assert ears.lost == [(1, "it closed the connection")]
     assert not ears.server.send(1, link.Begin(training=0, payload="p"))
 
@@ -84,7 +76,7 @@ async def test_messages_go_both_ways_and_the_end_is_noticed(ears):
 async def test_a_long_message_arrives_whole(ears):
     failed = link.Failed(worker=1, message="m" * 300_000, traceback="t" * 300_000)
     await ears.connect(HELLO, failed)
-    await ears.until(lambda: len(ears.heard) == 2)
+    await until_async(lambda: len(ears.heard) == 2)
     assert ears.heard[1] == (1, failed)
 
 
@@ -102,7 +94,7 @@ async def test_a_long_message_arrives_whole(ears):
 )
 async def test_nonsense_closes_the_link(ears, messages, why):
     reader, _ = await ears.connect(*messages)
-    await ears.until(lambda: ears.lost)
+    await until_async(lambda: ears.lost)
     assert ears.lost == [(1, why)]
     with contextlib.suppress(ConnectionError):
         assert await asyncio.wait_for(reader.read(), 20) == b""
@@ -130,7 +122,7 @@ async def test_only_processes_of_the_job_may_connect(ears):
 
 async def test_a_process_has_one_link(ears):
     await ears.connect(HELLO)
-    await ears.until(lambda: ears.heard)
+    await until_async(lambda: ears.heard)
     reader, _ = await ears.connect(HELLO)
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""

@@ -11,6 +11,7 @@ from pathlib import Path
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_sdk.schemas.wire.task import Task
+from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
 from edt_server.supervisor.machines.events import DRIVER
 from edt_server.supervisor.processes.children import Program
 from edt_server.supervisor.programs.environment import (
@@ -23,6 +24,7 @@ from edt_server.supervisor.programs.environment import (
 )
 
 AGENT = "edt_sdk.torchrun.agent"
+SCRIPT = "edt_sdk.training.script"
 
 
 def program_of(
@@ -75,4 +77,9 @@ def stream_name(key: int) -> str:
 
 def zygote_environment_of(orders: Launch) -> dict[str, str]:
     """Return all variables of the job's own zygote."""
-    return zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)
+    environment = zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)
+    spec = orders.spec
+    # A command, or a script's only process, imports torch itself if it needs it. Ranks of a script share the zygote's.
+    if spec.framework == Framework.PYTORCH or (spec.framework == Framework.DIST and spec.command):
+        environment[ONLY_VARIABLE] = SCRIPT
+    return environment

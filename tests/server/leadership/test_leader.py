@@ -21,6 +21,7 @@ from edt_server.leadership.shared_secret import shared_secret
 from edt_server.store import Store, Writer, sqlite_url
 from edt_server.system.processes import identify
 from tests.server.store.conftest import cluster
+from tests.waiting import until_async
 
 __all__ = ["cluster"]  # a fixture
 
@@ -222,13 +223,6 @@ class Server:
         self.store = None
 
 
-async def until(condition, what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
-
-
 @pytest.mark.asyncio
 async def test_members_take_turns(store, processes) -> None:
     first, second = (Server(store, process, url) for process, url in zip(processes, "ab", strict=True))
@@ -257,7 +251,7 @@ async def test_a_member_whose_lease_was_taken_steps_down_and_follows(store, proc
         tx.take_lease(
             "leader", identify(processes[1].pid), now=0, expires=time.time() + 600, url="b", dead=dead.fencing
         )
-    await until(lambda: server.store is None, "its stepping down")
+    await until_async(lambda: server.store is None, "its stepping down")
     other = await server.member.leader()
     assert other is None or other.url == "b"
     await server.member.stop()
@@ -315,7 +309,7 @@ async def test_who_waits_while_a_renewal_takes_long_is_answered_after_it(store, 
     assert server.member._keeper is not None
     server.member._keeper._due.set()  # in time, as far as can be known when it begins
     await asyncio.to_thread(begun.wait)
-    await until(lambda: not server.member.leads, "the end of what is certain")
+    await until_async(lambda: not server.member.leads, "the end of what is certain")
     waiting = asyncio.create_task(server.member.leader())
     await asyncio.sleep(0)
     goes_on.set()
@@ -330,7 +324,7 @@ async def test_a_store_that_is_slow_is_what_is_named(store, processes, slow_rene
     server = Server(store, processes[0], "")
     await server.member.start()
     goes_on.clear()
-    await until(lambda: not server.member.leads, "the end of what is certain")
+    await until_async(lambda: not server.member.leads, "the end of what is certain")
     with pytest.raises(ServerUnreachable, match=r"takes longer to write to than the 0\.4 s"):
         await server.member.leader()
     goes_on.set()

@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 
 from edt_server.system.processes import identify
 from edt_server.system.standstill import BEAT, NOTICED, SEEN, Pulse, Watch, stopped
+from tests.waiting import until
 
 ECHO = "import sys\nfor line in sys.stdin:\n    print(line, end='', flush=True)\n"
 THREADS = "import threading\nthreading.Thread(target=input, daemon=True).start()\nprint(flush=True)\nwhile True: pass\n"
@@ -27,13 +27,6 @@ def running(program: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def stop(process: subprocess.Popen[str]) -> None:

@@ -14,6 +14,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel import spare_supervisors as module
 from edt_server.channel.launcher import launch, wait_gone
 from edt_server.channel.spare_supervisors import SpareKind, SpareSupervisors, start_spare
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 KIND = SpareKind(sys.executable, 1)
@@ -27,19 +28,13 @@ async def warm(tmp_path, monkeypatch):
     await warm.stop()
 
 
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not (value := condition()):
-            await asyncio.sleep(0.02)
-    return value
-
-
 async def ready(spare):
-    await until(lambda: spare.fits(spare.kind) and spare.files is not None)
+    await until_async(lambda: spare.fits(spare.kind) and spare.files is not None)
 
 
 async def has_zygote(process):
-    return await until(lambda: [child for child in process.children() if "edt_sdk.training.zygote" in child.cmdline()])
+    zygote = "edt_sdk.training.zygote"
+    return await until_async(lambda: [child for child in process.children() if zygote in child.cmdline()])
 
 
 async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(orders, tmp_path, monkeypatch):
@@ -55,7 +50,7 @@ async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(
         assert identity.pid == process.pid
         paths = JobPaths(tmp_path / "data", "ann", orders.job_id)
         # Our end of its stdin is closed now, as it would be with our death.
-        await until(lambda: paths.journal.exists() or paths.streams_dir.exists())
+        await until_async(lambda: paths.journal.exists() or paths.streams_dir.exists())
         streams = [os.readlink(f"/proc/{identity.pid}/fd/{number}") for number in (0, 1, 2)]
         assert streams == ["/dev/null", str(paths.supervisor_log), str(paths.supervisor_log)]
         assert process.cwd() == str(paths.job_dir)
@@ -65,7 +60,7 @@ async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(
         os.kill(identity.pid, signal.SIGKILL)
     await asyncio.wait_for(wait_gone(identity), 20)
     # Without its supervisor a zygote is of no use.
-    await until(lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE)
+    await until_async(lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE)
     assert not spare.fits(KIND)
 
 
@@ -77,7 +72,7 @@ async def test_a_spare_ends_with_its_server_whatever_it_is_doing(tmp_path):
         zygotes = await has_zygote(process) if spare is waiting else process.children()
         spare.connection.close()
         assert await asyncio.to_thread(spare.process.wait, 20) == 0
-        await until(lambda zygotes=zygotes: not any(zygote.is_running() for zygote in zygotes))
+        await until_async(lambda zygotes=zygotes: not any(zygote.is_running() for zygote in zygotes))
 
 
 async def test_a_spare_that_has_ended_is_replaced_by_a_cold_start(orders, tmp_path):
@@ -108,13 +103,13 @@ async def test_a_pool_begins_when_it_is_woken_and_fills_again(warm, orders):
     assert warm.spares == ()
     warm.wake()
     warm.wake()
-    await until(lambda: warm.spares)
+    await until_async(lambda: warm.spares)
     (first,) = warm.spares
     await ready(first)
     taken = warm.take(orders)
     assert taken is first
     try:
-        (second,) = await until(lambda: warm.spares)
+        (second,) = await until_async(lambda: warm.spares)
         assert second is not first
         await warm.stop()
         assert second.process.poll() is not None
@@ -127,19 +122,19 @@ async def test_a_pool_begins_when_it_is_woken_and_fills_again(warm, orders):
 
 async def test_what_no_spare_fits_starts_cold_and_the_pool_follows(warm, orders):
     warm.wake()
-    await until(lambda: warm.spares)
+    await until_async(lambda: warm.spares)
     (one,) = warm.spares
     own_environment = msgspec.structs.replace(orders.spec, env={"OMP_NUM_THREADS": "3"})
     assert warm.take(msgspec.structs.replace(orders, spec=own_environment)) is None
     assert warm.spares == (one,)
     assert warm.take(msgspec.structs.replace(orders, threads_per_slot=2)) is None
-    await until(lambda: [spare.kind.threads for spare in warm.spares] == [2])
+    await until_async(lambda: [spare.kind.threads for spare in warm.spares] == [2])
     assert one.process.poll() is not None
 
 
 async def test_a_spare_that_has_imported_what_is_not_installed_any_more_is_not_used(warm, orders, tmp_path):
     warm.wake()
-    await until(lambda: warm.spares)
+    await until_async(lambda: warm.spares)
     (spare,) = warm.spares
     await ready(spare)
     installed = tmp_path / "module.py"
@@ -148,7 +143,7 @@ async def test_a_spare_that_has_imported_what_is_not_installed_any_more_is_not_u
     assert spare.fits(KIND)
     installed.write_text("newer")
     assert warm.take(orders) is None
-    await until(lambda: spare not in warm.spares and warm.spares)
+    await until_async(lambda: spare not in warm.spares and warm.spares)
 
 
 async def test_a_python_fits_under_all_its_names_in_its_environment_and_nowhere_else(tmp_path):

@@ -1,18 +1,10 @@
 """The server's end of a control channel, whose service writes down what it hears."""
 
-import asyncio
-
 from edt_sdk.schemas.wire.control import (
     PROTOCOL,
     Welcome,
 )
 from edt_server.channel.control import ControlServer
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Service:

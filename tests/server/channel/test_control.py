@@ -30,7 +30,8 @@ from edt_sdk.schemas.wire.control import (
 from edt_server.channel.launcher import key_pair
 from edt_server.store import StoreUnavailable
 from edt_server.system.processes import identify
-from tests.server.channel import Service, until
+from tests.server.control_channel import Service
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 
@@ -168,7 +169,7 @@ async def test_only_the_newest_connection_of_a_job_is_listened_to(service, conne
     await old.send(numbered(7))
     await new.send(numbered(1))
     assert await new.receive() == Ack(number=1)
-    await until(lambda: service.of(Numbered))
+    await until_async(lambda: service.of(Numbered))
     assert service.of(Numbered) == [numbered(1)]
 
 
@@ -235,7 +236,7 @@ async def test_nonsense_is_dropped_and_not_repeated_in_the_log(service, connect,
     await client.receive()
     await client.send(b'{"type": "Numbered", "password": "hunter2"}')
     await client.send(ProgressReport(progress=JobProgress(update=4)))
-    await until(lambda: service.of(JobProgress))
+    await until_async(lambda: service.of(JobProgress))
     assert "job=a" in caplog.text
     assert "hunter2" not in caplog.text
 

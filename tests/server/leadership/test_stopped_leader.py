@@ -16,6 +16,7 @@ from edt_server.leadership.leader import ONE_HOST, LeaderElection, Leadership, L
 from edt_server.store import Store, StoreUnavailable, sqlite_url
 from edt_server.system.processes import identify
 from tests.server.store.conftest import cluster
+from tests.waiting import until_async
 
 __all__ = ["cluster"]  # a fixture
 
@@ -97,13 +98,6 @@ def heard(process: subprocess.Popen[str], number: int) -> list[str]:
     return [process.stdout.readline().strip() for _ in range(number)]
 
 
-async def until(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-
-
 class Second:
     """The follower, in this process."""
 
@@ -127,7 +121,7 @@ async def test_every_write_of_a_leader_that_was_stopped_is_refused(store, first)
     assert not second.member.leads
     os.kill(first.pid, signal.SIGSTOP)
     tell(first, *["write"] * 20, "who")
-    await until(lambda: second.member.leads)
+    await until_async(lambda: second.member.leads)
     with second.store.write() as tx:
         tx.append("state", job=None, data={"by": "second"}, time=2.0)
     os.kill(first.pid, signal.SIGCONT)
