@@ -152,7 +152,7 @@ def _error_files(job: JobContext, first: int) -> Path:
 
 
 def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) -> Crashed:
-    """Report the first process with an exit code other than 0. Processes that end because of it end later."""
+    """Report the first process with an exit code other than 0. Processes ended as a consequence end later."""
     failed = {
         rank: process for rank, process in started.items() if process.returncode != 0 and process.ended is not None
     }
