@@ -34,7 +34,7 @@ def check_model(model: Any) -> None:
     if not parameters:
         raise InvalidRequest(
             "model has no parameters: there is nothing to train.",
-            hint="Layers count when they are attributes of the module, or in a ModuleList; a plain list hides them.",
+            hint="Layers count when they are attributes of the module, or in a ModuleList. A plain list hides them.",
             field="model",
         )
     if not any(parameter.requires_grad for parameter in parameters):
@@ -69,7 +69,7 @@ def check_lr_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None
     if not isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler):
         raise InvalidRequest(
             f"lr_scheduler must be one of torch.optim.lr_scheduler, not a {type(scheduler).__name__}.",
-            hint="For example torch.optim.lr_scheduler.StepLR(optimizer, 10); a Callback can change rates as well.",
+            hint="For example torch.optim.lr_scheduler.StepLR(optimizer, 10). A Callback can change rates too.",
             field="lr_scheduler",
         )
     if scheduler.optimizer is not optimizer:

@@ -83,5 +83,5 @@ def _too_large(files: Sequence[SourceFile], cap: int) -> TooLarge:
     shown = ", ".join(f"{f.name} ({human_bytes(f.size)})" for f in largest)
     return TooLarge(
         f"The package is over the server's limit of {human_bytes(cap)}. Largest files: {shown}.",
-        hint=f"Name what the job does not need in {IGNORE_FILE}; large data is better read by path than packed.",
+        hint=f"Name what the job does not need in {IGNORE_FILE}. Read large data by path instead of packing it.",
     )

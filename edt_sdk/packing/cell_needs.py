@@ -216,7 +216,7 @@ def _cannot(stuck: Mapping[str, object]) -> PackageError:
     told = [f"{name} is {_what(value)}" for name, value in sorted(stuck.items())]
     return PackageError(
         f"What the cell uses cannot be taken along as source: {_list(told)}.",
-        hint="Make it in the cell, or in a function that the cell calls; FabricModel.train() in a cell takes objects.",
+        hint="Create it there, or in a function that the cell calls. FabricModel.train() in a cell accepts objects.",
         field="source",
     )
 

@@ -130,6 +130,6 @@ def _not_python(wrong: SyntaxError, lines: Sequence[str], at: int, number: int) 
     awaits = "outside function" in (wrong.msg or "") and "await" in lines[at]
     return PackageError(
         f"Cell {number}, line {at + 1} is not Python: {wrong.msg}: {lines[at].strip()}",
-        hint="A script cannot await at top level; wrap it in asyncio.run(…)." if awaits else "",
+        hint="A script cannot await at top level. Wrap it in asyncio.run(…)." if awaits else "",
         field="source",
     )

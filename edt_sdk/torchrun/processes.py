@@ -56,7 +56,7 @@ def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess
 
     if not hasattr(api, "get_subprocess_handler"):
         raise RuntimeError(
-            "This torch starts processes in another way than torch 2.13 to 2.15 do. Install one of those."
+            "This torch does not start processes like torch 2.13 to 2.15. Install one of these versions."
         )
     api.get_subprocess_handler = handler
     return newest

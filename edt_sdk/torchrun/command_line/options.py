@@ -33,8 +33,8 @@ _LOGS = (
     "logs-specs",
 )  # fmt: skip
 _UNUSED = {
-    "start-method": "only functions are started in one way or another; a script always has a process of its own",
-    "event-log-handler": "what happens to a job is in its story and its timeline",
+    "start-method": "it only applies to functions, and a script always has a separate process",
+    "event-log-handler": "a job's events are in its story and its timeline",
     "numa-binding": "processes are not bound to the cores of a memory node here",
     "signals-to-handle": "processes are ended by SIGTERM, and later by SIGKILL",
 }
@@ -106,7 +106,7 @@ def parse(words: Sequence[str] | str) -> TorchrunCommand:
     if rest[:1] == ["--"]:
         del rest[0]
     if found.no_python and found.module:
-        raise _refuse("--no-python and --module cannot be said together.")
+        raise _refuse("--no-python and --module exclude each other.")
     said: list[str] = []
     per_node = None if found.nproc_per_node is None else _per_node(found.nproc_per_node, said)
     options = TorchrunOptions(
@@ -200,7 +200,7 @@ def _nodes(text: str) -> tuple[int, int]:
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= least <= most:
         raise _refuse(
-            f"--nnodes={text} is no number of nodes.", hint="Say --nnodes=4, or --nnodes=1:4 for one to four of them."
+            f"--nnodes={text} is no number of nodes.", hint="Use --nnodes=4, or --nnodes=1:4 for one to four nodes."
         )
     return least, most
 
@@ -208,13 +208,13 @@ def _nodes(text: str) -> tuple[int, int]:
 def _per_node(text: str, said: list[str]) -> int | None:
     if text in _MACHINE:
         said.append(
-            f"--nproc-per-node={text} counts the devices of a machine; here a node is as many slots as the submission "
-            "says (slots_per_unit), and one where it says nothing"
+            f"--nproc-per-node={text} counts the devices of a machine, but here a node has the submission's number of "
+            "slots (slots_per_unit, default 1)"
         )
         return None
     if not text.isdecimal() or int(text) < 1:
         raise _refuse(
-            f"--nproc-per-node={text} is no number of processes.", hint="Say --nproc-per-node=8 for units of eight."
+            f"--nproc-per-node={text} is no number of processes.", hint="Use --nproc-per-node=8 for units of eight."
         )
     return int(text)
 
@@ -225,7 +225,7 @@ def _said(found: argparse.Namespace) -> list[str]:
         f"--{name}" for name in ("standalone", "with-etcd") if getattr(found, name.replace("-", "_"))
     ]
     if meeting:
-        said.append(f"{_listed(meeting)}: not needed, the job's supervisor tells its processes where they meet")
+        said.append(f"{_listed(meeting)}: not needed, the job's supervisor gives its processes their rendezvous")
     logs = _given(found, _LOGS)
     if logs:
         said.append(f"{_listed(logs)}: not used, the output of every process is in the job's logs")
@@ -244,4 +244,4 @@ def _listed(options: Sequence[str]) -> str:
 
 
 def _refuse(message: str, hint: str = "") -> Unprocessable:
-    return Unprocessable(message, hint=hint or "They are those that `torchrun --help` lists.", field=_FIELD)
+    return Unprocessable(message, hint=hint or "`torchrun --help` lists the options.", field=_FIELD)

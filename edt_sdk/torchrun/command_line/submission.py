@@ -48,7 +48,7 @@ def start_of(
         if torchrun:
             raise InvalidRequest(
                 f"torchrun's options mean nothing to framework {str(framework)!r}.",
-                hint="Say framework='torchrun' too.",
+                hint="Pass framework='torchrun' too.",
                 field="torchrun",
             )
         return Start(main, "", words, dict(sizes))

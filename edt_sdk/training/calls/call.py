@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAIN = "train_call.py"
 FILE = "train_call.payload"
 
-_SCRIPT = '''"""Makes the train() call that was packed beside this file."""
+_SCRIPT = '''"""Make the train() call that is packed next to this file."""
 
 from edt_sdk.fabric.fabric import FabricModel
 from edt_sdk.training.calls import call

@@ -268,7 +268,7 @@ def _owned(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str
     if not found:
         raise Unprocessable(
             "The optimizer has no parameter that needs a gradient.",
-            hint="Make it over model.parameters(), or over those of them whose requires_grad is True.",
+            hint="Make it over model.parameters(), or over the parameters that require a gradient.",
             field="optimizer",
         )
     return list(found.values())

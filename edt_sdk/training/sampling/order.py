@@ -79,8 +79,8 @@ def shard_sizes(
     if engines_number is not None and effective_batch_size is not None:
         raise InvalidRequest(
             "engines_number and effective_batch_size exclude each other.",
-            hint="Give engines_number, and an update takes engines_number × batch_size samples; "
-            "or give effective_batch_size, and it takes exactly that many.",
+            hint="With engines_number an update takes engines_number × batch_size samples, "
+            "with effective_batch_size exactly that number.",
             field="effective_batch_size",
         )
     batch = _at_least_one(batch_size, "batch_size", "It is the number of samples a worker computes at once.")

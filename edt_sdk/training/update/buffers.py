@@ -212,7 +212,7 @@ def _there(place: Buffer) -> Tensor:
     if tensor is None:
         raise Unprocessable(
             f"The buffer {place.name} was removed during the training.",
-            hint="Keep the buffers a model has when train() is called; set their values instead.",
+            hint="Keep the buffers that the model has when train() is called, and set their values instead.",
             field="model",
         )
     return tensor

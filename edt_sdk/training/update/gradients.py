@@ -163,7 +163,7 @@ class Gradients:
         if number not in self._densified:
             self._densified.add(number)
             log.warning(
-                "The gradient of %s is sparse; it is made dense, so that it can be added in a fixed order.",
+                "The gradient of %s is sparse. It is made dense, so that it can be summed in a fixed order.",
                 self.layout.names[number],
             )
 

@@ -270,7 +270,7 @@ class _Issued:
 def _error(failure: _Failure) -> Unprocessable:
     return Unprocessable(
         failure.what if failure.what.endswith(".") else f"{failure.what}.",
-        hint="Its own traceback is above; try the same sample in a notebook.",
+        hint="Its own traceback is above. Try the same sample in a notebook.",
         sample=failure.sample,
         field="datasets_function",
     )

@@ -50,8 +50,8 @@ class LossGuard:
         if self._stop:
             raise Unprocessable(
                 f"{text} The update was not applied.",
-                hint="Lower the learning rate, give clip_grad_norm=, or look at the shard's samples in the commit log; "
-                "on_nan='warn' goes on instead.",
+                hint="Lower the learning rate, give clip_grad_norm=, or look at the shard's samples in the commit log. "
+                "on_nan='warn' continues instead.",
                 field="on_nan",
                 update=step.update,
                 epoch=step.epoch,

@@ -151,7 +151,7 @@ class Hooks:
         if _identities(self._optimizer) != self._parameters or not trainable <= self._trainable:
             raise Unprocessable(
                 "A callback gave the optimizer other parameters, or thawed some that were frozen when train() began.",
-                hint="Start with all of them in the optimizer and requires_grad=True; a callback may freeze them in "
+                hint="Start with all of them in the optimizer and requires_grad=True. A callback may freeze them in "
                 "on_train_begin and thaw them later.",
                 field="user_callback",
             )

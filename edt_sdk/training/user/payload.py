@@ -166,7 +166,7 @@ def check_header(line: bytes) -> Header:
         raise Unprocessable("This file is not what a train() call writes.") from None
     if header.edt_payload != FORMAT:
         raise Unprocessable(
-            f"This training was packed in format {header.edt_payload}; this jupyter-edt reads format {FORMAT}.",
+            f"This training was packed in format {header.edt_payload}, but this jupyter-edt reads format {FORMAT}.",
             hint="Use the same release of jupyter-edt where you submit and where jobs run.",
         )
     if header.python != python_version():
