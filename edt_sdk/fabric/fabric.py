@@ -205,6 +205,7 @@ class FabricModel:
         """
         own = session.current()
         _tell_unused(worker_memory=worker_memory, driver_memory=driver_memory)
+        # Computed in a driver too, where it has no effect, so that an invalid value fails in both places alike.
         limit = most_workers(
             engines_number=engines_number,
             hardware_spec=hardware_spec,

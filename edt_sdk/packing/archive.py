@@ -60,6 +60,7 @@ class _Capped:
 
 
 def _add(archive: tarfile.TarFile, file: SourceFile) -> None:
+    # A new TarInfo instead of gettarinfo: no owner, no times, so equal files give equal bytes.
     info = tarfile.TarInfo(file.name)
     info.mode = 0o755 if file.executable else 0o644
     if isinstance(file.content, bytes):
@@ -68,6 +69,7 @@ def _add(archive: tarfile.TarFile, file: SourceFile) -> None:
         return
     try:
         with file.content.open("rb") as opened:
+            # The size of the opened file, not of the listing: it may have changed, and a wrong size corrupts the tar.
             info.size = os.fstat(opened.fileno()).st_size
             archive.addfile(info, opened)
     except OSError as refused:

@@ -146,6 +146,7 @@ def _definitions(earlier: Sequence[str]) -> dict[str, _Definition]:
         for at, statement in enumerate(tree.body):
             first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
             alone = "\n".join(lines[first - 1 : statement.end_lineno])
+            # Several statements may share a line (`a = 1; b = 2`). Then take this one's normalized source.
             shares = ast.unparse(ast.parse(alone)) != ast.unparse(statement) if _parses(alone) else True
             source = ast.unparse(statement) if shares else alone
             for name in names_of(statement).binds:

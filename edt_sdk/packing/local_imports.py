@@ -38,6 +38,7 @@ def _imported(script: str) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name.split(".")[0] for alias in node.names)
+        # A relative import cannot work in a main script, so it names no module of the folder.
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.split(".")[0])
     return names

@@ -192,6 +192,7 @@ class _Walk:
                 if entry.is_dir():
                     if (path / _ENVIRONMENT).is_file():
                         self.notes.append(f"{name}/ is left out: it is a Python environment")
+                    # A link to a folder above it would make the walk endless.
                     elif real.resolve() in above:
                         raise PackageError(f"The link {name} leads back to a folder it lies in.", hint=_hint(name))
                     else:
@@ -234,6 +235,7 @@ def _inside(root: Path, link: Path, name: str) -> Path:
         real = link.resolve(strict=True)
     except (OSError, RuntimeError):
         raise PackageError(f"The link {name} leads nowhere.", hint=_hint(name), field="source") from None
+    # Refused, because a link could otherwise pull files of the whole machine into the package.
     if not real.is_relative_to(root):
         raise PackageError(
             f"The link {name} leads out of the folder, to {real}.",

@@ -58,6 +58,7 @@ class Multipart:
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes, at most `size`, b"" at the end."""
         data = b""
+        # An exhausted part returns b"", which means the end of the body to the caller. Go on to the next part first.
         while self._parts and not data:
             data = self._parts[0].read(size)
             if not data:

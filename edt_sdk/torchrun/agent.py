@@ -107,6 +107,8 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
         def _stop_workers(self, worker_group: WorkerGroup) -> None:
             # A process blocked inside the library handles no signal before it gets an answer. Closing the store gives
             # it one.
+            # SIGTERM first, the store later: a script needs a moment to write its checkpoint while its peers still
+            # exist.
             last = threading.Timer(_HEARING, meeting.leave_meeting)
             last.start()
             self._shutdown(timeout=options.shutdown_timeout)
@@ -156,6 +158,7 @@ def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) 
     failed = {
         rank: process for rank, process in started.items() if process.returncode != 0 and process.ended is not None
     }
+    # The first to end is the cause. torch ends the others because of it.
     rank = min(failed, key=lambda each: failed[each].ended or 0.0)
     process = failed[rank]
     assert process.returncode is not None

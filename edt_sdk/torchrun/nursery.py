@@ -54,12 +54,14 @@ class Nursery:
             OSError: the system could not create another process.
         """
         environ = {**environment, COMMAND_VARIABLE: msgspec.json.encode(list(command)).decode()}
+        # The umask can only be read by setting it.
         umask = os.umask(0o077)
         os.umask(umask)
         fork = wire.Fork(
             module=_PROGRAM, environ=wire.to_wire(environ), directory=os.getcwd(), umask=umask, bound=os.getpid()
         )
         read, write = os.pipe()
+        # The request goes through a memory file, since an environment may exceed the size of a datagram.
         body = os.memfd_create("nursery-request", os.MFD_CLOEXEC)
         try:
             with open(body, "wb", closefd=False) as file:
@@ -149,6 +151,7 @@ class ForkedProcess:
             # Kill the group before waitpid: until the leader is reaped, the kernel cannot give its pid to another
             # process.
             with contextlib.suppress(ProcessLookupError, PermissionError):
+                # Its own descendants share the process group, and must not outlive the round.
                 os.killpg(self.pid, signal.SIGKILL)
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
             os.close(self._descriptor)

@@ -65,6 +65,7 @@ class PlanLink:
             for line in lines:
                 self._hear(wire.decode_downward(line))
         with self._heard:
+            # Set under the condition, so that no waiter can miss the wake-up.
             self._gone = True
             self._heard.notify_all()
 

@@ -102,6 +102,7 @@ class PlanRendezvous(RendezvousHandler):
         """Open the round's store if it is this agent's. Return a store for torch's own agents, which exchange data."""
         self._store = None
         if first:
+            # The announced spare becomes this round's store, and the next spare is opened before the round begins.
             self._store, (self._spare, self._port) = self._spare, open_store(self._interface)
         return TCPStore(plan.members[0].host, plan.members[0].store_port) if self._tells else HashStore()
 

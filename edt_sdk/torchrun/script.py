@@ -43,6 +43,7 @@ def run() -> int:
     """Run the command. Return its exit code, unless the command replaces this process."""
     command = msgspec.json.decode(os.environ.pop(COMMAND_VARIABLE), type=list[str])
     for name in (JOB_VARIABLE, WORKER_VARIABLE, AGENT_VARIABLE):
+        # A script that starts programs of its own must not pass our variables on.
         os.environ.pop(name, None)
     if command[:2] != [sys.executable, "-u"]:
         return _execute(command)
@@ -59,6 +60,7 @@ def run() -> int:
 
 def leave(code: int) -> NoReturn:
     """End this process as Python does, up to the point where no code of the script runs any more."""
+    # What the interpreter does at exit, in its order: wait for threads, run exit handlers, flush.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

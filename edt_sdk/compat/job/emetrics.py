@@ -74,6 +74,7 @@ class EMetrics:
         meta: dict[str, Any] = {"training_id": self.trainingId, "time": int(now * 1000), "rindex": self.rIndex}
         if self.subId:
             meta["subid"] = str(self.subId)
+        # The part after the dot is the time in whole seconds since the epoch, as in WMLA's files.
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now)) + f".{int(now)}"
         line = {
             "meta": meta,

@@ -36,6 +36,7 @@ class PytorchMonitor:
         running.samples += samples
         running.right += int((output.argmax(1) == target).sum())
         running.loss += loss
+        # WMLA's charts expect a running mean in training, and the mean so far in a test.
         shown = running.loss / running.batches if group == "train" else loss
         print(
             f"Iteration {self._batches}: tag {group}_accuracy, simple_value {running.right / running.samples:.5f}\n"

@@ -69,6 +69,7 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
         folder = Path(name)
         (folder / MAIN).write_text(_SCRIPT)
         payload.write(folder / FILE, content)
+        # Only data locations: other variables describe this kernel's machine and may hold secrets.
         env = {key: os.environ[key] for key in _TAKEN_ALONG if os.environ.get(key)}
         return client.submit(
             folder, main=MAIN, name=_name(), max_workers=max_workers, mode=mode, env=env, progress=False

@@ -30,6 +30,7 @@ def passes(own: Session, model: nn.Module) -> bool:
     own.calls += 1
     if own.calls == validates.calls:
         return False
+    # The training may have been deleted. The call then passes without its weights.
     theirs = JobPaths(own.job.paths.data_dir, own.job.owner, validates.training).final(own.calls - 1)
     if theirs.exists():
         model.load_state_dict(torch.load(theirs, map_location="cpu", weights_only=True))

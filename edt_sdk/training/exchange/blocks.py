@@ -19,6 +19,7 @@ def blocks(shards: int, world: int) -> tuple[range, ...]:
     if not 1 <= world <= shards:
         raise ValueError(f"{world} ranks cannot share {shards} shards")
     size, larger = divmod(shards, world)
+    # The larger blocks come first, so rank 0 always has shard 0, which provides the buffers that are not averaged.
     starts = [rank * size + min(rank, larger) for rank in range(world + 1)]
     return tuple(range(start, stop) for start, stop in pairwise(starts))
 

@@ -47,6 +47,7 @@ class Others:
         Raises:
             RuntimeError: a member is gone.
         """
+        # A single member has the values already, so it packs and decodes nothing.
         if group.world == 1:
             return {number: values[number] for number in np.flatnonzero(summary.changed_others).tolist()}
         if not summary.changed_others.any():
@@ -63,6 +64,7 @@ class Others:
         # Every rank reads the same summary, so all ranks call the same broadcasts in the same order.
         for number in self._large:
             if summary.changed_others[number]:
+                # A clone: the transfer must not write into the model before the update is committed.
                 value = values[number] if group.rank == 0 else tensors[number].detach()
                 found[number] = value.clone(memory_format=torch.contiguous_format)
                 group.broadcast(_to_bytes(found[number]), 0).wait()

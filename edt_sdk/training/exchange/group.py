@@ -178,6 +178,7 @@ class Group:
             return
         if store is None:
             raise ValueError("a group of several members needs a store")
+        # The build runs in a thread, because the caller must be able to give up (a newer generation may be announced).
         self._gloo, self._nccl = _Building(store, rank, world, device, interface, generation).wait(waiting)
 
     def all_to_all(self, output: Tensor, input: Tensor, out_splits: Sequence[int], in_splits: Sequence[int]) -> Handle:
@@ -221,6 +222,7 @@ class Group:
         self.broadcast(length, src).wait()
         if self.rank != src:
             content = torch.empty(int(length), dtype=torch.uint8)
+        # Empty data needs no second transfer: the length is enough.
         if len(content):
             self.broadcast(content, src).wait()
         return content.numpy().tobytes() if data is None else data

@@ -119,6 +119,7 @@ class Exchange:
         else:
             piece = _InTree(self._group, ours, self._counts, out, self._divisor, self._scratch)
         self._under_way.append(piece)
+        # Finish older pieces here, not at the end: the addition of one piece overlaps with the transfer of the next.
         count = len(self._under_way)
         if count > _SCATTERED:
             self._under_way[count - 1 - _SCATTERED].finish()
@@ -231,12 +232,14 @@ class _InTree:
         self._filled = [{node: any(counts[node.start : node.stop]) for node in of_rank} for of_rank in nodes]
         self._borrowed: list[Tensor] = []
         if len(parts) == 1:
+            # Without a copy where the rank has a single subtree, which is the common case.
             outgoing = parts[0]  # already in the order of the receivers
         elif parts:
             outgoing = self._borrow(length * world * len(parts))
             torch.stack([p.view(world, length) for p in parts], dim=1, out=outgoing.view(world, len(parts), length))
         else:
             outgoing = out.new_empty(0)
+        # Empty subtrees are not sent. All ranks know which subtrees are empty, so the splits agree without a message.
         expected = [length * sum(of_rank.values()) for of_rank in self._filled]
         self._length = length
         self._incoming = self._borrow(sum(expected))
@@ -251,6 +254,7 @@ class _InTree:
         self._handle.wait()
         slices = iter(torch.split(self._incoming, self._length))
         found = {node: next(slices) if filled else None for of_rank in self._filled for node, filled in of_rank.items()}
+        # Divide here, once per element: a division before the sum would round every shard separately.
         finished = _some(finish(found, self._shards)).div_(self._divisor)
         self._handle = self._group.all_gather(self._out, finished)
 

@@ -89,6 +89,7 @@ class Header:
 
     def length(self, counts: Sequence[int]) -> int:
         """Return the record size in bytes for a rank whose shards hold these numbers of samples."""
+        # Empty shards have no entry: their number follows from the order of the samples, which every rank computes.
         filled = [count for count in counts if count]
         words = _HEAD + sum(2 + len(self._metrics) + count for count in filled)
         return 8 * words + sum(self._bits) + self._small
@@ -97,6 +98,7 @@ class Header:
         """Encode the record of this rank."""
         parts = [np.array([report.pending, report.worker, report.pid], dtype=np.int64).tobytes()]
         for shard in report.shards:
+            # NaN encodes None, so that every record has a fixed length.
             correct = np.nan if shard.correct is None else shard.correct
             values = [shard.loss, correct, *(shard.metrics[name] for name in self._metrics)]
             parts += [np.array(values, dtype=np.float64).tobytes(), shard.indices.astype(np.int64).tobytes()]
@@ -149,6 +151,7 @@ class _Reader:
         self._at = 0
 
     def take(self, dtype: type[Number], count: int) -> npt.NDArray[Number]:
+        # frombuffer makes read-only views without a copy. The record stays alive as their base.
         values = np.frombuffer(self._record, dtype=dtype, count=count, offset=self._at)
         self._at += values.nbytes
         return values

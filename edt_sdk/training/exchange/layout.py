@@ -139,6 +139,7 @@ class Layout:
             section = self._kinds.index(kind)
             shape, strides = _shape_and_strides(values[number])
             entries[number] = Entry(section, lengths[section], shape, strides, shape.numel())
+            # Matrix kernels may choose another path for other alignments, which would change bits.
             step = ALIGNMENT // kind[0].itemsize
             lengths[section] += -(-shape.numel() // step) * step
         self.entries = tuple(entries[number] for number in numbers)
@@ -197,6 +198,7 @@ class Layout:
 
     def spans(self, world: int, limit: int) -> list[tuple[int, slice]]:
         """Return the pieces of all sections as (section, elements) in the order they are sent, last ones first."""
+        # Cached, since every update asks for the same spans.
         found = self._spans.get((world, limit))
         if found is None:
             found = self._spans[world, limit] = [
@@ -305,6 +307,7 @@ def _shape_and_strides(tensor: Tensor) -> tuple[torch.Size, tuple[int, ...]]:
     value = real(tensor.detach())
     expected = 1
     for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        # A dimension of size 1 may have any stride, so it proves nothing about gaps.
         if size != 1 and stride != expected:
             return value.shape, torch.empty(value.shape, device="meta").stride()
         expected *= size

@@ -57,6 +57,7 @@ class Window:
 
     def __init__(self) -> None:
         self._file = -1
+        # CLOEXEC: a program that the user code starts must not inherit the window.
         self._file = os.memfd_create("edt-window", os.MFD_CLOEXEC)
         self._length = 0
         self._growing = threading.Lock()
@@ -73,6 +74,7 @@ class Window:
         # Two threads allocate: the training thread, and the one that provides memory ahead of a change (decision 025).
         with self._growing:
             start = self._length
+            # Whole pages, because others map each allocation separately, and mmap takes offsets in pages.
             self._length += -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
             os.ftruncate(self._file, self._length)
         return start, _mapped(self._file, start, nbytes)

@@ -24,6 +24,8 @@ def is_lost_peer(error: Exception) -> bool:
     """Return whether `error` came from a transfer between members."""
     if isinstance(error, PeerLost):
         return True
+    # torch raises a plain RuntimeError for both cases, and its text differs between backends and versions. The frame
+    # does not.
     innermost: TracebackType | None = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next

@@ -32,6 +32,8 @@ class Told:
             return
         self._blocks = blocks(len(counts), group.world)
         length = max(header.length([counts[shard] for shard in block]) for block in self._blocks)
+        # Padded to the longest record: an all-gather needs equal lengths, and a second one for the lengths would cost a
+        # round trip.
         record = header.encode(report)
         self._mine = torch.frombuffer(bytearray(record.ljust(length, b"\0")), dtype=torch.uint8)
         self._all = torch.empty(group.world * length, dtype=torch.uint8)

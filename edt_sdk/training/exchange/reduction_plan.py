@@ -78,6 +78,8 @@ def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
         fold.push(shard, leaf)
         merges = list(log)
         if leaf is not None:
+            # The fold adds this leaf to its sibling at once, so the gradient can be added into the sibling's vector
+            # directly.
             add = bool(merges) and merges[0][1] is leaf
             if add:
                 leaf.vector = merges.pop(0)[0].vector
@@ -88,6 +90,7 @@ def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
             moves.append(Move(shard, leaf.vector, add))
         if merges:  # also after an empty shard, which may complete a subtree
             numbers = tuple((target.vector, other.vector) for target, other in merges)
+            # A merged vector is free for a later shard, which bounds the number of vectors to about log2(V).
             free.extend(other for _, other in numbers)
             last = moves[-1]
             moves[-1] = Move(last.shard, last.into, last.add, last.merges + numbers)

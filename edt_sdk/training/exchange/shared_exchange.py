@@ -116,6 +116,7 @@ class Neighbours:
 
     def announce(self, sums: Sequence[Flat]) -> None:
         """Write the addresses of this member's sums and finished slices on the notice board."""
+        # Written before the records travel. Their all-gather orders these writes before any read by another member.
         self._board[_RESULT] = self._start
         for word, vector in enumerate(sums, _SUMS):
             if vector.start is None:
@@ -150,6 +151,7 @@ def meet(
     if window is not None:
         address = window.address
         ours = torch.tensor([address.pid, address.descriptor, address.token])
+    # Zeros stand for a member without a window. They match no address, so opening fails and all members use transfers.
     addresses = ours.new_empty(3 * group.world)
     group.all_gather(addresses, ours).wait()
     members: dict[Address, Neighbour] = {}
@@ -232,6 +234,7 @@ class SharedExchange:
         for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
             ours = _slice_of(span, group.rank, group.world)
             scratch = _Scratch(result)
+            # Chunk by chunk over all summands: each chunk of each vector is read once and stays in the cache.
             for start in range(ours.start, ours.stop, scratch.length):
                 chunk = slice(start, min(start + scratch.length, ours.stop))
                 scratch.rewind(chunk.stop - chunk.start)

@@ -96,6 +96,7 @@ class Exchanges:
         if neighbours is not None:
             own = [vectors[number] for number in sums]
             return SharedExchange(neighbours, counts, divisor, own, vectors[0], fast=self._fast)
+        # Scratch lengths depend on the number of ranks, so old ones would never be used again.
         if group.world != self._world:
             self._world = group.world
             self._scratch.clear()
@@ -108,6 +109,7 @@ class Exchanges:
             self._met, self._known = None, {}
             return None
         if self._met is None or self._met[0] is not group:
+            # Use the windows opened ahead only for that group: a newer generation may have replaced it (decision 025).
             ahead, self._ahead = self._ahead, None
             self._met = ahead if ahead is not None and ahead[0] is group else (group, self._look_at(group))
             # Releases the mapped memory of former members.

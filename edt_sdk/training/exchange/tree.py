@@ -108,6 +108,7 @@ def _add(left: T | None, right: T | None, release: Callable[[T], object]) -> T |
     # Skip an empty node instead of adding zeros, which would turn −0.0 into 0.0.
     if left is None or right is None:
         return right if left is None else left
+    # In place: a new tensor per addition would cost more than the addition.
     left += right  # type: ignore[operator]  # T supports in-place addition
     release(right)
     return left

@@ -56,6 +56,7 @@ class Vectors:
     def _make(self, *, touched: bool = False) -> Flat:
         self._made += 1
         if self._window is None:
+            # Zeros, because the padding takes part in every sum and must stay finite.
             return self._layout.zeros()
         start, memory = self._window.allocate(self._layout.nbytes)
         if touched:

@@ -166,6 +166,7 @@ class Order:
         if epoch not in self._permutations:
             # Prefetching reads the next epoch while the last updates of this epoch are computed. Two cached epochs are
             # enough.
+            # Keep the newest of them, which the updates in progress still use.
             for old in sorted(self._permutations)[:-1]:
                 del self._permutations[old]
             self._permutations[epoch] = Permutation(self.samples, self.seed, epoch)
@@ -235,6 +236,7 @@ class _Steps:
         self._check(step)
         if step < self._full_steps:
             joined = int(self._joins and step == self._full_steps - 1)
+            # Only the last full update can take the left-over sample, and only in its last shard.
             return (*self._sizes[:-1], self._sizes[-1] + joined)
         filled = _cut(self._remainder, self._micro_batch)
         return filled + (0,) * (len(self._sizes) - len(filled))

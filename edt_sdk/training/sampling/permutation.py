@@ -39,6 +39,7 @@ class Permutation:
     def __init__(self, samples: int, seed: int, epoch: int) -> None:
         self._keys = _keys(samples, seed, epoch)
         self._todo = np.zeros(0, dtype=np.bool_)  # True for stretches that are partitioned but not sorted
+        # Drop the keys: 8 bytes per sample that nothing reads again.
         if not _FEW < samples <= _MANY:
             self._order = _sorted(self._keys)
             self._keys = self._keys[:0].copy()
@@ -58,6 +59,7 @@ class Permutation:
     def _sort(self, stretch: int) -> None:
         """Sort a stretch together with the rest of its first and last part. Sorted stretches do not change."""
         first, last = stretch * _STRETCH, min(len(self._order), (stretch + 1) * _STRETCH) - 1
+        # Whole parts must be sorted together, because the partition orders only by the top bits.
         low, high = np.searchsorted(self._ends, (first, last), side="right")
         whole = slice(int(self._ends[low - 1]) if low else 0, int(self._ends[high]))
         indices = self._order[whole]

@@ -82,6 +82,7 @@ class Schedule:
             return Final()
         if position == len(self) - 2:
             return TrainEnd()
+        # Binary search over computed starts: a training may have millions of steps, and none is stored.
         epoch = bisect_right(range(self.epochs), position, key=self._epoch_start) - 1
         within = position - self._epoch_start(epoch)
         if within == 0:

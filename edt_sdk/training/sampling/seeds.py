@@ -32,6 +32,7 @@ def derive(seed: int, purpose: str, *numbers: int) -> int:
         *numbers: 0 ≤ number < 2**64.
     """
     packed = struct.pack(f"<{len(numbers) + 1}Q", seed, *numbers)
+    # A hash and not seed + number: neighbouring seeds of a generator may give correlated streams.
     digest = hashlib.blake2b(packed, digest_size=8, person=purpose.encode("ascii")).digest()
     return int.from_bytes(digest, "little")
 

@@ -26,6 +26,7 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
     """
     if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
         return None
+    # Only whole numbers can be classes. A regression has no accuracy, not an accuracy of 0.
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
         return None
     if outputs.dim() == 2 and outputs.shape[:1] == labels.shape and _both_plain(outputs, labels):
@@ -42,6 +43,7 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
     if labels.dim() == 1:
         # A negative label never equals a prediction.
         return (predicted == labels).sum(dtype=torch.float64)
+    # Per sample and not per label, so that samples with few labels weigh as much as others.
     valid = (labels >= 0).reshape(len(labels), -1)
     right = (predicted == labels).reshape(len(labels), -1) & valid
     return (right.sum(1, dtype=torch.float64) / valid.sum(1).clamp(min=1)).sum()

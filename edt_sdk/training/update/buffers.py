@@ -106,6 +106,7 @@ class Buffers:
             return
         found = self._found
         for number, ((buffers, key), original) in enumerate(zip(self._cells, self._originals, strict=True)):
+            # Restore the object too, because other code may hold the original tensor.
             if buffers.get(key) is not original and number not in self._caches:
                 buffers[key] = original
                 found = None  # the comparison was with another tensor
@@ -155,6 +156,7 @@ class Buffers:
 
     def _take_for_cache(self, number: int, tensor: Tensor, start: Tensor) -> None:
         place = self._places[number]
+        # A persistent buffer is part of the state dict, so a new shape would break checkpoints and joiners.
         if place.persistent:
             raise Unprocessable(
                 f"The buffer {place.name} changed its shape from {tuple(start.shape)} to {tuple(tensor.shape)} "
@@ -194,6 +196,8 @@ class _Together:
     def differing(self, tensors: Sequence[Tensor]) -> Bits:
         """Return which buffers differ from their copies in any bit: bool [numbers]."""
         _copy(self._values, [tensors[number] for number in self.numbers])
+        # One comparison for all small buffers instead of a call for each: 270 µs instead of 1.4 ms for nine batch norms
+        # (decision 012).
         unequal = torch.ne(self._now, self._before).cpu().numpy()
         found: Bits = np.logical_or.reduceat(unequal, self._begins)
         return found

@@ -25,7 +25,9 @@ def configure(mode: str) -> None:
     """Set this process up for a mode. Call it before CUDA is touched."""
     if mode != "exact":
         return
+    # CUDA documents this as the condition for deterministic cuBLAS. It must be set before cuBLAS starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # Warn and do not fail: an operator without a deterministic kernel must still train.
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Filling every new tensor with NaN finds bugs, but costs a pass over memory each time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -80,6 +80,7 @@ class Gradients:
         self.layout = layout
         self.single_arrivals: bool | None = None
         in_all = sum(parameter.nbytes for parameter in layout.parameters)
+        # Taking gradients early pays off only if they would leave the cache before the end of the pass (decision 027).
         self.least = _SMALL if in_all > _CACHED else sys.maxsize
         self.all_present = (True,) * len(layout.parameters)
         self._densified: set[int] = set()
@@ -161,6 +162,7 @@ class Gradients:
 
     def _say_densified(self, number: int) -> None:
         if number not in self._densified:
+            # Once per parameter: the log must not grow with the number of updates.
             self._densified.add(number)
             log.warning(
                 "The gradient of %s is sparse. It is made dense, so that it can be summed in a fixed order.",
@@ -240,6 +242,7 @@ class Arrivals:
     def _take(self, number: int) -> None:
         self._taken.add(number)
         self._gradients.take_one(number, self._contribution)  # a backward pass has switched autograd off
+        # Free the memory now, so that the next gradient of this pass reuses it while it is in the cache.
         self._gradients.layout.parameters[number].grad = None
 
 
@@ -251,6 +254,7 @@ def give(views: Sequence[Tensor], values: list[Tensor], contribution: Contributi
         views[0].add_(values[0]) if contribution.add else views[0].copy_(values[0])
         return
     if contribution.weight != 1:
+        # The weight is applied in the type of the view: half precision would round before the sum.
         values = [
             torch.mul(value.to(view.dtype), contribution.weight) if contribution.add else value
             for view, value in zip(views, values, strict=True)

@@ -115,6 +115,7 @@ class ShardLoader:
         # Keep every requested batch that is wanted soon. A block may grow by a factor of the number of workers, so the
         # next keys may stand a few blocks further in the new plan. Reading keys costs next to nothing.
         soon = list(islice(rest, 64 + 16 * len(self._under_way)))
+        # Batches depend on their key alone, so a batch loaded for the old plan is right for the new one.
         known = self._arrived.keys() | {key for key in self._under_way if key is not None}
         self._skip = known.intersection(soon)
         self._wanted = set(self._skip)
@@ -226,6 +227,7 @@ class _Fetcher(Dataset[Any]):
         try:
             return self.fetch(key)
         except Unprocessable as error:
+            # Text, because an exception of the user's may not be picklable.
             cause = error.__cause__ or error
             return _Failure(error.message, error.ids["sample"], "".join(traceback.format_exception(cause)).rstrip())
 

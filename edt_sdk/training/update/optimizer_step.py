@@ -91,6 +91,7 @@ def draws_nothing(optimizer: torch.optim.Optimizer) -> bool:
 
     Such a step keeps the random states without saving them, which would take longer than a small model's step.
     """
+    # A hook or a subclass may draw random numbers, so only plain optimizers of torch's own are exempt.
     hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
     return type(optimizer).__module__.startswith("torch.optim.") and not hooks
 

@@ -37,6 +37,7 @@ class Reports:
         changed = np.zeros(floats + others, dtype=np.bool_)
         of_shard_0 = np.zeros(others, dtype=np.bool_)
         small = b""
+        # Compare the shared tuples first: converting one per shard costs more than the comparison.
         for of_shards in {outcome.present for outcome in outcomes}:  # usually a single set
             present |= np.array(of_shards, dtype=np.bool_)
         for outcome in outcomes:

@@ -96,6 +96,7 @@ class ShardRunner:
         self._parameters = list({id(p): p for p in (*model.parameters(), *layout.parameters)}.values())
         # On CUDA, recurrent layers move their weights in a forward pass. That is harmless, so their versions are
         # ignored.
+        # `_version` counts in-place writes. The check below compares sums of all versions, one addition per parameter.
         moving = {id(p) for m in model.modules() if isinstance(m, nn.RNNBase) for p in m.parameters()}
         self._watched = [p for p in self._parameters if id(p) not in moving]
         owned = {id(p) for p in layout.parameters}
@@ -124,6 +125,7 @@ class ShardRunner:
             outputs, labels, correct, loss = self._custom(batch)
         else:
             outputs, labels, correct, loss = self._default(batch, arrivals)
+        # A step inside the shard would leave this rank with other weights than the other ranks.
         if self._versions_before != self._versions():
             raise Unprocessable(
                 "A parameter was changed in place during a training step.",

@@ -29,6 +29,7 @@ class Totals:
         for shard in stats:
             samples += shard.samples
             loss += shard.loss * shard.samples
+            # One shard without classes makes the whole accuracy unknown. A partial one would look like a low one.
             right = None if right is None or shard.correct is None else right + shard.correct
             for name, value in shard.metrics.items():
                 metrics[name] = metrics.get(name, 0.0) + value * shard.samples

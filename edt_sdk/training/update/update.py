@@ -242,6 +242,7 @@ class UpdateEngine:
                 if move is plan.moves[-1] and computed.exchange is not None:
                     contribution.settled = computed.exchange.follow(move)
                 seed = derive(self._seed, "train-shard", step.update, move.shard)
+                # Loaded before the random states of the shard are set, so that loading cannot disturb them.
                 batch = loader.take(keys[move.shard])
                 outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
                 if contribution.settled is None:
@@ -297,6 +298,8 @@ class UpdateEngine:
             Unprocessable: a loss is not finite, and the training must stop. The model is unchanged.
         """
         computed, self._computed = self._computed, None
+        # Taken out before any transfer: if one fails, the loop computes the update again and never commits this one
+        # twice.
         if computed is None:
             raise ValueError("commit without compute")
         self._check_block(computed.block, group)
@@ -315,7 +318,9 @@ class UpdateEngine:
         # The records of all members have arrived, so the vectors of all members are final.
         summary = told.summary()
         combined = computed.vectors[0] if exchange is None else exchange.finish()
+        # The last transfer of the update. It may raise, so it comes before any change of the model.
         others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
+        # All ranks see the same losses here, so all of them raise or none does.
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
         # All data has arrived. Nothing below waits for another member, so a death cannot leave a half-applied update.
         if exchange is None:
@@ -369,6 +374,7 @@ class UpdateEngine:
         try:
             yield
         except BaseException:
+            # After an error the gradients are incomplete and must not reach the optimizer.
             keep_gradients = False
             raise
         finally:

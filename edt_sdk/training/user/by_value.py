@@ -37,6 +37,7 @@ def by_value(roots: Sequence[Path]) -> Iterator[None]:
         yield
     finally:
         for module in registered:
+            # Undone afterwards: the registry is global, and the user's own pickles must not change.
             cloudpickle.unregister_pickle_by_value(module)
 
 
@@ -44,6 +45,7 @@ def modules_below(roots: Sequence[Path]) -> list[ModuleType]:
     """Return the loaded modules with a file below one of these folders, except `__main__`, which is always by value."""
     resolved = [root.resolve() for root in roots]
     found = []
+    # A copy of the list, because resolving a lazy module may import others.
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
         if not isinstance(module, ModuleType) or not isinstance(origin, str) or not os.path.isabs(origin):

@@ -56,6 +56,7 @@ def run(function: Callable[..., Any], facade: Any, model: nn.Module, batches: Te
             set_states(derive(seed, "fn_test"))
             loss = function(facade, batches, None)
     finally:
+        # In `finally`: a failing test function must not leave the model in evaluation mode.
         state.put_flags(model, flags)
         state.put_tensors(model, {name: before[name] for name in state.differing(model, before) if name in before})
     try:

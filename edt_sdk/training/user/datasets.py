@@ -30,6 +30,7 @@ def open_datasets(function: Callable[[], Any], lock: Path) -> tuple[Any, Any | N
 
 
 def _first_alone(function: Callable[[], Any], lock: Path) -> Any:
+    # A lock of the kernel's is released with the process, so a worker that dies while downloading blocks no other.
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

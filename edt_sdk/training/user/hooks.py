@@ -92,6 +92,7 @@ class Hooks:
         before = state.own_copies(self._model) if group.world > 1 else {}
         self._call(position, hook, arguments)
         self._check_parameters()
+        # Freeze after every hook: callbacks may keep state, and the next rank 0 continues with these bytes.
         known, self._frozen = self._frozen, self._freeze()
         changes = self._changes(before, known) if group.world > 1 else b""
         done()

@@ -55,6 +55,7 @@ class LearningRate:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_NO_CONCERN, category=UserWarning)
             if isinstance(self._scheduler, ReduceLROnPlateau):
+                # The validation loss where there is one: a plateau of the training loss alone would hide overfitting.
                 known = loss if test_loss is None else test_loss
                 if known is not None:
                     self._scheduler.step(known)

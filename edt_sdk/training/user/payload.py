@@ -129,6 +129,7 @@ def write(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        # fsync before the rename: after a power loss a renamed file without its data would look complete.
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

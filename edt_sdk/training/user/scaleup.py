@@ -48,6 +48,7 @@ class ScaleUp:
             answer = function(epoch, self._most)
         except Exception as error:  # a failing user function must not cost the trained model
             return self._ignore(f"it raised {type(error).__name__}: {error}")
+        # A bool is an int in Python, but surely a mistake. numpy integers have __index__.
         if isinstance(answer, bool) or not hasattr(answer, "__index__") or int(answer) < 1:
             return self._ignore(f"it returned {answer!r} for epoch {epoch}, not a number of workers from 1 on")
         return min(int(answer), self._most)
