@@ -1,6 +1,6 @@
-"""Own the answers of the SDK as values that show themselves: the card, tables, logs, pictures as text.
+"""Own the SDK's answers as values that display themselves: the card, tables, logs, pictures as text.
 
-Never: requests. A value shows what it was given.
+Never: requests. A value shows the data it was given.
 
 Read first: `card.py`, then `readings.py`.
 """

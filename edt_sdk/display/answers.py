@@ -1,4 +1,4 @@
-"""What `what_if` answers with: who would hold how many slots, when the job would end. Plain data that reads well."""
+"""Present the answer of `what_if`: the slots each job would hold, and when the job would end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edt_sdk.schemas.what_if import WhatIf
 
 
 class Answer(WhatIf, frozen=True, kw_only=True):
-    """A `WhatIf` whose repr is a small table and a sentence; see there for its fields."""
+    """Holds a `WhatIf` with a repr of a small table and a sentence. See there for its fields."""
 
     def __repr__(self) -> str:
         rows = [("JOB", "NAME", "NOW", "THEN")]

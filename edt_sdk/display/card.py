@@ -1,7 +1,7 @@
-"""A job as a card: one sentence, and the same with a picture as HTML.
+"""Present a job as a card: a sentence, and the same with a picture as HTML.
 
 Pure functions of a JobView. The HTML survives an untrusted notebook, GitHub and a PDF: no `<svg>`, `<style>` or script,
-only inline colours and `<img>` with data URIs. Every card says how old it is. Colour is never alone: icon and word too.
+only inline colours and `<img>` with data URIs. Every card states its age. Icon and word repeat what a colour means.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from edt_sdk.pictures.parts.embedded import image
 from edt_sdk.pictures.parts.sparkline import curve
 from edt_sdk.schemas.job import JobState, JobView
 
-# The type of a bundle's part from which a front end that knows it shows the job as it is now, without any kernel.
+# The MIME type from which our front end shows the current state of the job without a kernel.
 MIME = "application/vnd.edt.job+json"
-# Of a table's cells. Where these are stripped too, the table stays one.
+# Inline styles of table cells. Where they are stripped, the table remains readable.
 _CELL = 'style="text-align: left"'
 _WORD = 'style="text-align: left; white-space: nowrap"'
-# (icon, mid-tone colour legible on white and black); the icon tells them apart without colour.
+# (icon, mid-tone colour legible on white and black). The icon distinguishes the states without colour.
 LOOKS: dict[JobState, tuple[str, str]] = {
     JobState.SUBMITTED: ("○", GREY),
     JobState.PENDING: ("◔", "#b8860b"),
@@ -40,7 +40,7 @@ LOOKS: dict[JobState, tuple[str, str]] = {
 
 
 def sentence(view: JobView) -> str:
-    """The job in one line that can be read aloud."""
+    """Return the job in one line that can be read aloud."""
     parts = [f"Job {view.id} ({view.name}): {view.state.value.lower()}"]
     if not view.state.final:
         parts.append(f"{view.slots} of at most {view.max_workers} slots")
@@ -53,7 +53,7 @@ def sentence(view: JobView) -> str:
 
 
 def short_line(view: JobView) -> str:
-    """The job in a line that fits a terminal; what explains its state only while it does not simply run."""
+    """Return the job in a line that fits a terminal. The reason is left out while the job simply runs."""
     parts = [f"{view.name}: {view.state.value.lower()}"]
     if not view.state.final:
         parts.append(f"{view.slots} of {view.max_workers} slots")
@@ -65,7 +65,7 @@ def short_line(view: JobView) -> str:
 
 
 def progress_words(view: JobView) -> str:
-    """What is known of: update 120 of 200, epoch 3 of 8, loss 0.12, test accuracy 97.2 %."""
+    """Return the known progress: update 120 of 200, epoch 3 of 8, loss 0.12, test accuracy 97.2 %."""
     p = view.progress
     if p is None:
         return ""
@@ -83,12 +83,12 @@ def progress_words(view: JobView) -> str:
 
 
 def being_suspended(view: JobView) -> bool:
-    """True from the moment somebody suspends it, whether its workers have left or not, until it is resumed."""
+    """Return True from the request to suspend the job until it is resumed, even while workers still run."""
     return view.reason is not None and view.reason.code == "suspended"
 
 
 def why_words(view: JobView) -> str:
-    """First line of what explains the state: why a job waits, else what is said about its end or its recovery."""
+    """Return the first line of the reason: why a job waits, else the message about its end or recovery."""
     recovers = view.state is JobState.RECOVERING and bool(view.message) and not being_suspended(view)
     if not view.state.final and view.reason is not None and not recovers:
         return view.reason.text
@@ -98,7 +98,7 @@ def why_words(view: JobView) -> str:
 
 
 def done_share(view: JobView) -> float:
-    """Share of updates done, 0 … 1."""
+    """Return the share of updates done, 0 … 1."""
     if view.state is JobState.FINISHED:
         return 1.0
     p = view.progress
@@ -106,7 +106,7 @@ def done_share(view: JobView) -> float:
 
 
 def picture(view: JobView) -> str:
-    """Progress and slots as an image."""
+    """Return progress and slots as an image."""
     share = done_share(view)
     slots = 0 if view.state.final else view.slots
     says = f"{100 * share:.0f} % done" + ("" if view.state.final else f", {slots} of {view.max_workers} slots")
@@ -114,18 +114,18 @@ def picture(view: JobView) -> str:
 
 
 def state_html(view: JobView, *, grey: bool = False) -> str:
-    """Icon and word of the state, in its colour."""
+    """Return icon and word of the state, in its colour."""
     icon, colour = LOOKS[view.state]
     return f'<span style="color: {GREY if grey else colour}"><b>{icon} {view.state.value}</b></span>'
 
 
 def head_html(view: JobView, *, grey: bool = False) -> str:
-    """State, name and id."""
+    """Return state, name and id."""
     return f"{state_html(view, grey=grey)} &nbsp; <b>{escape(view.name)}</b> &nbsp; <code>{escape(view.id)}</code>"
 
 
 def facts_html(view: JobView) -> str:
-    """Slots and progress, and below them what explains the state."""
+    """Return slots and progress, and below them the reason for the state."""
     slots = "" if view.state.final else f"{view.slots} of at most {view.max_workers} slots · "
     why = why_words(view)
     text = slots + (progress_words(view).replace(", ", " · ") or "no update yet")
@@ -133,7 +133,7 @@ def facts_html(view: JobView) -> str:
 
 
 def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
-    """A table of jobs, newest first; the first `most`, and how many more there are."""
+    """Return a table of jobs, newest first: the first `most`, and the number of the others."""
     if not views:
         return "<p>No jobs. Submit one: <code>client.submit('folder', main='train.py', max_workers=4)</code></p>"
     rows = "".join(
@@ -148,7 +148,7 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
 
 
 def live_card(view: JobView, taken: float, origin: str) -> dict[str, Any]:
-    """What a front end needs to show the job as it is now: the value of `MIME`.
+    """Return the value of `MIME`, from which a front end shows the current state of the job.
 
     Args:
         view: the job.
@@ -160,13 +160,13 @@ def live_card(view: JobView, taken: float, origin: str) -> dict[str, Any]:
 
 
 def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:
-    """The card.
+    """Return the card as HTML.
 
     Args:
         view: the job.
         taken: when the view was fetched, seconds since the epoch.
         losses: (update, loss) points for the little curve.
-        trouble: why the view could not be renewed; the card turns grey and says so.
+        trouble: why the view could not be renewed. The card turns grey and shows it.
     """
     lines = [head_html(view, grey=bool(trouble)), facts_html(view)]
     if view.validates:
@@ -179,7 +179,7 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
 
 
 def age_words(view: JobView, taken: float, trouble: str = "") -> str:
-    """How old a picture of the job is. Of one that lives it says that the job went on since."""
+    """Return the age of a view. For a job that has not ended it adds that later changes are missing."""
     if trouble:
         return f"Last seen {stamp(taken)}. {trouble}"
     if view.state is JobState.FINISHED:
@@ -188,10 +188,10 @@ def age_words(view: JobView, taken: float, trouble: str = "") -> str:
 
 
 def text_card(view: JobView, taken: float, *, trouble: str = "") -> str:
-    """One line, now; when the server is silent it says how old its knowledge is."""
+    """Return the current job in one line. With `trouble` the line states the age of the view."""
     return f"{sentence(view)} (Last seen {stamp(taken)}. {trouble})" if trouble else sentence(view)
 
 
 def text_snapshot(view: JobView, taken: float, *, trouble: str = "") -> str:
-    """The same to be kept: a line that is read on another day says how old it is."""
+    """Return the line to be stored. It states its age, because it may be read on another day."""
     return f"{sentence(view)} ({age_words(view, taken, trouble).rstrip('.')}.)"

@@ -1,4 +1,4 @@
-"""Data sets and models as lists that read well at the end of a cell: a table in a notebook, lines elsewhere."""
+"""Display data sets and models as lists: a table in a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL_HEAD = ("NAME", "KIND", "FRAMEWORK", "MAIN", "DATA SET", "WORKERS", "TRAIN
 
 
 def dataset_cells(item: Dataset) -> tuple[str, ...]:
-    """One data set, column by column."""
+    """Return the columns of a data set."""
     return (
         item.name,
         item.type,
@@ -29,13 +29,13 @@ def dataset_cells(item: Dataset) -> tuple[str, ...]:
 
 
 def model_cells(item: Model) -> tuple[str, ...]:
-    """One model or template, column by column."""
+    """Return the columns of a model or template."""
     workers, trainings = (str(item.max_workers), str(item.trainings)) if item.kind == "model" else ("", "")
     return (item.name, item.kind, item.framework, item.main, item.dataset or "-", workers, trainings)
 
 
 class DatasetList(list[Dataset]):
-    """Data sets as they were when they were listed; an ordinary list in everything else."""
+    """Lists data sets as of the time of the request. Behaves like a list otherwise."""
 
     def __repr__(self) -> str:
         rows = [dataset_cells(item) for item in self]
@@ -46,7 +46,7 @@ class DatasetList(list[Dataset]):
 
 
 class ModelList(list[Model]):
-    """Models as they were when they were listed; an ordinary list in everything else."""
+    """Lists models as of the time of the request. Behaves like a list otherwise."""
 
     def __repr__(self) -> str:
         rows = [model_cells(item) for item in self]

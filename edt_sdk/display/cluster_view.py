@@ -1,7 +1,7 @@
-"""The machine at a glance: hosts and their slots, how the groups stand to each other, and what each job waits for.
+"""Display the machine: hosts and their slots, the shares of the groups, and the reason each job waits.
 
-Pure functions of what `/cluster` answers with, as text for a terminal and as tables for a notebook. In the bars of
-slots each job has a letter, the same as in the table of jobs: that can be read without colours and by a screen reader.
+Pure functions of the answer of `/cluster`, as text for a terminal and as tables for a notebook. In the bars of slots
+each job has the same letter as in the table of jobs, readable without colours and by a screen reader.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _JOB_HEAD = ("", "JOB", "NAME", "OWNER", "GROUP", "PRIORITY", "SLOTS")
 
 
 class Cluster(dict[str, Any]):
-    """What the server answers, and at the end of a cell or in a terminal a picture of it.
+    """Holds the server's answer, displayed at the end of a cell or in a terminal.
 
     Keys: `slots` (id, host, device, resource_group, job), `resource_groups` (name, slots, free), `groups` (what each
-    instance group has, owns, borrows and lends, see `/edt/api/spec.yaml`), `jobs` (those that live: held, entitled,
-    asked, why they wait), `threads_per_slot`, and `elsewhere`: GPUs that jobs of another job store are in.
+    instance group has, owns, borrows and lends, see `/edt/api/spec.yaml`), `jobs` (the live ones: held, entitled,
+    asked, and the reason they wait), `threads_per_slot`, and `elsewhere` (GPUs in use by jobs of another job store).
     """
 
     def __repr__(self) -> str:
         return cluster_text(self)
 
     def _repr_html_(self) -> str:
-        """The same as tables."""
+        """Return the same as tables."""
         return cluster_html(self)
 
 
 def cluster_text(answer: Answer, *, width: int = 110) -> str:
-    """For a terminal; sentences are broken at `width` columns, tables never."""
+    """Return text for a terminal. Sentences are wrapped at `width` columns, tables are not."""
     letters = _letters(answer)
     parts: list[str] = []
     for resource in answer["resource_groups"]:
@@ -67,7 +67,7 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
 
 
 def cluster_html(answer: Answer) -> str:
-    """For a notebook: tables without colours or scripts."""
+    """Return HTML for a notebook: tables without colours or scripts."""
     letters = _letters(answer)
     parts: list[str] = []
     for resource in answer["resource_groups"]:
@@ -84,7 +84,7 @@ def cluster_html(answer: Answer) -> str:
 
 
 def _rows(answer: Answer, resource: str) -> list[tuple[object, ...]]:
-    """The groups over a resource group, each below the one it is part of."""
+    """Return the groups over a resource group, each below its parent."""
     groups = [group for group in answer["groups"] if group["resource_group"] == resource]
     return [_group(group, depth) for group, depth in _tree(groups, "", 0)]
 
@@ -124,7 +124,7 @@ def _job(job: Answer, letters: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def _letters(answer: Answer) -> dict[str, str]:
-    """A letter for each job that is in a slot."""
+    """Return a letter for each job that holds a slot."""
     there = dict.fromkeys(slot["job"] for slot in answer["slots"] if slot["job"])
     jobs = [job["id"] for job in answer["jobs"] if job["id"] in there]
     jobs += [job for job in there if job not in jobs]
@@ -132,7 +132,7 @@ def _letters(answer: Answer) -> dict[str, str]:
 
 
 def _bars(answer: Answer, resource: str, letters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each host of a resource group, and a letter for each of its slots."""
+    """Yield each host of a resource group with a letter for each of its slots."""
     hosts: dict[str, list[Answer]] = {}
     for slot in answer["slots"]:
         if slot.get("resource_group") == resource:

@@ -1,4 +1,4 @@
-"""One line of a job's log, with where it came from."""
+"""Represent a line of a job's log with its origin."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import msgspec
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a job's log; str() of it is what a terminal shows.
+    """Holds a line of a job's log. str() gives the text for a terminal.
 
     Attributes:
         time: seconds since the epoch.
         stream: "stdout" or "stderr" of the driver, "elog", or "worker".
         worker: the worker's number, None for the driver.
-        err: True when it was written to stderr.
+        err: True for stderr.
     """
 
     time: float

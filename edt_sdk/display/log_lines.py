@@ -1,7 +1,7 @@
-"""Lines of a log as HTML: the newest, what is searched for, and nothing that could fill a browser. Pure.
+"""Display lines of a log as HTML: the newest lines, search matches, and bounded output. Pure.
 
-A line may be a megabyte, a million of them may come, and they may hold whatever a program prints: escape sequences are
-taken out, a progress bar is its last state, a long line is cut and says so.
+A line may have a megabyte, there may be a million lines, and they may hold any program output. So escape sequences are
+removed, a progress bar is reduced to its last state, and a long line is cut with a note.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def plain(text: str) -> str:
-    """One line as it would look on a terminal, cut to `LONGEST` characters."""
+    """Return a line as it would look on a terminal, cut to `LONGEST` characters."""
     whole = len(text)
-    # A megabyte of escape sequences is not looked through for a line of which the beginning is shown.
+    # Limit the input before the regular expressions: only the start of a line is shown, but it may have a megabyte.
     text = text[-LONGEST * 8 :] if "\r" in text else text[: LONGEST * 8]
     states = [state for state in _ESCAPES.sub("", text).split("\r") if state]
     text = _CONTROLS.sub("", states[-1] if states else "")
@@ -37,18 +37,18 @@ def plain(text: str) -> str:
 
 
 class LogLines:
-    """The newest `KEPT` lines of a log."""
+    """Keeps the newest `KEPT` lines of a log."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._lines: deque[LogLine] = deque(maxlen=kept)
         self.dropped = False
 
     def add(self, lines: Iterable[LogLine]) -> int:
-        """Take further lines; how many there were."""
+        """Add lines and return their number."""
         count = 0
         for line in lines:
             self.dropped = self.dropped or len(self._lines) == self._lines.maxlen
-            # What is kept is what can be shown: 5000 lines of a megabyte each would be the kernel's memory.
+            # Keep only what can be shown: 5000 lines with a megabyte each would fill the kernel's memory.
             self._lines.append(msgspec.structs.replace(line, text=plain(line.text)))
             count += 1
         return count
@@ -58,30 +58,30 @@ class LogLines:
 
     @property
     def workers(self) -> list[int]:
-        """Numbers of the workers that wrote them."""
+        """Return the numbers of the workers that wrote the lines."""
         return sorted({line.worker for line in self._lines if line.worker is not None})
 
     def matching(self, search: str) -> list[LogLine]:
-        """Those that contain `search`, in whatever case; all for ""."""
+        """Return the lines that contain `search`, ignoring case. "" matches all."""
         wanted = search.casefold()
         return [line for line in self._lines if wanted in str(line).casefold()]
 
 
 def log_html(lines: Sequence[LogLine], *, search: str = "", shown: int = SHOWN) -> str:
-    """The last of these lines, each with its time and who wrote it; errors have a mark as well as a colour."""
+    """Return the last lines with time and origin. Errors have a mark as well as a colour."""
     rows = "".join(_row(line, search) for line in lines[-shown:])
     return f'<pre style="margin: 0; white-space: pre-wrap; overflow-wrap: anywhere">{rows}</pre>'
 
 
 def log_words(log: LogLines, found: int, search: str, *, shown: int = SHOWN, earlier: bool = False) -> str:
-    """What is seen of how much, in a sentence.
+    """Return a sentence about the shown part of the log.
 
     Args:
-        log: the lines there are.
-        found: how many of them are asked for.
-        search: what was searched for.
+        log: the lines.
+        found: how many of them match.
+        search: the search text.
         shown: how many are shown at most.
-        earlier: there are older ones on the server.
+        earlier: the server has older lines.
     """
     if not len(log):
         return note("Nothing has been written yet.")

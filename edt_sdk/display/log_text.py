@@ -1,4 +1,4 @@
-"""A job's log as a notebook has it: one string of its lines that shows its end."""
+"""Represent a job's log in a notebook: a string of its lines that displays its end."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _REPR_WIDTH = 2000
 
 
 class LogText(str):
-    """A log as one string. `lines` has the lines with their times and origins."""
+    """Holds a log as one string. `lines` has the lines with their times and origins."""
 
     __slots__ = ("lines",)
     lines: tuple[LogLine, ...]
 
     def __new__(cls, lines: Iterable[LogLine]) -> LogText:
-        """The text of `lines`, each ended by a line break."""
+        """Create the text of `lines`, each ended by a line break."""
         kept = tuple(lines)
         text = super().__new__(cls, "".join(f"{line}\n" for line in kept))
         text.lines = kept
         return text
 
     def __repr__(self) -> str:
-        """The end of it; `print` and the string itself have every character."""
+        """Return the end of the log. `print` and the string itself have every character."""
         shown = [str(line) for line in self.lines[-_REPR_LINES:]]
         text = "\n".join(map(_cut, shown))
         if rest := left_out(len(self.lines), _REPR_LINES):
@@ -42,7 +42,7 @@ class LogText(str):
 
 
 def _cut(line: str) -> str:
-    """The line, or its beginning and how long it is."""
+    """Return the line, or its start and its length."""
     if len(line) <= _REPR_WIDTH:
         return line
     return f"{line[:_REPR_WIDTH]} … (cut; the line has {len(line):,} characters, print() shows them)"

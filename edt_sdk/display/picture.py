@@ -1,7 +1,7 @@
-"""`Picture`: what the server has drawn, as a value that shows itself in a cell.
+"""Define `Picture`: a drawing of the server that displays itself in a cell.
 
-Shown as an `<img>` with a data URI, because notebooks strip inline `<svg>`; where only text can be shown it is the
-sentence that the picture says.
+It is shown as an `<img>` with a data URI, because notebooks strip inline `<svg>`. In plain text it is the sentence that
+describes the picture.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from edt_sdk.schemas.errors import ServerUnreachable
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A picture.
+    """Holds a picture.
 
     Attributes:
         svg: the document, as text.
-        says: what it shows, as a person would say it.
+        says: its description as a sentence.
     """
 
     svg: str
     says: str
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a file, such as "loss.svg"; the file's path."""
+        """Write the picture to a file, such as "loss.svg", and return the path."""
         target = Path(path).expanduser()
         target.write_text(self.svg, encoding="utf-8")
         return target
@@ -43,10 +43,10 @@ class Picture:
 
 
 def fetch_picture(connection: Connection, path: str, params: Params) -> Picture:
-    """The picture at a path of the server; clock times in it are this process's own.
+    """Fetch the picture at a path of the server, with clock times in this process's time zone.
 
     Raises:
-        EdtError: what the server refuses; ServerUnreachable also for an answer that is no picture.
+        EdtError: the server refused. ServerUnreachable also for an answer that is no picture.
     """
     query: Params = {**params, "zone": local_zone()}
     svg = connection.text(path, params=query)

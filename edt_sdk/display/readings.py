@@ -1,6 +1,6 @@
-"""What a job answers with: metrics, story, timeline, checkpoints, workers.
+"""Define the answers about a job: metrics, story, timeline, checkpoints, workers.
 
-Each is plain data that also reads well at the end of a notebook cell. They hold what was fetched and never fetch more.
+Each is plain data that displays itself at the end of a notebook cell. It holds what was fetched and never fetches more.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from edt_sdk.schemas.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Curves of a job.
+    """Holds the curves of a job.
 
     Attributes:
-        train: `{"update", "epoch", "samples", "loss", "accuracy", "world", "time"}` per point; updates from 0.
+        train: `{"update", "epoch", "samples", "loss", "accuracy", "world", "time"}` per point. Updates count from 0.
         test: `{"epoch", "update", "loss", "accuracy", "time"}` per validation.
-        speeds: `{"workers", "samples", "seconds"}` for each number of workers that its last training has run with, the
-            smallest first; pauses between updates are left out.
+        speeds: `{"workers", "samples", "seconds"}` for each number of workers of its last training, the smallest first,
+            without pauses between updates.
     """
 
     train: list[dict[str, Any]]
@@ -32,17 +32,17 @@ class Metrics:
 
     @property
     def loss(self) -> float | None:
-        """Training loss of the last point."""
+        """Return the training loss of the last point."""
         return self.train[-1]["loss"] if self.train else None
 
     @property
     def test_loss(self) -> float | None:
-        """Loss of the last validation."""
+        """Return the loss of the last validation."""
         return self.test[-1]["loss"] if self.test else None
 
     @property
     def test_accuracy(self) -> float | None:
-        """Accuracy of the last validation, 0 … 1; None where labels are not classes."""
+        """Return the accuracy of the last validation, 0 … 1. None where labels are not classes."""
         return self.test[-1]["accuracy"] if self.test else None
 
     def __repr__(self) -> str:
@@ -58,40 +58,40 @@ class Metrics:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The curve, and the last validations."""
+        """Return the curve, and the last validations."""
         from edt_sdk.display.shown import metrics_html
 
         return metrics_html(self.train, self.test)
 
 
 class Story(list[Event]):
-    """The events of a job; its repr is the story they tell."""
+    """Lists the events of a job. Its repr is the story in lines."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{clock(event.time)}  {event.text or event.kind}" for event in self) or "Nothing yet."
 
     def _repr_html_(self) -> str:
-        """The last of them as a table."""
+        """Return the last events as a table."""
         from edt_sdk.display.shown import story_html
 
         return story_html(self)
 
 
 class Checkpoints(list[dict[str, Any]]):
-    """The checkpoints of a job, as the server lists them; at the end of a cell a table."""
+    """Lists the checkpoints of a job from the server, as a table at the end of a cell."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{c['name']}  {size(c['bytes'])}  {stamp(c['time'])}" for c in self) or "No checkpoint yet."
 
     def _repr_html_(self) -> str:
-        """The newest of them as a table."""
+        """Return the newest checkpoints as a table."""
         from edt_sdk.display.shown import checkpoints_html
 
         return checkpoints_html(self)
 
 
 class Workers(list[dict[str, Any]]):
-    """The workers that run, as the server lists them; at the end of a cell a table."""
+    """Lists the running workers from the server, as a table at the end of a cell."""
 
     def __repr__(self) -> str:
         said = (
@@ -100,7 +100,7 @@ class Workers(list[dict[str, Any]]):
         return "\n".join(said) or "No worker runs now."
 
     def _repr_html_(self) -> str:
-        """The table."""
+        """Return the table."""
         from edt_sdk.display.shown import workers_html
 
         return workers_html(self)
@@ -108,15 +108,15 @@ class Workers(list[dict[str, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Who held how many slots when.
+    """Holds the allocation of slots over time.
 
     Attributes:
         capacity: slots of the machine.
         rows: one per change, see `timeline_table`.
         names: job id → name.
-        total: changes there were.
-        thinned: some of them are not among the rows; a shorter window has them all.
-        until: up to when the last row holds, seconds since the epoch; when it was asked for by default.
+        total: number of changes.
+        thinned: the rows leave some changes out. A shorter window has them all.
+        until: end of the last row, seconds since the epoch. Default: the time of the request.
     """
 
     capacity: int
@@ -127,14 +127,14 @@ class Timeline:
     until: float = field(default_factory=time.time)
 
     def table(self, *, settled_only: bool = False) -> str:
-        """The text table, see `timeline_table`."""
+        """Return the text table, see `timeline_table`."""
         return timeline_table(self.rows, self.names, settled_only=settled_only)
 
     def __repr__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        """The picture, and below it, folded, the table."""
+        """Return the picture, and below it the table, folded."""
         from edt_sdk.display.shown import timeline_html
 
         return timeline_html(self.rows, self.names, self.capacity, self.until, self.table())

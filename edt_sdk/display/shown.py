@@ -1,7 +1,7 @@
-"""What a job answers with, as HTML at the end of a cell: tables, and pictures where people would rather look than read.
+"""Display the answers about a job as HTML: tables, and pictures where they are easier to read.
 
-Pure functions of what was fetched. A picture is an `<img>`, nothing needs a style or a script, and of what is endless
-the part that is read is shown, with a word about the rest.
+Pure functions of the fetched data. A picture is an `<img>`, and nothing needs a style or a script. Of an endless list
+only the useful part is shown, with a note about the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_WORKER = "No worker runs now."
 
 
 def metrics_html(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> str:
-    """The loss curve over updates, and the last validations."""
+    """Return the loss curve over updates, and the last validations."""
     if not train and not test:
         return "<p>No figures yet: the first come with the first update.</p>"
     changes = [
@@ -53,7 +53,7 @@ def metrics_html(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str,
 
 
 def story_html(events: Sequence[Event]) -> str:
-    """When what happened, and why."""
+    """Return a table of events with their times and causes."""
     rows = [(stamp(event.time), event.text or event.kind) for event in events[-MOST:]]
     before = note(left_out(len(events), MOST))
     return before + table(("Time", "What happened"), rows, empty="Nothing has happened yet.")
@@ -62,7 +62,7 @@ def story_html(events: Sequence[Event]) -> str:
 def timeline_html(
     rows: Sequence[Mapping[str, Any]], names: Mapping[str, str], capacity: int, until: float, text: str
 ) -> str:
-    """The picture of who had how many slots when; the table of every change is folded below it."""
+    """Return the picture of slots over time, with the table of every change folded below it."""
     if not rows:
         return "<p>No slot has been given to a job yet.</p>"
     times = [float(row["time"]) for row in rows]
@@ -82,7 +82,7 @@ def timeline_html(
 
 
 def checkpoints_html(found: Sequence[Mapping[str, Any]]) -> str:
-    """The checkpoints, newest first."""
+    """Return the checkpoints, newest first."""
     newest = sorted(found, key=lambda each: each["time"], reverse=True)
     rows = [
         (
@@ -99,7 +99,7 @@ def checkpoints_html(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def workers_html(found: Sequence[Mapping[str, Any]]) -> str:
-    """The workers that run, and where."""
+    """Return the running workers and their places."""
     rows = [[_or_dash(each.get(key)) for key in _WORKER_KEYS] for each in found]
     return table(_WORKER_HEAD, rows, empty=NO_WORKER)
 

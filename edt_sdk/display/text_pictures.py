@@ -1,6 +1,6 @@
-"""The server's pictures as text, for a terminal: the same figures, drawn with characters. Pure.
+"""Draw the server's pictures as text for a terminal, with the same figures. Pure.
 
-Below each stands the sentence that the picture says of itself (`Picture.says`). Times are those of `zone`.
+The description of the picture (`Picture.says`) stands below it. Times are in `zone`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FREE = "free"
 
 
 def loss_text(metrics: Metrics, *, width: int, height: int = HEIGHT) -> str:
-    """The training loss over updates, and the validations; "" before the first update."""
+    """Draw the training loss over updates, and the validations. "" before the first update."""
     train = [(float(point["update"] + 1), point["loss"]) for point in metrics.train]
     test = [(float(point["update"] + 1), point["loss"]) for point in metrics.test]
     lines = chart(train, test, width=width, height=height, x_name="updates")
@@ -37,7 +37,7 @@ def loss_text(metrics: Metrics, *, width: int, height: int = HEIGHT) -> str:
 
 
 def spark_text(view: JobView, metrics: Metrics, *, width: int) -> str:
-    """A job at a glance: its loss, how far it is and its slots, a line each."""
+    """Draw a job in three lines: its loss, its progress and its slots."""
     wide = max(10, min(60, width - 32))
     losses = [point["loss"] for point in metrics.train]
     progress = view.progress
@@ -52,12 +52,12 @@ def spark_text(view: JobView, metrics: Metrics, *, width: int) -> str:
 
 
 def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = None, mine: str = "") -> str:
-    """A row for each job, as high as the share of all slots that it held; "" when nobody held any.
+    """Draw a row per job, as high as its share of all slots. "" when no job held any.
 
     Args:
-        timeline: as the server tells it.
+        timeline: from the server.
         width: columns of the whole.
-        zone: of the times below, the machine's own by default.
+        zone: of the times below, by default the machine's.
         mine: the job that comes first, with a mark.
     """
     if not timeline.rows:
@@ -84,7 +84,7 @@ def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = Non
 
 
 def efficiency_text(metrics: Metrics, *, width: int) -> str:
-    """Samples a second at each number of workers, and how much of as many times the smallest's; "" for none."""
+    """Return samples per second and efficiency for each number of workers, "" for none."""
     speeds = [
         (s["workers"], s["samples"] / s["seconds"], s["seconds"])
         for s in metrics.speeds
@@ -103,7 +103,7 @@ def efficiency_text(metrics: Metrics, *, width: int) -> str:
 
 
 def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
-    """What each instance group holds, against what it is entitled to; "" where there is none."""
+    """Return what each instance group holds and is entitled to, "" where there is no group."""
     groups = [group for group in cluster["groups"] if group["held"] or group["entitled"] or group["own"]]
     if not groups:
         return ""
@@ -118,13 +118,13 @@ def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
 
 
 def _exchanged(group: Mapping[str, Any]) -> str:
-    """Slots that are another group's; those that nobody owns are no loan."""
+    """Return the borrowed and lent slots. Slots without an owner are no loan."""
     loans = {"borrowed": sum(group["lenders"].values()), "lent": group["lent"]}
     return ", ".join(f"{slots} {what}" for what, slots in loans.items() if slots)
 
 
 def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> str:
-    """The loss of each job as a row, all on one scale; "" when none has a loss yet."""
+    """Draw the loss of each job as a row, all on the same scale. "" when none has a loss yet."""
     wide = max(10, min(60, width - _NAME - 38))
     curves = [[point["loss"] for point in metrics.train] for _, metrics in jobs]
     known = [loss for curve in curves for loss in curve if loss is not None]
@@ -140,7 +140,7 @@ def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> s
 
 
 def _figures(curve: Sequence[float | None]) -> tuple[str, str]:
-    """The last and the least of it."""
+    """Return the last and the least value."""
     known = [loss for loss in curve if loss is not None]
     return (_figure(curve[-1]), _figure(min(known))) if known else ("-", "-")
 
@@ -150,7 +150,7 @@ def _figure(loss: float | None) -> str:
 
 
 def _few(values: Sequence[float | None], most: int) -> list[float | None]:
-    """At most so many: the mean of each of equal stretches, None for one without a number."""
+    """Reduce to at most `most` values: the mean of each interval, None for one without a number."""
     if len(values) <= most:
         return list(values)
     found: list[float | None] = []

@@ -1,7 +1,7 @@
-"""The allocation timeline as text: who had how many slots when, and why it changed.
+"""Format the allocation timeline as text: the slots of each job over time, and the cause of each change.
 
-A pure function of the rows that `/timeline` answers with. One line per change: time since the first, slots of each job,
-one letter per slot in the order of the jobs (small while it is being given back), and the cause.
+A pure function of the rows that `/timeline` returns. One line per change: time since the first, slots of each job, a
+letter per slot in the order of the jobs (lower case while the slot is being released), and the cause.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# A letter as well as a shade: the bar can be read without colours and by a screen reader.
+# Letters instead of shades: the bar can be read without colours and by a screen reader.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _FREE = "·"
 _WIDEST_BAR = 64
@@ -21,14 +21,14 @@ def timeline_table(
     *,
     settled_only: bool = False,
 ) -> str:
-    """A table of `rows`.
+    """Return a table of `rows`.
 
     Args:
         rows: `{"time", "slots": {job: n}, "leaving": {job: n}, "free", "capacity", "cause", "text", "settled"}`, times
-            in seconds; `leaving` counts those of `slots` that a job was asked to give back.
-        names: what to call the jobs; ids where it has none.
-        settled_only: leave out the moments in which a slot was still on its way from one job to another. They are
-            marked with `~` otherwise.
+            in seconds. `leaving` counts the slots that a job must release.
+        names: job id → name. A job without a name is shown by its id.
+        settled_only: leave out rows in which a slot was still in transfer between jobs. They are marked with `~`
+            otherwise.
     """
     shown = [row for row in rows if row.get("settled", True) or not settled_only]
     if not shown:
@@ -49,7 +49,7 @@ def timeline_table(
 
 
 def _labels(jobs: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """Column heads: the letter of the bar and the job's name, cut to stay narrow; alike names get the id's end."""
+    """Return column heads: letter and name, cut to stay narrow. Equal names get the end of the id."""
     called = [names.get(job) or job for job in jobs]
     labels = []
     for at, (job, name) in enumerate(zip(jobs, called, strict=True)):
@@ -73,7 +73,7 @@ def _bar(row: Mapping[str, Any], jobs: Sequence[str]) -> str:
 
 
 def _since(seconds: float) -> str:
-    """Like 0:07.4 below an hour, 1:02:09 above."""
+    """Format like 0:07.4 below an hour, 1:02:09 above."""
     tenths = round(max(0.0, seconds) * 10)
     minutes, rest = divmod(tenths, 600)
     if minutes < 60:

@@ -1,4 +1,4 @@
-"""`Validation`: what a validation came to, as a value that reads well in a cell, in a terminal and in a log."""
+"""Define `Validation`: the result of a validation, readable in a cell, in a terminal and in a log."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _MOST = 30
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The results of one validation.
+    """Holds the results of a validation.
 
     Attributes:
         job: id of the validation's job.
-        training, training_name: id and name of the job that trained what was validated.
+        training, training_name: id and name of the job that trained the model.
         samples: of the test data.
-        metrics: those that were asked for and are one number, by name, in that order; loss is the script's, the others
-            are fractions. None for one that is not a number.
+        metrics: the requested metrics with a single number, by name, in the requested order. Loss is the script's, the
+            others are fractions. None for a value that is not a number.
         own: means of the metrics that the script gave `FabricModel`, by name.
-        classes: how many there are, None where only the loss was asked for.
-        threshold: what binary outputs were compared with, None where the highest score counted.
-        confusion: counts; rows are labels, columns what the model said. None where it was not asked for.
-        per_class: each class with its `label`, `samples`, `precision`, `recall`, `f1`; where one of them was asked for.
+        classes: their number, None where only the loss was requested.
+        threshold: for binary outputs, None where the highest score counted.
+        confusion: counts with labels as rows and predictions as columns. None where it was not requested.
+        per_class: each class with its `label`, `samples`, `precision`, `recall`, `f1`, if any of these was requested.
         time: of its end, seconds since the epoch.
     """
 
@@ -48,12 +48,12 @@ class Validation:
 
     @classmethod
     def of(cls, job: str, answer: Any) -> Validation:
-        """From what the server answers."""
+        """Create it from the server's answer."""
         result = msgspec.convert(answer, Validated)
         return cls(job=job, **{name: getattr(result, name) for name in Validated.__struct_fields__})
 
     def __getitem__(self, metric: str) -> float | None:
-        """A metric by its name."""
+        """Return a metric by its name."""
         return self.metrics[metric]
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class Validation:
 
 
 def as_text(result: Validated | Validation) -> str:
-    """A small table of the metrics, then of the classes and the confusion matrix where they were asked for."""
+    """Return a table of the metrics, then the classes and the confusion matrix where they were requested."""
     parts = [_head(result), text_table(("METRIC", "VALUE"), list(_rows(result)))]
     shown = min(_MOST, result.classes or 0)
     if result.per_class:
@@ -79,7 +79,7 @@ def as_text(result: Validated | Validation) -> str:
 
 
 def as_html(result: Validated | Validation) -> str:
-    """The same for a notebook; the confusion matrix is shaded, each row by its own share."""
+    """Return the same for a notebook. Each row of the confusion matrix is shaded by its shares."""
     parts = [f"<p>{escape(_head(result))}</p>", table(("Metric", "Value"), list(_rows(result)), empty="")]
     shown = min(_MOST, result.classes or 0)
     if result.per_class:
@@ -108,7 +108,7 @@ def _class_row(each: ClassScores) -> tuple[object, ...]:
 
 
 def _confusion_html(confusion: tuple[tuple[int, ...], ...], shown: int) -> str:
-    """A table with a caption; cells are shaded by the share of their row, and numbers stay readable on any ground."""
+    """Return a table with a caption. Cells are shaded by the share of their row, with readable numbers."""
     cell = "text-align: right; padding: 1px 8px"
     head = "".join(f'<th scope="col" style="{cell}; color: {GREY}">{label}</th>' for label in range(shown))
     rows = []

@@ -1,4 +1,4 @@
-"""Own `FabricModel`: the one object through which model code trains elastically.
+"""Own `FabricModel`: the object through which model code trains elastically.
 
 Never: the training itself, which is `edt_sdk.training`.
 

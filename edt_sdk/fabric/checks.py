@@ -1,7 +1,7 @@
-"""What a `FabricModel` refuses, in the words of whoever wrote the call and in the line where the mistake is.
+"""Check the arguments of a `FabricModel` in the user's words, at the line of the mistake.
 
-Each check raises InvalidRequest (it cannot be) or Unprocessable (it could, but not with this value), with the
-argument as the field and, where one is known, the way out as the hint.
+Each check raises InvalidRequest (never valid) or Unprocessable (a valid type with an invalid value). The error has the
+argument as its field and, where a fix is known, the fix as its hint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OTHER_LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
 
 
 def check_model(model: Any) -> None:
-    """A module with something to train."""
+    """Check for a module with something to train."""
     if type(model).__module__.partition(".")[0] in _OTHER_LIBRARIES:
         raise InvalidRequest(
             f"model is a {type(model).__module__}.{type(model).__name__}: only PyTorch models can be trained here.",
@@ -34,7 +34,7 @@ def check_model(model: Any) -> None:
     if not parameters:
         raise InvalidRequest(
             "model has no parameters: there is nothing to train.",
-            hint="Layers count when they are attributes of the module, or in a ModuleList; a plain list hides them.",
+            hint="Layers count when they are attributes of the module, or in a ModuleList. A plain list hides them.",
             field="model",
         )
     if not any(parameter.requires_grad for parameter in parameters):
@@ -46,7 +46,7 @@ def check_model(model: Any) -> None:
 
 
 def check_optimizer(optimizer: Any, model: nn.Module) -> None:
-    """An optimizer over the model's own parameters."""
+    """Check for an optimizer over the model's own parameters."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidRequest(
             f"optimizer must be an instance of torch.optim.Optimizer, not a {type(optimizer).__name__}.",
@@ -63,13 +63,13 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
 
 
 def check_lr_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
-    """None, or a scheduler over this very optimizer."""
+    """Check for None, or a scheduler over this optimizer."""
     if scheduler is None:
         return
     if not isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler):
         raise InvalidRequest(
             f"lr_scheduler must be one of torch.optim.lr_scheduler, not a {type(scheduler).__name__}.",
-            hint="For example torch.optim.lr_scheduler.StepLR(optimizer, 10); a Callback can change rates as well.",
+            hint="For example torch.optim.lr_scheduler.StepLR(optimizer, 10). A Callback can change rates too.",
             field="lr_scheduler",
         )
     if scheduler.optimizer is not optimizer:
@@ -81,14 +81,14 @@ def check_lr_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None
 
 
 def check_callable(name: str, value: Any, hint: str) -> None:
-    """A function, or anything that can be called."""
+    """Check for a function or another callable."""
     if not callable(value):
         raise InvalidRequest(f"{name} must be callable, not a {type(value).__name__}.", hint=hint, field=name)
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """`value` as an int, at least `least`."""
-    # numpy's integers are whole numbers too; True is not meant as one.
+    """Return `value` as an int, at least `least`."""
+    # Accept numpy's integers too. A bool is surely a mistake.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidRequest(f"{name} must be a whole number, not {value!r}.", field=name)
     number = int(value)
@@ -98,7 +98,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """`value`, one of these words."""
+    """Return `value` if it is one of the allowed words."""
     if value not in allowed:
         words = " or ".join(map(repr, allowed))
         raise Unprocessable(f"{name} is {words}, not {value!r}.", field=name)

@@ -1,10 +1,10 @@
-"""`FabricModel`: the one object through which model code trains elastically.
+"""Define `FabricModel`, the object through which model code trains elastically.
 
-It checks what it is given, where the mistake was made; packs it; and, in a job's driver, asks the supervisor for
-workers and waits while it hands metrics to the loggers. Anywhere else, in a notebook's cell say, the call becomes a job
-(`edt_sdk.training.calls.call`). It trains nothing itself and never looks at the data: the workers do
-(`edt_sdk.training.worker`). Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this
-module imports torch; `import edt_sdk` does not import this module.
+It checks its arguments in the call where a mistake was made, and packs them. In a job's driver it requests workers from
+the supervisor, waits, and passes metrics to the loggers. Elsewhere, for example in a notebook cell, the call becomes a
+job (`edt_sdk.training.calls.call`). It never trains or reads data itself, the workers do (`edt_sdk.training.worker`).
+Both keyword families of WMLA (1.2–2.x and 4–5) are accepted. Importing this module imports torch. `import edt_sdk` does
+not import this module.
 """
 
 from __future__ import annotations
@@ -39,39 +39,42 @@ from edt_sdk.training.user.scaleup import ScaleUp
 if TYPE_CHECKING:
     from edt_sdk.client import Job
 
-# How often the driver looks for new metrics while it waits; the end of the training wakes it at once.
+# Seconds between two reads of the metrics while the driver waits. The end of the training wakes it immediately.
 _METRICS_INTERVAL = 0.2
 
 
 class FabricModel:
-    """A model and everything needed to train it.
+    """Holds a model and everything needed to train it.
 
     Args:
-        model: the module, on the CPU; workers place it.
-        datasets_function: called without arguments in each worker; returns `(train, test)`, two map-style data sets
-            of `(features, label)`, the second one None when there is nothing to validate with.
+        model: the module, on the CPU. Workers place it.
+        datasets_function: called without arguments in each worker. Returns `(train, test)`, two map-style data sets
+            of `(features, label)`. The second is None when there is no validation data.
         loss_function: `loss_function(outputs, labels)` → mean loss of a batch, a scalar tensor.
         optimizer: built over parameters of `model`, all or some.
-        driver_logger: a `LoggerCallback` in the driver; replaces the lines that are printed by default.
+        driver_logger: a `LoggerCallback` in the driver. Replaces the lines that are printed by default.
         worker_logger: a `LoggerCallback` in each worker.
-        user_callback: a `Callback`, or a list of them; they run on rank 0.
-        enable_onnx, save_to_onnx: either one True also writes the trained model as `model_epoch_final.onnx`, beside
-            the weights; needs the extra `onnx`. A model that cannot be exported is a line in the log.
-        fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`, in place of
-            the engine's forward and backward of one micro-batch.
-        fn_test: `fn_test(model, test_iter, fn_args)` → validation loss; runs on rank 0 in place of the engine's own.
-        scaleup_function: `scaleup_function(epoch, most)` → most workers from that epoch on; it never gets more than
-            the scheduler gives. One that fails is ignored, which a line in the log says.
-        metrics: functions `metric(outputs, labels)` → number, averaged over samples beside loss and accuracy.
+        user_callback: a `Callback`, or a list of them. They run on rank 0.
+        enable_onnx, save_to_onnx: if either is True, the trained model is also written as `model_epoch_final.onnx` next
+        to
+            the weights. Needs the extra `onnx`. A model that cannot be exported gives a line in the log.
+        fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`. Replaces
+            the engine's forward and backward pass of a micro-batch.
+        fn_test: `fn_test(model, test_iter, fn_args)` → validation loss. Runs on rank 0 and replaces the engine's
+        validation.
+        scaleup_function: `scaleup_function(epoch, most)` → most workers from that epoch on. The scheduler may grant
+        fewer.
+            A function that fails is ignored with a line in the log.
+        metrics: functions `metric(outputs, labels)` → number, averaged over samples like loss and accuracy.
         worker_logger_callback, driver_logger_callback: loggers with the hooks of WMLA 4 and 5, which get a dictionary.
-        keras_custom_objects: accepted; it has no meaning for PyTorch.
-        fn_batch_collate: list of samples → `(features, labels)`; torch's default collate when not given.
-        clip_grad_norm: greatest norm of an update's combined gradient; None does not clip.
-        lr_scheduler: one of `torch.optim.lr_scheduler`, built over `optimizer`; the engine steps it.
+        keras_custom_objects: accepted, without meaning for PyTorch.
+        fn_batch_collate: list of samples → `(features, labels)`. Default: torch's default collate.
+        clip_grad_norm: greatest norm of an update's combined gradient. None does not clip.
+        lr_scheduler: one of `torch.optim.lr_scheduler`, built over `optimizer`. The engine steps it.
 
     Attributes:
         model, optimizer: as given.
-        job: the `Job` that the last `train()` became, None inside a job and before.
+        job: the `Job` that the last `train()` became. None inside a job, and before the first call.
 
     Raises:
         InvalidRequest: an argument has the wrong type, or does not fit the others.
@@ -124,7 +127,7 @@ class FabricModel:
         _tell_unused(keras_custom_objects=keras_custom_objects)
         self.model = model
         self.optimizer = optimizer
-        # As it was given, for when the call is made again in a job.
+        # The arguments as given. A submitted call passes them again inside the job.
         self._given: dict[str, Any] = {
             "model": model,
             "datasets_function": datasets_function,
@@ -164,42 +167,45 @@ class FabricModel:
         worker_num: int | None = None,
         worker_device_num: int | None = None,
     ) -> None:
-        """Train; returns when the training is over and the trained weights are in `model`.
+        """Train. Returns when the training is over and the trained weights are in `model`.
 
-        Outside a job, in a notebook's cell or a plain script, the call is submitted as one and waited for: in a cell
-        with a figure that is drawn while it trains, elsewhere with a line of progress. Ctrl-C then ends the waiting,
-        not the job; `self.job` stops it, waits again, or brings the weights: `job.load_into(model)`. Loggers and
-        callbacks run there, and data are looked for from there. A driver that died and runs its script again attaches
-        here to the training there is.
+        Outside a job, in a notebook cell or a plain script, the call is submitted as a job and waited for. A cell shows
+        a live figure, a script prints a line of progress. Ctrl-C then ends the waiting, not the job. `self.job` stops
+        it, waits again, or loads the weights: `job.load_into(model)`. Loggers and callbacks run in the job, and data
+        paths are resolved there. When a driver has died and its script runs again, the call attaches to the existing
+        training.
 
         Args:
             epoch_number: passes over the training set, ≥ 1.
             batch_size: samples a worker computes at once, ≥ 1.
-            engines_number: most workers, and how many batches of `batch_size` one update averages; 8 when neither it
-                nor `effective_batch_size` is given. How many workers there are at any time does not change the result.
-            num_dataloader_threads: processes that load samples beside each worker.
-            validation_freq: epochs between validations; 0 for none.
-            checkpoint_freq: epochs between `.pth` files; 0 for none but the final ones.
-            effective_batch_size: samples of one update, in place of `engines_number`.
+            engines_number: most workers, and how many batches of `batch_size` one update averages. Default 8 if
+                `effective_batch_size` is not given either. The current number of workers never changes the result.
+            num_dataloader_threads: processes that load samples for each worker.
+            validation_freq: epochs between validations. 0 for none.
+            checkpoint_freq: epochs between `.pth` files. 0 for none but the final ones.
+            effective_batch_size: samples of an update, instead of `engines_number`.
             lr_step: when `lr_scheduler` steps: after each "epoch" or after each "update".
-            on_nan: when a loss is not a number: "warn" names update and shard in the log and goes on, "stop" fails the
+            on_nan: when a loss is not a number, "warn" names update and shard in the log and continues. "stop" fails
+            the
                 job before that update changes the model.
-            mode: "exact", equal bits for any number of workers, or "fast"; "exact" by default. Inside a job it is the
-                job's that counts.
-            hardware_spec: outside a job, most workers: `{"nodes": {"num_nodes": …, "gpu": {"num_gpu": …}}}` goes before
-                `engines_number`, which then only says what an update averages. Inside a job its submission counts.
-            worker_num: likewise, times `worker_device_num`, where there is no `engines_number`.
+            mode: "exact" (default), equal bits for any number of workers, or "fast". Inside a job, the job's mode is
+            used.
+            hardware_spec: outside a job, most workers: `{"nodes": {"num_nodes": …, "gpu": {"num_gpu": …}}}`. It
+            overrides
+                `engines_number`, which then only sets what an update averages. Inside a job, the submission counts.
+            worker_num: likewise, times `worker_device_num`, if `engines_number` is not given.
             worker_device_num: see `worker_num`.
-            worker_memory: accepted; a slot is not limited in memory.
+            worker_memory: accepted. A slot has no memory limit.
             driver_memory: accepted, likewise.
 
         Raises:
-            InvalidRequest, Unprocessable: an argument cannot be, or cannot be sent to the workers.
-            JobFailed: a worker failed; the message is the worker's.
-            ServerUnreachable: outside a job, when there is no server to submit it to.
+            InvalidRequest, Unprocessable: an argument is not valid, or cannot be sent to the workers.
+            JobFailed: a worker failed. The message is the worker's.
+            ServerUnreachable: outside a job, when there is no server.
         """
         own = session.current()
         _tell_unused(worker_memory=worker_memory, driver_memory=driver_memory)
+        # Computed in a driver too, where it has no effect, so that an invalid value fails in both places alike.
         limit = most_workers(
             engines_number=engines_number,
             hardware_spec=hardware_spec,
@@ -248,13 +254,13 @@ class FabricModel:
             )
 
     def download(self, out_dir: str | None = None) -> str:
-        """Save the trained model as `<out_dir>/<job id>.zip` and say so; the path.
+        """Save the trained model as `<out_dir>/<job id>.zip`, print the path and return it.
 
         Args:
-            out_dir: made when missing; /tmp by default, as in WMLA.
+            out_dir: created when missing. Default /tmp, as in WMLA.
 
         Raises:
-            Conflict: nothing was trained from here.
+            Conflict: no training was started from here.
         """
         folder, own = Path(out_dir or "/tmp"), session.current()
         if own is not None and own.trainings:
@@ -268,7 +274,8 @@ class FabricModel:
         return str(path)
 
     def _train_as_job(self, *, max_workers: int, mode: str, **arguments: Any) -> None:
-        # The client: many modules, none of which drivers and workers need, whose zygote imports this file for each job.
+        # Imported here: the client has many modules that neither drivers nor workers need, and zygotes import this file
+        # per job.
         from edt_sdk.notebook import live_cell
         from edt_sdk.packing.upload import QUIET_VARIABLE
         from edt_sdk.training.calls import call
@@ -293,7 +300,7 @@ class FabricModel:
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
         path = own.job.paths.payload(training)
         wanted = validation_call.meant(own, self._training(options))
-        # A driver before this one, now dead, may have asked for this training: its workers go on with what it wrote.
+        # An earlier driver, now dead, may have requested this training. Its workers continue with the payload it wrote.
         if not path.exists():
             payload.write(path, payload.pack(wanted, own.folders_of_code()))
         own.trainings += 1
@@ -301,7 +308,7 @@ class FabricModel:
         own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
 
     def _training(self, options: TrainOptions) -> Training:
-        """What the workers get: all but the driver's own loggers."""
+        """Return what the workers get: everything except the driver's loggers."""
         given = self._given
         return Training(
             model=self.model,
@@ -323,7 +330,7 @@ class FabricModel:
     def _wait(self, own: session.Session, training: int, options: TrainOptions) -> None:
         loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
         paths = own.job.paths
-        # What was delivered is kept on disk: a driver that is run again goes on behind it.
+        # The position of delivered lines is kept on disk, so that a restarted driver continues after them.
         reader = MetricsFollower(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
         scale = ScaleUp(self._given["scaleup_function"], len(options.shards), options.epochs, _tell)
         epoch = 0
@@ -337,7 +344,7 @@ class FabricModel:
         verdict = None
         while verdict is None:
             verdict = own.link.take(TrainingDone, TrainingFailed, timeout=_METRICS_INTERVAL)
-            # Every line was written before the verdict was sent, so this reads all of them.
+            # All lines were written before the verdict was sent, so this reads all of them.
             for line in reader.read():
                 loggers.deliver(line)
                 epoch = epoch_behind(line)
@@ -354,7 +361,7 @@ class FabricModel:
 
 
 def _load_trained(paths: JobPaths, training: int, model: nn.Module) -> None:
-    """The weights that this very training ended with: a later one may have replaced the file of WMLA's name."""
+    """Load the final weights of this training. A later training may have replaced the file with WMLA's name."""
     own = paths.final(training)
     if own.exists():
         model.load_state_dict(torch.load(own, map_location="cpu", weights_only=True))

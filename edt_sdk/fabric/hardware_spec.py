@@ -1,8 +1,8 @@
-"""How many workers a `train()` call in a notebook may have, as WMLA's keywords say it. Pure.
+"""Compute how many workers a `train()` call in a notebook may have from WMLA's keywords. Pure.
 
-Newest words first: a `hardware_spec` counts nodes and GPUs; else `engines_number`; else `worker_num` workers with
-`worker_device_num` devices each. A worker has one slot here, so only the product matters. What else a `hardware_spec`
-says (processor units, memory, GPU profiles, a name of a template) has no meaning where slots are all alike.
+The newest keywords win: a `hardware_spec` counts nodes and GPUs, else `engines_number`, else `worker_num` workers with
+`worker_device_num` devices each. A worker has one slot here, so only the product matters. The other fields of a
+`hardware_spec` (processor units, memory, GPU profiles, a template name) have no meaning where all slots are alike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def most_workers(
     worker_num: int | None,
     worker_device_num: int | None,
 ) -> int | None:
-    """The upper limit, None when nothing was said about it.
+    """Return the upper limit, None when no argument sets it.
 
     Raises:
         InvalidRequest, Unprocessable: a count is no whole number above 0, or `hardware_spec` has another form.
@@ -39,7 +39,7 @@ def most_workers(
 
 
 def _counted(spec: Mapping[str, Any] | str | None) -> int | None:
-    # A name or an id belongs to a template of the platform's.
+    # A name or an id refers to a template of the platform, which this server does not have.
     if spec is None or isinstance(spec, str):
         return None
     nodes = _mapping(_mapping(spec).get("nodes"))

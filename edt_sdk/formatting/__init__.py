@@ -1,4 +1,4 @@
-"""Own how figures, moments and tables read, one way for each, in HTML and in plain text. Pure.
+"""Own the format of figures, times and tables in HTML and plain text, one format for each. Pure.
 
 Never: knowledge of jobs.
 

@@ -1,4 +1,4 @@
-"""A table as HTML: readable in every front end, and still a table where styles are stripped."""
+"""Format a table as HTML that every front end can show, also where styles are stripped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CELL = 'style="text-align: left; vertical-align: top; padding: 0 14px 0 0"'
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> str:
-    """A table, or the sentence for none."""
+    """Return a table, or the sentence `empty` for no rows."""
     if not rows:
         return f"<p>{escape(empty)}</p>"
     names = "".join(f"<th {_CELL}>{escape(name)}</th>" for name in head)
@@ -21,7 +21,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) 
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> str:
-    """A table of names and values; rows without a value are left out."""
+    """Return a table of names and values, without rows that have no value."""
     cells = "".join(
         f"<tr><td {_CELL}>{note(name)}</td><td {_CELL}>{escape(value)}</td></tr>" for name, value in rows if value
     )
@@ -29,10 +29,10 @@ def facts(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def note(text: str) -> str:
-    """A sentence that matters less."""
+    """Return a less important sentence in grey."""
     return f'<span style="color: {GREY}">{escape(text)}</span>' if text else ""
 
 
 def left_out(there: int, shown: int) -> str:
-    """What is said below a list of which only a part is shown; "" for all of it."""
+    """Return the sentence below a list that shows only a part, "" for all of it."""
     return f"… and {there - shown:,} more of {there:,}, which are not shown here." if there > shown else ""

@@ -1,4 +1,4 @@
-"""Which time zone this machine's clock is in, by a name that another machine understands."""
+"""Find the time zone of this machine, by a name that other machines understand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINK = Path("/etc/localtime")
 
 
 def local_zone() -> str:
-    """Such as "Europe/Berlin", where TZ or the system says so; else the offset that holds now, such as "+0100"."""
+    """Return a name such as "Europe/Berlin" from TZ or the system, else the current offset such as "+0100"."""
     named = os.environ.get("TZ", "").lstrip(":")
     for name in (named,) if named else (_of_link(),):
         if _known(name):
@@ -20,7 +20,7 @@ def local_zone() -> str:
 
 
 def _of_link() -> str:
-    """The zone whose file the system's clock uses, "" where that is not told."""
+    """Return the zone from the target of /etc/localtime, "" if the path does not contain it."""
     return str(_LINK.resolve()).partition("/zoneinfo/")[2]
 
 

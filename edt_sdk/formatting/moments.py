@@ -1,6 +1,6 @@
-"""A moment as people write it: "2h" (ago), "14:30" (today, or yesterday where that is still to come), a date, a number.
+"""Parse a time as people write it: "2h" (ago), "14:30" (the last one), a date, or a number.
 
-Pure: what time it is now is told. Without a zone a time is this machine's.
+Pure: the caller passes the current time. A time without a zone is in this machine's.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def moment(given: float | str | datetime, now: float) -> float:
-    """Seconds since the epoch.
+    """Return seconds since the epoch.
 
     Args:
-        given: a number of such seconds, a datetime, or a text: "30m", "2h" or "1d" for so long ago; "14:30" for the
-            last time the clock showed it; "2026-05-01" or "2026-05-01T14:30" with or without a zone.
+        given: seconds since the epoch, a datetime, or a text: "30m", "2h" or "1d" for a time ago, "14:30" for the last
+            time the clock showed it, "2026-05-01" or "2026-05-01T14:30" with or without a zone.
         now: seconds since the epoch.
 
     Raises:
-        InvalidRequest: it is none of these.
+        InvalidRequest: `given` is none of these.
     """
     if isinstance(given, datetime):
         return given.timestamp()

@@ -1,4 +1,4 @@
-"""Figures, sizes and moments as people read them; one way to say each, on every surface of the SDK."""
+"""Format figures, sizes and times, in the same way on every surface of the SDK."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lost_words(train: Sequence[Mapping[str, Any]]) -> str:
-    """How many points of a training have no loss, and what to do; "" for none."""
+    """Return how many points of a training have no loss, with advice, or "" for none."""
     lost = sum(1 for point in train if point["loss"] is None)
     if not lost:
         return ""
@@ -19,7 +19,7 @@ def lost_words(train: Sequence[Mapping[str, Any]]) -> str:
 
 
 def figures(loss: float | None, accuracy: float | None) -> str:
-    """What is known of: loss 0.1234, accuracy 97.2 %."""
+    """Return the known figures, such as "loss 0.1234, accuracy 97.2 %"."""
     known = []
     if loss is not None:
         known.append(f"loss {loss:.4g}")
@@ -29,7 +29,7 @@ def figures(loss: float | None, accuracy: float | None) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes as people say them: "1.2 MB"."""
+    """Return a size in bytes such as "1.2 MB"."""
     unit = "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if count < 1000:
@@ -39,15 +39,15 @@ def size(count: float) -> str:
 
 
 def stamp(seconds: float) -> str:
-    """Seconds since the epoch as "2026-11-21 14:02:31 CET", on this machine's clock; read later, it needs its date."""
+    """Return seconds since the epoch as "2026-11-21 14:02:31 CET", in this machine's time zone."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def zone() -> str:
-    """What this machine's clock is called now, for people: "CET"."""
+    """Return the current name of this machine's time zone for people, such as "CET"."""
     return f"{datetime.now().astimezone():%Z}"
 
 
 def clock(seconds: float) -> str:
-    """Seconds since the epoch as "14:02:31", on this machine's clock."""
+    """Return seconds since the epoch as "14:02:31", in this machine's time zone."""
     return datetime.fromtimestamp(seconds).strftime("%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Where this code runs: in the kernel of a notebook, or in a plain process, which may have loaded its modules too."""
+"""Detect where this code runs: in a notebook kernel or a plain process. Both may have loaded IPython."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def in_notebook() -> bool:
-    """True in a kernel, where widgets can be shown and stderr is red."""
+    """Return True in a kernel, where widgets can be shown and stderr is red."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

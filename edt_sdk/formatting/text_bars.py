@@ -1,4 +1,4 @@
-"""Shares as characters: a row of blocks over time, and a bar. Pure."""
+"""Draw shares as characters: a row of blocks over time, and a bar. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = " ▏▎▍▌▋▊▉█"
 
 
 def blocks(values: Sequence[float | None], low: float, high: float) -> str:
-    """One character a value, ▁ for `low` to █ for `high`; "·" for one that is no number, which None is too."""
+    """Return one character per value, ▁ for `low` to █ for `high`, and "·" for None or a value that is not finite."""
     low, high = bounded(low), bounded(high)
     height = high - low
 
@@ -26,12 +26,12 @@ def blocks(values: Sequence[float | None], low: float, high: float) -> str:
 
 
 def levels(shares: Sequence[float]) -> str:
-    """One character a share of a whole (0 … 1): " " for nothing, ▁ for a little, █ for all."""
+    """Return one character per share of a whole (0 … 1): " " for nothing, ▁ for a little, █ for all."""
     return "".join(_BLOCKS[math.ceil(min(1.0, max(0.0, share)) * 8 - 1e-9)] for share in shares)
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of `width` columns of which this share (0 … 1) is full, to the eighth of a column."""
+    """Return a bar of `width` columns, filled to this share (0 … 1) with a precision of 1/8 column."""
     whole, part = divmod(round(min(1.0, max(0.0, share)) * width * 8), 8)
     return (_PARTS[8] * whole + (_PARTS[part] if part else "")).ljust(width)
 
@@ -39,12 +39,12 @@ def bar(share: float, width: int) -> str:
 def over_time(
     rows: Sequence[tuple[float, Mapping[str, float]]], until: float, columns: int
 ) -> dict[str, tuple[float, ...]]:
-    """What each key had on average in each of `columns` equal stretches of time.
+    """Return each key's average in each of `columns` equal intervals.
 
     Args:
-        rows: (time in seconds, key → value from then on), by time; a key that is missing has 0.
-        until: when the last row ends.
-        columns: how many stretches, from the first row's time to `until`.
+        rows: (time in seconds, key → value from then on), by time. A missing key has the value 0.
+        until: end of the last row.
+        columns: number of intervals from the first row's time to `until`.
     """
     if not rows:
         return {}

@@ -1,6 +1,6 @@
-"""A curve as lines of text: Braille dots between axes that name round values. Pure.
+"""Draw a curve as lines of text: Braille dots between axes with round values. Pure.
 
-Nothing is said by colour, so it can be read in any terminal, in a log and in an e-mail.
+Colour carries no information, so the chart can be read in any terminal, in a log and in an e-mail.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from edt_sdk.pictures.parts.scales import number, ticks
 Points = Sequence[tuple[float, float | None]]
 SPOT, NO_NUMBER = "●", "✕"
 _BRAILLE = 0x2800
-# The bit of each dot of a Braille character: two columns of four rows.
+# The bit of each dot in a Braille character: two columns of four rows.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _MOST = 1e150
 
 
 def chart(curve: Points, spots: Points, *, width: int, height: int, x_name: str) -> list[str]:
-    """A curve and single spots over a common x axis, as lines.
+    """Draw a curve and single spots over a common x axis.
 
     Args:
-        curve: (x, y) joined by a line, by x; a y that is no number (None, NaN, infinite) is a ✕ at the upper edge.
-        spots: (x, y) each drawn as ●.
+        curve: (x, y) joined by a line, by x. A y that is no number (None, NaN, infinite) is a ✕ at the upper edge.
+        spots: (x, y), each drawn as ●.
         width: columns of the whole, axis included, at least 20.
         height: rows of the plot, without the axis below it.
-        x_name: what x counts.
+        x_name: name of the x axis.
 
     Returns:
-        `height` + 2 lines; [] when there is nothing to draw.
+        `height` + 2 lines, or [] when there is nothing to draw.
     """
     known = [(x, y) for x, y in (*curve, *spots) if _is_number(y)]
     if not known:
@@ -62,7 +62,7 @@ def chart(curve: Points, spots: Points, *, width: int, height: int, x_name: str)
 def _drawn(
     curve: Points, first: float, last: float, low: float, high: float, columns: int, height: int
 ) -> list[list[str]]:
-    """The line in Braille characters: in each column of dots from its lowest to its highest value."""
+    """Draw the line in Braille characters: in each column of dots from its lowest to its highest value."""
     dots = [[0] * columns for _ in range(height)]
     before: tuple[int, int] | None = None
     for x, y in curve:

@@ -1,7 +1,7 @@
-"""Own how a source becomes a package: which files belong to it, and how they travel.
+"""Own the conversion of a source to a package: the files that belong to it, and their transport.
 
-It stands on the standard library, pathspec and the schemas. The SDK packs what a notebook submits and a Jupyter server
-packs what its user picks, by the same code.
+It uses the standard library, pathspec and the schemas. The SDK packs what a notebook submits, and a Jupyter server
+packs what its user selects, with the same code.
 
 Never: the network.
 

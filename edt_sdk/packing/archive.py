@@ -1,7 +1,7 @@
-"""Files become an archive.
+"""Write files into an archive.
 
-It is reproducible: the same files give the same bytes (sorted, no times, no owners). It is over the cap as soon as it
-is over the cap, before a byte is sent. Of the machine it comes from, it contains nothing but the files listed.
+The archive is reproducible: the same files give the same bytes (sorted, no times, no owners). Writing stops at the size
+cap, before a byte is sent. The archive contains nothing of its machine except the listed files.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from edt_sdk.schemas.errors import PackageError, TooLarge
 
 
 def write_archive(files: Sequence[SourceFile], target: IO[bytes], *, cap: int | None = None) -> int:
-    """Write a tar.gz of `files` to `target`; its number of bytes.
+    """Write a tar.gz of `files` to `target` and return its size in bytes.
 
     Raises:
-        TooLarge: it would be over `cap` bytes; the message names the largest files.
+        TooLarge: it would exceed `cap` bytes. The message names the largest files.
         PackageError: a file cannot be read, or changed while it was read.
     """
     capped = _Capped(target, cap)
     try:
-        # Level 6 is zlib's own default; fixed, so that the bytes do not depend on the Python version.
+        # Level 6 is zlib's own default. It is fixed here, so that the bytes do not depend on the Python version.
         with (
             gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=capped, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -40,11 +40,11 @@ def write_archive(files: Sequence[SourceFile], target: IO[bytes], *, cap: int | 
 
 
 class _OverCap(Exception):
-    """The archive is over the cap; not an OSError, which would look like an unreadable file."""
+    """Signals that the archive is over the cap. Not an OSError, which would look like an unreadable file."""
 
 
 class _Capped:
-    """Counts what is written and stops at the cap, in the middle of a file if need be."""
+    """Counts written bytes and stops at the cap, even in the middle of a file."""
 
     def __init__(self, target: IO[bytes], cap: int | None) -> None:
         self._target, self._cap, self.written = target, cap, 0
@@ -60,6 +60,7 @@ class _Capped:
 
 
 def _add(archive: tarfile.TarFile, file: SourceFile) -> None:
+    # A new TarInfo instead of gettarinfo: no owner, no times, so equal files give equal bytes.
     info = tarfile.TarInfo(file.name)
     info.mode = 0o755 if file.executable else 0o644
     if isinstance(file.content, bytes):
@@ -68,6 +69,7 @@ def _add(archive: tarfile.TarFile, file: SourceFile) -> None:
         return
     try:
         with file.content.open("rb") as opened:
+            # The size of the opened file, not of the listing: it may have changed, and a wrong size corrupts the tar.
             info.size = os.fstat(opened.fileno()).st_size
             archive.addfile(info, opened)
     except OSError as refused:
@@ -83,5 +85,5 @@ def _too_large(files: Sequence[SourceFile], cap: int) -> TooLarge:
     shown = ", ".join(f"{f.name} ({human_bytes(f.size)})" for f in largest)
     return TooLarge(
         f"The package is over the server's limit of {human_bytes(cap)}. Largest files: {shown}.",
-        hint=f"Name what the job does not need in {IGNORE_FILE}; large data is better read by path than packed.",
+        hint=f"Name what the job does not need in {IGNORE_FILE}. Read large data by path instead of packing it.",
     )

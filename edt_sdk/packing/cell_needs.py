@@ -1,8 +1,8 @@
-"""What a cell takes along from its notebook: definitions of the names that it uses, from cells that were run before.
+"""Collect what a cell needs from its notebook: definitions of the names it uses, from cells that ran before.
 
-Functions, classes and imports travel as their source, in the order in which they were run, with what they need
-themselves; plain values (numbers, texts, and lists of such) as they are now. Nothing is pickled and nothing is run: the
-outcome is a script that people can read. What cannot travel is refused by name.
+Functions, classes and imports travel as source in the order they ran, with their own needs. Plain values (numbers,
+texts, and lists of these) travel with their current value. Nothing is pickled and nothing is executed: the result is a
+readable script. A name that cannot travel is refused by name.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _IN_GUARDS = (*_DEFINING, *_GUARDING, ast.Assign, ast.AnnAssign, ast.Pass, ast.R
 
 @dataclass(frozen=True, slots=True)
 class TakenAlong:
-    """What goes before a cell.
+    """Holds the script that goes before a cell.
 
     Attributes:
         script: the source.
-        notes: sentences for the person who submits.
+        notes: sentences for the user.
     """
 
     script: str
@@ -41,21 +41,21 @@ class TakenAlong:
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    place: tuple[int, int]  # cell and statement, in the order in which they were run
+    place: tuple[int, int]  # cell and statement, in execution order
     statement: ast.stmt
     source: str
 
 
 def take_along(cell: str, earlier: Sequence[str], namespace: Mapping[str, object]) -> TakenAlong:
-    """The definitions that `cell` needs.
+    """Return the definitions that `cell` needs.
 
     Args:
-        cell: code of a notebook cell, magics and all.
-        earlier: the cells that were run before, oldest first; those that are not Python are passed over.
-        namespace: the notebook's variables as they are now.
+        cell: code of a notebook cell, with magics.
+        earlier: the cells that ran before, oldest first. Cells that are not Python are skipped.
+        namespace: the current variables of the notebook.
 
     Raises:
-        PackageError: it uses something that cannot travel, or is not Python.
+        PackageError: the cell uses something that cannot travel, or is not Python.
     """
     text, _ = plain_cell(cell.replace("\r\n", "\n"), 1)
     wanted, star = needed(ast.parse(text))
@@ -69,12 +69,12 @@ def take_along(cell: str, earlier: Sequence[str], namespace: Mapping[str, object
 
 
 class _Taking:
-    """What has been taken so far."""
+    """Collects definitions and values."""
 
     def __init__(self, definitions: Mapping[str, _Definition], namespace: Mapping[str, object]) -> None:
         self._definitions, self._namespace = definitions, namespace
         self._sources: dict[tuple[int, int], _Definition] = {}
-        self._values: dict[str, str] = {}  # name → the line that makes it
+        self._values: dict[str, str] = {}  # name → the line that defines it
         self._seen: set[str] = set()
         self._named: dict[str, list[str]] = {"class": [], "function": [], "import": []}
         self.stuck: dict[str, object] = {}
@@ -89,11 +89,11 @@ class _Taking:
                 waiting += self._take(name)
 
     def _take(self, name: str) -> list[str]:
-        """Take one name; those that it needs itself."""
+        """Take one name and return the names it needs itself."""
         if name in _SESSION:
             self.stuck[name] = None
         elif name not in self._definitions and (hasattr(builtins, name) or name.startswith("__")):
-            pass  # Python's own, also where IPython has put another one of that name into the notebook
+            pass  # a builtin, even if IPython has put another object with this name into the notebook
         elif name not in self._namespace:
             self.missing.add(name)
         elif (definition := self._definitions.get(name)) is not None and _travels(definition.statement):
@@ -116,7 +116,7 @@ class _Taking:
         self._named[kind].append(name)
 
     def script(self) -> str:
-        """The source of all that was taken."""
+        """Return the source of everything taken."""
         sources = [self._sources[place].source for place in sorted(self._sources)]
         return "\n".join([*(self._values[name] for name in sorted(self._values)), *sources])
 
@@ -134,7 +134,7 @@ _PLURAL = {"class": "classes", "function": "functions", "import": "imports"}
 
 
 def _definitions(earlier: Sequence[str]) -> dict[str, _Definition]:
-    """Name → the statement that bound it last."""
+    """Return name → the last statement that bound it."""
     found: dict[str, _Definition] = {}
     for number, cell in enumerate(earlier):
         try:
@@ -146,6 +146,7 @@ def _definitions(earlier: Sequence[str]) -> dict[str, _Definition]:
         for at, statement in enumerate(tree.body):
             first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
             alone = "\n".join(lines[first - 1 : statement.end_lineno])
+            # Several statements may share a line (`a = 1; b = 2`). Then take this one's normalized source.
             shares = ast.unparse(ast.parse(alone)) != ast.unparse(statement) if _parses(alone) else True
             source = ast.unparse(statement) if shares else alone
             for name in names_of(statement).binds:
@@ -162,7 +163,7 @@ def _parses(text: str) -> bool:
 
 
 def _travels(statement: ast.stmt) -> bool:
-    """Whether a statement may be run again in a job: it defines something, and does nothing else."""
+    """Return whether a statement may run again in a job, because it only defines something."""
     if isinstance(statement, _DEFINING):
         return True
     if isinstance(statement, ast.Assign):
@@ -181,7 +182,7 @@ def _in_function(statement: ast.stmt, guard: ast.stmt) -> bool:
 
 
 def _line(name: str, value: object) -> str | None:
-    """A line that makes the value in a script, None where there is none."""
+    """Return a line that recreates the value in a script, None where no line can."""
     if isinstance(value, ModuleType):
         return f"import {value.__name__} as {name}"
     if isinstance(value, PurePath):
@@ -196,7 +197,7 @@ def _line(name: str, value: object) -> str | None:
 
 
 def _plain_value(value: object) -> bool:
-    """Whether Python's own notation for it gives the same again."""
+    """Return whether `repr` of the value evaluates to an equal value."""
     if type(value) in (list, tuple, dict, set) and len(repr(value)) > _MOST:
         return False
     if not isinstance(value, bool | int | float | complex | str | bytes | list | tuple | dict | set | None):
@@ -216,7 +217,7 @@ def _cannot(stuck: Mapping[str, object]) -> PackageError:
     told = [f"{name} is {_what(value)}" for name, value in sorted(stuck.items())]
     return PackageError(
         f"What the cell uses cannot be taken along as source: {_list(told)}.",
-        hint="Make it in the cell, or in a function that the cell calls; FabricModel.train() in a cell takes objects.",
+        hint="Create it there, or in a function that the cell calls. FabricModel.train() in a cell accepts objects.",
         field="source",
     )
 

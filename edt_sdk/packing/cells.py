@@ -1,8 +1,8 @@
-"""Notebook cells become a script.
+"""Convert notebook cells to a script.
 
-A script has no IPython: magics (`%`, `%%`), shell lines (`!`) and help (`?`) are commented out, each with a note. What
-is one of these is decided by Python's own parser, which stops at them, so that a `%` inside a string or an expression
-that spans lines is never touched, and the outcome does not depend on whether IPython is loaded here.
+A script has no IPython: magics (`%`, `%%`), shell lines (`!`) and help (`?`) are commented out, each with a note.
+Python's own parser finds these lines, because it stops at them. So a `%` inside a string or a multi-line expression is
+never changed, and the result does not depend on whether IPython is loaded.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from edt_sdk.schemas.errors import PackageError
 
 NOT_RUN = "# not run in a job: "
 _FUTURE = re.compile(r"^from __future__ import [\w, ]+$", re.MULTILINE)
-# Cell magics whose body is Python that a script can run as it is.
+# Cell magics with a body of Python that a script can run unchanged.
 _TRANSPARENT = frozenset({"time", "capture", "prun", "timeit"})
 _LINE = re.compile(
     r"\s*[%!?]"  # a magic, a shell line, help in front
-    r"|.*=\s*[%!]"  # an assignment from one
-    r"|.*\?\s*\Z"  # help behind
-    r"|\s*(pip|conda|mamba|uv|cd|ls|cat|mkdir|rm|cp|mv)\s"  # IPython lets these go without their sign
+    r"|.*=\s*[%!]"  # an assignment from a magic
+    r"|.*\?\s*\Z"  # help at the end
+    r"|\s*(pip|conda|mamba|uv|cd|ls|cat|mkdir|rm|cp|mv)\s"  # IPython accepts these without their sign
 )
 
 
 def script_from_cells(cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-    """(one script, notes on what was commented out) from the sources of code cells.
+    """Return (one script, notes on commented-out lines) from the sources of code cells.
 
     Raises:
-        PackageError: a cell is not Python; the message has the cell's number and the line.
+        PackageError: a cell is not Python. The message has the cell's number and the line.
     """
     pieces: list[str] = []
     notes: list[str] = []
@@ -47,7 +47,7 @@ def script_from_cells(cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _future_first(pieces: list[str]) -> list[str]:
-    """The pieces, with what later ones import from `__future__` at the top, where alone a script may."""
+    """Move imports from `__future__` in later pieces to the top, the only place where a script may have them."""
     found = [line for piece in pieces[1:] for line in _FUTURE.findall(piece)]
     if not found:
         return pieces
@@ -56,7 +56,7 @@ def _future_first(pieces: list[str]) -> list[str]:
 
 
 def cells_of(path: Path, tag: str | None = None) -> list[str]:
-    """Sources of the code cells of a notebook file (nbformat 4); with a `tag` only of those that have it.
+    """Return the sources of the code cells of a notebook file (nbformat 4), or only of the cells with a `tag`.
 
     Raises:
         PackageError: it is no notebook, or none of its code cells has the tag.
@@ -82,10 +82,10 @@ def cells_of(path: Path, tag: str | None = None) -> list[str]:
 
 
 def plain_cell(cell: str, number: int) -> tuple[str, list[str]]:
-    """The cell without what only IPython understands, and the lines that were dropped.
+    """Return the cell without IPython-only syntax, and the lines that were dropped.
 
     Raises:
-        PackageError: the rest is not Python; the message names the cell by its number.
+        PackageError: the rest is not Python. The message names the cell by its number.
     """
     lines = cell.split("\n")
     first = next((at for at, line in enumerate(lines) if line.strip()), 0)
@@ -97,7 +97,7 @@ def plain_cell(cell: str, number: int) -> tuple[str, list[str]]:
             return "\n".join(NOT_RUN + line for line in lines[first:]), dropped
         lines[first] = NOT_RUN + lines[first]
         first = next((at for at in range(first + 1, len(lines)) if lines[at].strip()), first)
-    # Each round comments out one line, so this ends.
+    # Each iteration comments out at least one line, so the loop ends.
     while (wrong := _first_error(lines)) is not None:
         at = min(max((wrong.lineno or 1) - 1, 0), len(lines) - 1)
         if not _LINE.match(lines[at]) or lines[at].lstrip().startswith("pass  #"):
@@ -120,7 +120,7 @@ def _first_error(lines: Sequence[str]) -> SyntaxError | None:
 
 
 def _last_of(lines: Sequence[str], at: int) -> int:
-    """Index of the last line of a magic that goes on after a backslash."""
+    """Return the index of the last line of a magic with backslash continuations."""
     while lines[at].endswith("\\") and at + 1 < len(lines):
         at += 1
     return at
@@ -130,6 +130,6 @@ def _not_python(wrong: SyntaxError, lines: Sequence[str], at: int, number: int) 
     awaits = "outside function" in (wrong.msg or "") and "await" in lines[at]
     return PackageError(
         f"Cell {number}, line {at + 1} is not Python: {wrong.msg}: {lines[at].strip()}",
-        hint="A script cannot await at top level; wrap it in asyncio.run(…)." if awaits else "",
+        hint="A script cannot await at top level. Wrap it in asyncio.run(…)." if awaits else "",
         field="source",
     )

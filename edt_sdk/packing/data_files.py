@@ -1,6 +1,6 @@
-"""The files of a data set: all of them as they are, nothing left out, nothing added.
+"""List the files of a data set: all files unchanged, nothing left out, nothing added.
 
-Unlike code (`sources.py`) data are not judged: hidden files and odd names belong to them. Links are followed while they
+Unlike code (`sources.py`), data is not filtered: hidden files and odd names belong to it. Links are followed while they
 stay inside the folder.
 """
 
@@ -14,10 +14,10 @@ from edt_sdk.schemas.errors import PackageError
 
 
 def data_files(source: str | os.PathLike[str]) -> tuple[SourceFile, ...]:
-    """The files of a folder, or the one file; names are relative to the folder.
+    """Return the files of a folder, or the single file. Names are relative to the folder.
 
     Raises:
-        PackageError: there is nothing of that name, it is empty, or a folder in it cannot be read.
+        PackageError: the path does not exist, is empty, or contains a folder that cannot be read.
     """
     top = Path(source).expanduser()
     if top.is_file():

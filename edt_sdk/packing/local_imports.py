@@ -1,7 +1,7 @@
-"""Which modules beside a script it imports, directly or through each other.
+"""Find the modules next to a script that it imports, directly or indirectly.
 
 A single file is submitted with the modules it needs from its own folder. They are found by reading `import` statements,
-never by running anything; a module that is imported in some other way can be submitted with its folder.
+never by running code. A module that is imported in another way can be submitted with its folder.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-# Jobs have the installed one; a copy from a checkout would shadow it.
+# Jobs have the installed package. A copy from a checkout would shadow it.
 _NEVER = frozenset({"edt_sdk"})
 
 
 def local_modules(script: str, folder: Path) -> list[Path]:
-    """Files in `folder`, sorted: modules `name.py` and all files of packages `name/` that `script` leads to."""
+    """Return files in `folder`, sorted: modules `name.py` and all files of packages `name/` that `script` reaches."""
     found: set[Path] = set()
     waiting = [script]
     while waiting:
@@ -29,7 +29,7 @@ def local_modules(script: str, folder: Path) -> list[Path]:
 
 
 def _imported(script: str) -> set[str]:
-    """Top-level names of modules; none where the text is not Python (the job will say so)."""
+    """Return the top-level names of imported modules, none where the text is not Python (the job will report it)."""
     try:
         tree = ast.parse(script)
     except (SyntaxError, ValueError):
@@ -38,6 +38,7 @@ def _imported(script: str) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name.split(".")[0] for alias in node.names)
+        # A relative import cannot work in a main script, so it names no module of the folder.
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.split(".")[0])
     return names

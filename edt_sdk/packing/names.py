@@ -1,4 +1,7 @@
-"""Which names a piece of Python needs from outside, and which it binds: read from its symbol tables, nothing is run."""
+"""Find the names a piece of Python needs from outside and those it binds, from its symbol tables.
+
+Nothing is executed.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,20 @@ import ast
 import symtable
 from dataclasses import dataclass, field
 
-# Scopes that run where they stand; the bodies of functions run later, when all of a script is there.
+# Scopes that run immediately. The bodies of functions run later, when the whole script is defined.
 _AT_ONCE = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of one statement of a module.
+    """Holds the names of a module-level statement.
 
     Attributes:
-        binds: at the module's level.
-        now: needed when it runs, if nothing before it has bound them.
-        later: needed by functions in it, when they are called.
-        star: it imports everything of a module, so that what it binds cannot be known.
+        binds: at module level.
+        now: needed when the statement runs, if no earlier statement has bound them.
+        later: needed by its functions when they are called.
+        star: it imports everything from a module, so its bindings are unknown.
     """
 
     binds: frozenset[str]
@@ -36,7 +39,7 @@ class _Found:
 
 
 def names_of(statement: ast.stmt) -> Names:
-    """The names of one statement."""
+    """Return the names of a statement."""
     found = _Found()
     _look(symtable.symtable(ast.unparse(statement), "<cell>", "exec"), found, later=False, top=True)
     now = set(found.reads)
@@ -44,13 +47,13 @@ def names_of(statement: ast.stmt) -> Names:
         if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
             now.add(statement.target.id)  # it is read before it is written
     else:
-        now -= found.binds  # what a loop or a branch reads it has bound itself, as far as can be told
+        now -= found.binds  # a loop or a branch usually reads what it has bound itself
     star = isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names)
     return Names(frozenset(found.binds), frozenset(now), frozenset(found.later), star)
 
 
 def needed(tree: ast.Module) -> tuple[frozenset[str], bool]:
-    """Names that a script needs and does not bind before; and whether it imports everything of some module."""
+    """Return the names that a script needs and does not bind before, and whether it has a star import."""
     bound: set[str] = set()
     now: set[str] = set()
     later: set[str] = set()

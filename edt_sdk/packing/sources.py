@@ -1,7 +1,7 @@
-"""What is submitted: a folder, a `.py` file, a notebook file or cells, as one list of files.
+"""Collect a submission as one list of files: from a folder, a `.py` file, a notebook file or cells.
 
-Reads names and sizes, of scripts also their imports; writes nothing. Links are followed while they stay inside the
-folder. Every file of the outcome lies inside the source, so a link that leads outside is refused rather than copied.
+It reads names and sizes, and imports of scripts. It writes nothing. Links are followed while they stay inside the
+folder. Every listed file lies inside the source, so a link that leads outside is refused, not copied.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ALWAYS_IGNORED = (
     ".ruff_cache/", ".pytest_cache/", ".hypothesis/", ".tox/", ".nox/", "*.egg-info/", "node_modules/", ".DS_Store",
     ".idea/", ".vscode/", ".env", ".netrc", IGNORE_FILE,
 )  # fmt: skip
-# Found in a folder, they make it an environment of a Python, whatever its name.
+# A folder with this file is a Python environment, whatever its name.
 _ENVIRONMENT = "pyvenv.cfg"
 HELPERS = ("edtcallback.py", "elog.py", "emetrics.py")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file of the package: its name there, and where its bytes are."""
+    """Describes a file of the package: its name there, and the location of its bytes."""
 
     name: str
     content: Path | bytes
@@ -41,7 +41,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A source, ready to be packed. `notes` are sentences for the person who submits."""
+    """Holds a source that is ready to be packed. `notes` are sentences for the user."""
 
     name: str
     main: str
@@ -50,7 +50,7 @@ class Collected:
 
     @property
     def size(self) -> int:
-        """Bytes of all files, unpacked."""
+        """Return the unpacked bytes of all files."""
         return sum(file.size for file in self.files)
 
 
@@ -66,16 +66,17 @@ def collect(
     hidden: bool = True,
     most: int | None = None,
 ) -> Collected:
-    """The files of `source` and its main script.
+    """Collect the files of `source` and its main script.
 
     Args:
-        source: a folder; a `.py` or `.ipynb` file; code: a string with a line break, or a list of cells; or what was
-            collected already, which is given back.
-        main: the script to run, relative to the folder. Needed only where more than one could be meant.
-        script: False where a command runs instead, and a folder need not have a script.
-        tag: of a notebook file only the cells that have it; None for all.
-        hidden: whether files of a folder are taken whose names begin with a dot.
-        most: files beyond which a folder is refused, None for any number.
+        source: a folder, a `.py` or `.ipynb` file, code (a string with a line break, or a list of cells), or a
+        `Collected`,
+            which is returned unchanged.
+        main: the script to run, relative to the folder. Needed only where the choice is ambiguous.
+        script: False where a command runs instead, so that a folder needs no script.
+        tag: take only the cells of a notebook file with this tag. None for all.
+        hidden: whether to take files of a folder with a name that starts with a dot.
+        most: refuse a folder with more files, None for any number.
 
     Raises:
         PackageError: no such source, no such main script, or a file that cannot be packed.
@@ -112,10 +113,10 @@ def collect(
 def from_cells(
     cells: Sequence[str], name: str, folder: Path, *, main: str | None = None, notes: Sequence[str] = ()
 ) -> Collected:
-    """Code cells as one script, with the modules of `folder` that it imports.
+    """Convert code cells to one script, with the modules of `folder` that it imports.
 
     Raises:
-        PackageError: a cell is not Python, there is no code in them, or `main` is no name for the script.
+        PackageError: a cell is not Python, there is no code, or `main` is no valid name.
     """
     script, own = script_from_cells(cells)
     beside = list(_beside(script, folder, taken=set()))
@@ -151,7 +152,7 @@ def _beside(script: str, folder: Path, taken: set[str]) -> Iterator[SourceFile]:
 
 
 def _with_helpers(collected: Collected) -> Collected:
-    """Add the modules that WMLA's model folders expect; a folder's own copy wins, and a build may have none."""
+    """Add the modules that WMLA's model folders expect. A folder's own copy wins, and a build may have none."""
     own = {file.name for file in collected.files}
     folder = Path(__file__).parents[1] / "compat" / "job"
     helpers = [_entry(folder / name, name) for name in HELPERS if name not in own and (folder / name).is_file()]
@@ -171,7 +172,7 @@ def _ignored_in(folder: Path) -> pathspec.GitIgnoreSpec:
 
 
 class _Walk:
-    """Every file below `root` that is not ignored; `notes` tell what was left out for another reason."""
+    """Iterates over the files below `root` that are not ignored. `notes` lists files left out for other reasons."""
 
     def __init__(self, root: Path, hidden: bool, most: int | None) -> None:
         self.root, self.notes = root, list[str]()
@@ -191,6 +192,7 @@ class _Walk:
                 if entry.is_dir():
                     if (path / _ENVIRONMENT).is_file():
                         self.notes.append(f"{name}/ is left out: it is a Python environment")
+                    # A link to a folder above it would make the walk endless.
                     elif real.resolve() in above:
                         raise PackageError(f"The link {name} leads back to a folder it lies in.", hint=_hint(name))
                     else:
@@ -228,11 +230,12 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _inside(root: Path, link: Path, name: str) -> Path:
-    """What a link leads to, or PackageError when it leads nowhere or out of the folder."""
+    """Return the target of a link. PackageError when it is missing or outside the folder."""
     try:
         real = link.resolve(strict=True)
     except (OSError, RuntimeError):
         raise PackageError(f"The link {name} leads nowhere.", hint=_hint(name), field="source") from None
+    # Refused, because a link could otherwise pull files of the whole machine into the package.
     if not real.is_relative_to(root):
         raise PackageError(
             f"The link {name} leads out of the folder, to {real}.",

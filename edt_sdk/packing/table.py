@@ -1,4 +1,4 @@
-"""What is packed, for people to read before it is sent."""
+"""Describe what is packed, for people to read before it is sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHOWN = 20
 
 
 def packing_table(collected: Collected, archive_bytes: int) -> str:
-    """What is packed: one line a file, largest first when there are many, then sums and notes."""
+    """Return one line per file, largest first when there are many, then sums and notes."""
     files = [(file.name, file.size) for file in collected.files]
     return listing("Packing", files, collected.main, packed=archive_bytes, notes=collected.notes)
 
@@ -18,14 +18,14 @@ def packing_table(collected: Collected, archive_bytes: int) -> str:
 def listing(
     what: str, files: Sequence[tuple[str, int]], main: str, *, packed: int | None = None, notes: Sequence[str] = ()
 ) -> str:
-    """Files as lines for people.
+    """Return a list of files as lines for people.
 
     Args:
-        what: is done with them, the first word.
+        what: the first word, such as "Packing".
         files: name and bytes of each.
         main: the name of the script among them.
         packed: bytes of the archive, None where there is none.
-        notes: said below.
+        notes: lines below the list.
     """
     shown = sorted(files) if len(files) <= _SHOWN else sorted(files, key=lambda file: -file[1])[: _SHOWN - 1]
     width = max((len(name) for name, _ in shown), default=0)
@@ -41,7 +41,7 @@ def listing(
 
 
 def human_bytes(size: float) -> str:
-    """`size` in bytes with a unit, such as "3.2 MB" (powers of 1000)."""
+    """Return `size` in bytes with a unit, such as "3.2 MB" (powers of 1000)."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"

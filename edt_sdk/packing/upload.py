@@ -1,6 +1,6 @@
-"""An archive on its way to a server: the body of the request, and how much of it has gone.
+"""Build the request body for an archive, and report how much has been sent.
 
-The archive is sent from a file, so that memory does not depend on its size.
+The archive is sent from a file, so memory use does not depend on its size.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PROGRESS_AFTER = 2.0
 
 
 class Multipart:
-    """The body of a submission: part `spec` (JSON), then part `package` (the archive), read while it is sent.
+    """Streams the body of a submission: part `spec` (JSON), then part `package` (the archive).
 
-    requests' own `files=` reads every file into memory first; an object with `read` and a length is sent in pieces.
+    requests' own `files=` reads every file into memory first. An object with `read` and a length is sent in pieces.
     """
 
     def __init__(
@@ -44,20 +44,21 @@ class Multipart:
 
     @property
     def content_type(self) -> str:
-        """Value of the Content-Type header."""
+        """Return the value of the Content-Type header."""
         return f"multipart/form-data; boundary={self.boundary}"
 
     @property
     def sent(self) -> int:
-        """Bytes that were read so far, in order to be sent."""
+        """Return the bytes read so far for sending."""
         return self._sent
 
     def __len__(self) -> int:
         return self._length
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most `size`; b"" at the end."""
+        """Return the next bytes, at most `size`, b"" at the end."""
         data = b""
+        # An exhausted part returns b"", which means the end of the body to the caller. Go on to the next part first.
         while self._parts and not data:
             data = self._parts[0].read(size)
             if not data:
@@ -69,7 +70,7 @@ class Multipart:
 
 
 def upload_progress(stream: IO[str] | None = None) -> Callable[[int, int], None]:
-    """A function that prints the percentage sent to stderr, once the upload has taken 2 s."""
+    """Return a function that prints the percentage sent to stderr, once the upload has taken 2 s."""
     started, last = time.monotonic(), -1
 
     def show(sent: int, total: int) -> None:

@@ -1,9 +1,9 @@
-"""The agent: torch's own elastic agent, led by the job's supervisor in place of a vote.
+"""Run torch's own elastic agent, directed by the job's supervisor instead of a vote.
 
-Started as `python -u -m edt_sdk.torchrun.agent`, one for each unit of slots. torch's agent starts the processes, gives
-them their variables, watches and ends them. What it would decide for itself is the supervisor's here, who knows all
-agents: whether a crash is the cause or an echo, how many restarts are left, and when everybody is done. So this agent
-reports, goes on as if all were well, and does what the next round says.
+The supervisor starts it as `python -u -m edt_sdk.torchrun.agent`, once per unit of slots. torch's agent starts the
+processes, sets their variables, monitors and ends them. The supervisor knows all agents, so it makes the decisions that
+torch's agent would make alone: whether a crash is the cause or a consequence, how many restarts are left, and when all
+agents are done. This agent reports, continues as if all were well, and follows the next round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edt_sdk.schemas.wire.link import Began, Crashed, Done, Failed
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery, open_nursery
 from edt_sdk.torchrun.plan_link import PlanLink
 
-# Seconds that a script has to hear SIGTERM before the store closes at which its processes may be waiting.
+# Seconds for a script to handle SIGTERM. Then the store closes on which its processes may be blocked.
 _HEARING = 0.5
 _LINES, _BYTES, _LINE = 20, 32 * 1024, 500
 
@@ -37,7 +37,7 @@ class _Place:
 
 
 def main() -> int:
-    """Be an agent, or a process that was forked for its script; the exit code."""
+    """Run an agent, or a process forked for its script. Return the exit code."""
     job, own, agent = job_context(), worker_context(), agent_context()
     if job is None or own is None or agent is None:
         print("edt: this program is started by a job's supervisor (EDT_JOB and EDT_AGENT).", file=sys.stderr)
@@ -59,12 +59,12 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    # Taking the interpreter apart takes most of a second with torch in it.
+    # Interpreter shutdown takes most of a second with torch loaded.
     os._exit(code)
 
 
 def _become(command: tuple[str, ...]) -> NoReturn:
-    """A program that is an agent itself, such as `torchrun --rdzv-backend=edt`."""
+    """Replace this process by a program that is an agent itself, such as `torchrun --rdzv-backend=edt`."""
     try:
         os.execvp(command[0], list(command))
     except OSError as wrong:
@@ -73,8 +73,8 @@ def _become(command: tuple[str, ...]) -> NoReturn:
 
 
 def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
-    """Run rounds until there is none any more; the exit code."""
-    # A tenth of a second, in which others train: the nursery is there already, and does without.
+    """Run rounds until there is none left. Return the exit code."""
+    # These imports take 0.1 s, in which others already train. The nursery was forked before and does not need them.
     from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -88,14 +88,14 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
     meeting = PlanRendezvous(link, first, place.own.interface, place.job.job_id)
 
     class Agent(LocalElasticAgent):
-        """Reports what becomes of the processes, and leaves what follows from it to the supervisor."""
+        """Reports the end of processes, and leaves the reaction to the supervisor."""
 
         _told = False
 
         def _rendezvous(self, worker_group: WorkerGroup) -> None:
             super()._rendezvous(worker_group)
             self._told = False
-            # The job's, not this agent's: all its processes were started as often.
+            # The restarts of the whole job, not of this agent. All agents started their processes equally often.
             self._remaining_restarts = options.max_restarts - meeting.restarts
 
         def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
@@ -105,7 +105,10 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
             return pids
 
         def _stop_workers(self, worker_group: WorkerGroup) -> None:
-            # A process that waits for others inside the library hears no signal before it gets an answer.
+            # A process blocked inside the library handles no signal before it gets an answer. Closing the store gives
+            # it one.
+            # SIGTERM first, the store later: a script needs a moment to write its checkpoint while its peers still
+            # exist.
             last = threading.Timer(_HEARING, meeting.leave_meeting)
             last.start()
             self._shutdown(timeout=options.shutdown_timeout)
@@ -123,7 +126,7 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
                     link.send(_crash(place.agent, meeting.round, started))
             return RunResult(state=WorkerState.HEALTHY)
 
-    # All agents have as many processes: ranks need no exchange.
+    # All agents have the same number of processes, so ranks need no exchange.
     os.environ["TORCH_ELASTIC_WORKER_IDENTICAL"] = "1"
     entrypoint, args = processes.command(place.job, options)
     spec = WorkerSpec(
@@ -141,20 +144,21 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
     try:
         agent.run()
     except SignalException:
-        return 0  # told to end, and everything has
+        return 0  # the supervisor ended this agent, and all processes are gone
     return int(link.gone)
 
 
 def _error_files(job: JobContext, first: int) -> Path:
-    """Where `torch.distributed.elastic.multiprocessing.errors.record` writes what went wrong."""
+    """Return the folder where `torch.distributed.elastic.multiprocessing.errors.record` writes errors."""
     return job.paths.job_dir / "torchelastic" / str(first)
 
 
 def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) -> Crashed:
-    """Of the processes that did not end with 0 the first; what is ended because of it ends later."""
+    """Report the first process with an exit code other than 0. Processes ended as a consequence end later."""
     failed = {
         rank: process for rank, process in started.items() if process.returncode != 0 and process.ended is not None
     }
+    # The first to end is the cause. torch ends the others because of it.
     rank = min(failed, key=lambda each: failed[each].ended or 0.0)
     process = failed[rank]
     assert process.returncode is not None
@@ -171,7 +175,7 @@ def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) 
 
 
 def _words(streams: Path, worker: int) -> str:
-    """The last lines of a process under a line that says where they are from; "" when it wrote none."""
+    """Return the last lines of a process under a line that names their stream, "" when there are none."""
     for name in (f"worker-{worker}.stderr", f"worker-{worker}.stdout"):
         with contextlib.suppress(OSError), (streams / name).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -184,7 +188,7 @@ def _words(streams: Path, worker: int) -> str:
 
 
 def _hush() -> None:
-    """torch's agent tells what it does to processes; here that is in the job's story, and the streams are theirs."""
+    """Silence torch's agent. The job's story reports the same events, and the streams belong to the processes."""
     for name in logging.root.manager.loggerDict:
         if name.startswith("torch.distributed.elastic"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

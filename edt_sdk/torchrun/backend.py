@@ -1,6 +1,6 @@
-"""What torch loads to know of `torchrun --rdzv-backend=edt` (entry point `torchrun.handlers`).
+"""Register `torchrun --rdzv-backend=edt` with torch (entry point `torchrun.handlers`).
 
-It does so whenever its elastic part is imported, in whatever program: so nothing is imported here before it is needed.
+torch loads this module whenever its elastic part is imported, in any program. So it imports nothing early.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def backend() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """What makes a handler."""
+    """Return the factory of the handler."""
     return _create
 
 

@@ -1,8 +1,8 @@
-"""Processes of a script, forked from one that has imported torch: a round begins without waiting for that.
+"""Fork the processes of a script from a process that has imported torch, so that a round starts without that delay.
 
-An agent forks its nursery before it has any thread; the nursery forks on request, as the zygote does and with the same
-words (`edt_sdk.schemas.wire.zygote`). The agent is the parent of everything, and all of it is killed with the agent,
-however that ends. What is no Python script is executed in the forked process.
+An agent forks its nursery before it starts any thread. The nursery forks on request, with the protocol of the zygote
+(`edt_sdk.schemas.wire.zygote`). The agent is the parent of all processes, and all are killed when the agent ends in any
+way. A program that is no Python script is executed in the forked process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LARGEST = 1 << 20
 
 
 class Nursery:
-    """The agent's end; see `open_nursery`."""
+    """Represents the nursery in the agent. See `open_nursery`."""
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self._connection = connection
@@ -45,21 +45,23 @@ class Nursery:
         """Start a command in this process's working directory.
 
         Args:
-            command: the program and its arguments; `python -u [-m] …` with this interpreter is not executed, but run.
+            command: the program and its arguments. `python -u [-m] …` with this interpreter runs without an exec.
             environment: all of its variables.
-            stdout: descriptor; stays the caller's.
+            stdout: descriptor. It stays the caller's.
             stderr: likewise.
 
         Raises:
-            OSError: the system could not make another process.
+            OSError: the system could not create another process.
         """
         environ = {**environment, COMMAND_VARIABLE: msgspec.json.encode(list(command)).decode()}
+        # The umask can only be read by setting it.
         umask = os.umask(0o077)
         os.umask(umask)
         fork = wire.Fork(
             module=_PROGRAM, environ=wire.to_wire(environ), directory=os.getcwd(), umask=umask, bound=os.getpid()
         )
         read, write = os.pipe()
+        # The request goes through a memory file, since an environment may exceed the size of a datagram.
         body = os.memfd_create("nursery-request", os.MFD_CLOEXEC)
         try:
             with open(body, "wb", closefd=False) as file:
@@ -77,8 +79,9 @@ class Nursery:
         return process
 
     def close(self) -> None:
-        """End the nursery and whatever else this process is the parent of, and wait until nothing is left."""
+        """Kill the nursery and all other children of this process, and wait until none is left."""
         self._connection.close()
+        # A killed child's children move to this process (subreaper), so repeat until the list is empty.
         while children := _children():
             for pid in children:
                 with contextlib.suppress(ProcessLookupError):
@@ -91,10 +94,10 @@ class Nursery:
 def open_nursery() -> Nursery | None:
     """Fork the nursery. Call it before any thread is started.
 
-    Returns None in each process that is forked from it, which is then what a started one would be: it runs
-    `edt_sdk.torchrun.script` and ends.
+    Returns None in each process forked from the nursery. That process then runs `edt_sdk.torchrun.script` and ends.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # A subreaper inherits the orphans of its processes, so that `close` can end them.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     agent = os.getpid()
     path = sys.path[:]
@@ -104,6 +107,7 @@ def open_nursery() -> Nursery | None:
         return Nursery(ours, pid)
     ours.close()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The agent may have died before prctl took effect. The signal would then never come.
     if os.getppid() != agent:
         os._exit(1)
     _leave_out_at_exit()
@@ -120,16 +124,16 @@ def open_nursery() -> Nursery | None:
 
 
 class ForkedProcess:
-    """A child of this process, with the part of `subprocess.Popen` that torch's agent asks for.
+    """Represents a child process with the part of `subprocess.Popen` that torch's agent uses.
 
-    When it has ended the rest of its process group is killed, before its number can be anybody else's.
+    When the child has ended, the rest of its process group is killed before its pid can be reused.
 
     Args:
-        pid: of the child; not reaped by anybody else.
+        pid: of the child. No other code may reap it.
 
     Attributes:
-        returncode: exit code, or minus the signal's number; None while it runs.
-        ended: when it ended, on the monotonic clock; None while it runs.
+        returncode: exit code, or minus the signal's number. None while the child runs.
+        ended: end time on the monotonic clock. None while the child runs.
     """
 
     def __init__(self, pid: int) -> None:
@@ -141,17 +145,20 @@ class ForkedProcess:
         self._watch.start()
 
     def poll(self) -> int | None:
-        """Its exit code when it has ended."""
+        """Return the exit code once the process has ended."""
         if self.returncode is None and _readable(self._descriptor, 0):
             self._watch.join()
+            # Kill the group before waitpid: until the leader is reaped, the kernel cannot give its pid to another
+            # process.
             with contextlib.suppress(ProcessLookupError, PermissionError):
+                # Its own descendants share the process group, and must not outlive the round.
                 os.killpg(self.pid, signal.SIGKILL)
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
             os.close(self._descriptor)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; subprocess.TimeoutExpired when it has not come after so many seconds."""
+        """Wait for the end of the process. subprocess.TimeoutExpired after this many seconds."""
         if self.returncode is None and not _readable(self._descriptor, timeout):
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
         code = self.poll()
@@ -164,10 +171,10 @@ class ForkedProcess:
 
 
 def _leave_out_at_exit() -> None:
-    """Forget what this process's imports have left for the exit: none of it is a script's, and it takes its time."""
+    """Drop exit handlers that this process's imports registered: none belongs to a script, and they cost time."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     if dynamo is not None and hasattr(dynamo, "dump_compile_times"):
-        atexit.unregister(dynamo.dump_compile_times)  # a line of the debug log
+        atexit.unregister(dynamo.dump_compile_times)  # writes a line of the debug log
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         finalizer.atexit = False
 

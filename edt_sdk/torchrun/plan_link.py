@@ -1,7 +1,7 @@
-"""An agent's end of the link to its supervisor: who is in which round, as soon as it is said.
+"""Connect an agent to its supervisor, and deliver the members of each round as soon as they are announced.
 
-A thread reads; whoever waits for a round is woken, nobody polls. A supervisor that is gone is told as such: the agent
-ends its processes as for any change, which lets scripts write their checkpoints, and then itself.
+A reader thread wakes the thread that waits for a round, without polling. When the supervisor is gone, the agent ends
+its processes as for any change, so that scripts can write their checkpoints, and then ends itself.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from edt_sdk.schemas.wire import link as wire
 
 
 class PlanLink:
-    """The socket, a reader thread, and the newest that it has heard.
+    """Holds the socket, a reader thread, and the newest announcements.
 
     Args:
-        connection: a connected stream socket; this object owns it.
+        connection: a connected stream socket, owned by this object.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -33,29 +33,29 @@ class PlanLink:
 
     @classmethod
     def connect(cls, path: str) -> PlanLink:
-        """The link over the supervisor's Unix socket at `path`."""
+        """Connect to the supervisor's Unix socket at `path`."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(path)
         return cls(connection)
 
     def send(self, message: wire.FromAgent) -> None:
-        """Hand a message to the kernel; dropped when there is nobody to hear it, which the reader finds out too."""
+        """Pass a message to the kernel. It is dropped when the supervisor is gone, which the reader also detects."""
         with self._sending, contextlib.suppress(OSError):
             self._connection.sendall(wire.encode(message))
 
     @property
     def gone(self) -> bool:
-        """True when the supervisor is."""
+        """Return True when the supervisor is gone."""
         with self._heard:
             return self._gone
 
     def over(self, number: int) -> bool:
-        """Whether round `number` is to end here, or has been followed by another."""
+        """Return whether round `number` must end here, or has been superseded."""
         with self._heard:
             return self._gone or self._halted >= number or (self._newest is not None and self._newest.number > number)
 
     def next_round(self, after: int) -> wire.Round | None:
-        """The newest round above `after`, as soon as there is one; None without a supervisor."""
+        """Wait for the newest round above `after`. None without a supervisor."""
         with self._heard:
             self._heard.wait_for(lambda: self._gone or (self._newest is not None and self._newest.number > after))
             return None if self._gone else self._newest
@@ -65,6 +65,7 @@ class PlanLink:
             for line in lines:
                 self._hear(wire.decode_downward(line))
         with self._heard:
+            # Set under the condition, so that no waiter can miss the wake-up.
             self._gone = True
             self._heard.notify_all()
 

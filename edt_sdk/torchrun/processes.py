@@ -1,7 +1,7 @@
-"""How torch's agent starts a process here: through the nursery, with its own streams and WMLA's variables.
+"""Start torch's processes through the nursery, with their own streams and WMLA's variables.
 
-torch makes every process of a script with `SubprocessHandler`, whose method `_popen` is there to be replaced; which
-handler it takes it looks up by a name in its module, and that is replaced in this process, an agent's, alone.
+torch starts every process of a script with `SubprocessHandler`, and its method `_popen` is made for overriding. torch
+looks the handler up by a name in its module. Only the process of an agent replaces that name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from edt_sdk.schemas.torchrun import AgentContext, TorchrunOptions
 from edt_sdk.schemas.wire.context import JobContext
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery
 
-# What only this agent needs, or sets for itself.
+# Variables that only the agent needs, or sets for itself.
 _OWN = ("TORCH_ELASTIC_WORKER_IDENTICAL",)
 
 
 def command(job: JobContext, options: TorchrunOptions) -> tuple[str, tuple[str, ...]]:
-    """What torchrun would execute for the job's script, and with which arguments."""
+    """Return the program and arguments that torchrun would execute for the job's script."""
     own = (f"--local-rank={macros.local_rank}",) if options.local_rank_argument else ()
     if options.no_python:
         return job.main, (*own, *job.args)
@@ -34,11 +34,11 @@ def command(job: JobContext, options: TorchrunOptions) -> tuple[str, tuple[str, 
 
 
 def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess]:
-    """Let torch start its processes there; the newest of each local rank is in the mapping that is returned."""
+    """Make torch start its processes in the nursery. Return a mapping with the newest process of each local rank."""
     newest: dict[int, ForkedProcess] = {}
 
     class Handler(SubprocessHandler):
-        """One process of the script."""
+        """Starts a process of the script."""
 
         def _popen(self, args: tuple[str, ...], env: dict[str, str]) -> Popen[bytes]:
             rank = self.local_rank_id
@@ -48,7 +48,7 @@ def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess
             finally:
                 for descriptor in streams:
                     os.close(descriptor)
-            # It has all of it that is asked for.
+            # ForkedProcess has the part of Popen that torch uses.
             return cast("Popen[bytes]", newest[rank])
 
     def handler(**given: Any) -> SubprocessHandler:
@@ -56,7 +56,7 @@ def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess
 
     if not hasattr(api, "get_subprocess_handler"):
         raise RuntimeError(
-            "This torch starts processes in another way than torch 2.13 to 2.15 do. Install one of those."
+            "This torch does not start processes like torch 2.13 to 2.15. Install one of these versions."
         )
     api.get_subprocess_handler = handler
     return newest

@@ -1,10 +1,11 @@
-"""torch's rendezvous, answered by the job's supervisor: who is in the round, and where its processes meet.
+"""Answer torch's rendezvous from the job's supervisor: the members of the round, and where its processes meet.
 
-Nobody waits for somebody who may or may not come, and nobody votes: the supervisor owns the job's agents, so it knows.
-Each agent keeps a store open for the next round, should it be its first member: it is there before any process looks
-for it, and every round has a fresh one.
+No member votes or waits for members that may not come: the supervisor owns the job's agents, so it knows them. Each
+agent keeps a store open for the next round in case it becomes the first member. So the store exists before any process
+looks for it, and every round has a new one.
 
-Registered as torchrun's backend `edt` too (entry point `torchrun.handlers`), for a torchrun that a job runs itself.
+It is also registered as torchrun's backend `edt` (entry point `torchrun.handlers`), for a torchrun that a job runs
+itself.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ BACKEND = "edt"
 
 
 class PlanRendezvous(RendezvousHandler):
-    """The rendezvous of one agent. Says hello at once.
+    """Implements the rendezvous of an agent. Sends its hello when created.
 
     Args:
         link: to the supervisor.
         worker: the agent's number.
         interface: address that its stores listen on.
         run_id: the job's id.
-        tells: whether a round that begins is told from here, because the agent around is torch's own and does not.
+        tells: report the start of a round from here, because torch's own agent around it does not.
     """
 
     def __init__(self, link: PlanLink, worker: int, interface: str, run_id: str, *, tells: bool = False) -> None:
@@ -54,29 +55,29 @@ class PlanRendezvous(RendezvousHandler):
 
     @property
     def round(self) -> int:
-        """Number of the newest round that this agent was in, 0 before the first."""
+        """Return the number of the agent's newest round, 0 before the first."""
         return self._round
 
     @property
     def restarts(self) -> int:
-        """How many of the job's rounds a crash has ended."""
+        """Return how many of the job's rounds ended by a crash."""
         return self._restarts
 
     @property
     def port(self) -> int:
-        """Where the store for the next round listens."""
+        """Return the port of the store for the next round."""
         return self._port
 
     @property
     def use_agent_store(self) -> bool:
-        """True: the processes meet at the store of the first agent, which is there before them."""
+        """Return True: the processes meet at the store of the first agent, which exists before they do."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Say that none of the last round's processes is left, and wait for the next round.
+        """Report that no process of the last round is left, and wait for the next round.
 
         Raises:
-            RendezvousGracefulExitError: there is none for this agent.
+            RendezvousGracefulExitError: there is no next round for this agent.
         """
         if self._round:
             self._link.send(Stopped(worker=self._worker, round=self._round))
@@ -94,45 +95,46 @@ class PlanRendezvous(RendezvousHandler):
         return RendezvousInfo(store, members.index(self._worker), len(members), RendezvousStoreInfo(host, port))
 
     def leave_meeting(self) -> None:
-        """Close the store of this round where it is this agent's: who still waits there for others gives up."""
+        """Close this agent's store for the round, which unblocks processes that wait there for others."""
         self._store = None
 
     def _meet(self, plan: Round, *, first: bool) -> Store:
-        """Open the round's store where it is this agent's; what agents exchange anything over, which torch's own do."""
+        """Open the round's store if it is this agent's. Return a store for torch's own agents, which exchange data."""
         self._store = None
         if first:
+            # The announced spare becomes this round's store, and the next spare is opened before the round begins.
             self._store, (self._spare, self._port) = self._spare, open_store(self._interface)
         return TCPStore(plan.members[0].host, plan.members[0].store_port) if self._tells else HashStore()
 
     def num_nodes_waiting(self) -> int:
-        """1 when the round is to end, which makes the agent ask for the next one; else 0."""
+        """Return 1 when the round must end, which makes the agent request the next one, else 0."""
         return int(self._link.over(self._round))
 
     def get_backend(self) -> str:
-        """Its name for `--rdzv-backend`."""
+        """Return the name for `--rdzv-backend`."""
         return BACKEND
 
     def get_run_id(self) -> str:
-        """The job's id."""
+        """Return the job's id."""
         return self._run_id
 
     def is_closed(self) -> bool:
-        """False: the supervisor ends the job, and nobody else."""
+        """Return False: only the supervisor ends the job."""
         return False
 
     def set_closed(self) -> None:
-        """Nothing: see `is_closed`."""
+        """Do nothing, see `is_closed`."""
 
     def shutdown(self) -> bool:
-        """True: what is open is closed with the process."""
+        """Return True: open resources are closed with the process."""
         return True
 
 
 def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
-    """The handler of `torchrun --rdzv-backend=edt`, in a process that the supervisor started as an agent.
+    """Create the handler of `torchrun --rdzv-backend=edt` in a process that the supervisor started as an agent.
 
     Raises:
-        RendezvousStateError: this process is none.
+        RendezvousStateError: this process is not an agent.
     """
     job, own = job_context(), worker_context()
     if job is None or own is None:

@@ -1,9 +1,9 @@
-"""One process of a torchrun job: the user's script, as `python script.py` would run it, but for its start and its end.
+"""Run one process of a torchrun job: the user's script as under `python script.py`, except for its start and end.
 
-Run in a process that was forked from one that has imported torch (`nursery.py`). The command is in a variable, which is
-taken away before the script can see it, as is all else that is between the supervisor and its agents. At its end all
-that a program can wait for is waited for; the interpreter is not taken apart, which takes most of a second with torch
-in it, while the next round waits.
+The process was forked from one that has imported torch (`nursery.py`). The command is in a variable, which is removed
+before the script can see it, like all other variables between the supervisor and its agents. At its end, threads and
+exit handlers are awaited as usual, but the interpreter is not shut down: with torch loaded that takes most of a second,
+while the next round waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOT_FOUND = 127
 
 
 def main() -> NoReturn:
-    """Run the command, and end."""
+    """Run the command, then end the process."""
     try:
         code = run()
     except SystemExit as ended:
@@ -40,9 +40,10 @@ def main() -> NoReturn:
 
 
 def run() -> int:
-    """Run the command; its exit code, as far as this process lives to see its end."""
+    """Run the command. Return its exit code, unless the command replaces this process."""
     command = msgspec.json.decode(os.environ.pop(COMMAND_VARIABLE), type=list[str])
     for name in (JOB_VARIABLE, WORKER_VARIABLE, AGENT_VARIABLE):
+        # A script that starts programs of its own must not pass our variables on.
         os.environ.pop(name, None)
     if command[:2] != [sys.executable, "-u"]:
         return _execute(command)
@@ -58,13 +59,14 @@ def run() -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process as Python does, up to the point where nothing of the script's runs any more."""
+    """End this process as Python does, up to the point where no code of the script runs any more."""
+    # What the interpreter does at exit, in its order: wait for threads, run exit handlers, flush.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None
             stream.flush()
-    ctypes.CDLL(None).fflush(None)  # what libraries have printed
+    ctypes.CDLL(None).fflush(None)  # flushes the output of C libraries
     os._exit(code)
 
 
@@ -78,7 +80,7 @@ def _code_of(ended: SystemExit) -> int:
 def _run_script(script: str, args: Sequence[str]) -> None:
     path = Path(script).absolute()
     sys.argv[:] = [script, *args]
-    # In place of the working directory, which is there for modules.
+    # Replaces the working directory, which is only right for modules.
     sys.path[:1] = [str(path.parent)]
     code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     _be_main(code, str(path), None)
@@ -114,7 +116,7 @@ def _execute(command: Sequence[str]) -> int:
 
 
 def _tell(error: Exception) -> None:
-    """What Python says of an exception that nobody caught, without the frames that are ours."""
+    """Print an uncaught exception as Python does, without our own frames."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next

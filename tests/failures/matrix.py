@@ -1,8 +1,8 @@
-"""The table of what people read: every surface and every failure, with the sentence of each, or why there is none.
+"""Holds the table of messages: every surface and every failure, with the message, or the reason why there is none.
 
-The sentences lie in `sentences.json`, as the running product said them. `python -m tests.failures` makes every
-situation and writes them, and `docs/failures-matrix.md` from them; the tests make the same situations and compare.
-What differs from run to run (addresses, ids, times) is written the same way each time.
+`sentences.json` stores the messages of the running product. `python -m tests.failures` creates every situation, writes
+the messages, and writes `docs/failures-matrix.md` from them. The tests create the same situations and compare. Parts
+that differ between runs (addresses, ids, times) are replaced by fixed values.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ FAILURES = {
 }
 
 _NO_JOB = "It is not about a job."
-_ONE = "It is about one job, or a few that were chosen."
+_ONE = "It shows a single job, or a few selected ones."
 _NO_TEXT = "It shows no text of a job."
 _NO_LOSS = "It shows no losses."
 _READS = "It only reads."
-_SAME = "The page comes from the same server: one that was upgraded sends a new page when it is loaded again."
-_LIVE = "It shows what holds or wants slots, and ended jobs do not."
-_AS_GONE = "As when the server is gone: the same error on the same way."
+_SAME = "The page comes from the same server. An upgraded server sends a new page at the next reload."
+_LIVE = "It shows jobs that hold or request slots, and ended jobs do neither."
+_AS_GONE = "As when the server is gone, with the same error."
 
 # Cells that cannot be, with the reason.
 NONE: dict[tuple[str, str], str] = {
-    ("wait", "deleted"): "A job is deleted after its end, which ends the waiting.",
-    ("status", "deleted"): "It counts jobs that live; those cannot be deleted.",
+    ("wait", "deleted"): "A job can be deleted only after its end, which ends the waiting.",
+    ("status", "deleted"): "It counts live jobs, which cannot be deleted.",
     ("panel", "deleted"): "Its row goes away by itself.",
-    ("form", "deleted"): "It is about a job that is still to come.",
+    ("form", "deleted"): "Its job does not exist yet.",
     ("cluster", "deleted"): _LIVE,
     ("catalogue", "deleted"): _NO_JOB,
     ("repr", "many"): _ONE,
@@ -88,10 +88,10 @@ NONE: dict[tuple[str, str], str] = {
     ("panel", "disk"): _READS,
     ("status", "disk"): _READS,
     ("tab", "disk"): _READS,
-    ("cluster", "disk"): "What it changes is a row of the store, which says so itself.",
+    ("cluster", "disk"): "It changes a row of the store, which reports the error itself.",
     ("compare", "disk"): _READS,
     ("wait", "disk"): "It submits as `Client.submit` does.",
-    ("repr", "version"): "It needs nobody: it is HTML.",
+    ("repr", "version"): "It is HTML and sends no request.",
     ("wait", "version"): "As Python: the same client.",
     ("monitor", "version"): "As Python: the same client.",
     ("panel", "version"): _SAME,
@@ -160,11 +160,11 @@ def save(sentences: dict[Cell, str]) -> None:
 def page(sentences: dict[Cell, str]) -> str:
     """The document."""
     lines = [
-        "# What people read when something is wrong",
+        "# Messages for every failure, on every surface",
         "",
-        "Made by `python -m tests.failures`: each sentence is what the running product says in that situation, taken",
-        "from the kernel, the shell or the browser; the tests make the same situations and compare. A dash has its",
-        "reason below the table. What to do about a job that failed is in the [guide](guide/failures.md).",
+        "`python -m tests.failures` creates this page. Each sentence is the message of the running product in that",
+        "situation, read from the kernel, the shell or the browser. The tests create the same situations and compare.",
+        "The reason for a dash is below the table. [When something dies](guide/failures.md) explains the remedies.",
         "",
         "| | " + " | ".join(f"[{title}](#{_anchor(title)})" for title in FAILURES.values()) + " |",
         "|---" * (len(FAILURES) + 1) + "|",
@@ -173,7 +173,7 @@ def page(sentences: dict[Cell, str]) -> str:
         marks = ["✓" if (surface, failure) in sentences else "–" for failure in FAILURES]
         lines.append(f"| {name} | " + " | ".join(marks) + " |")
     for failure, title in FAILURES.items():
-        lines += ["", f"## {title}", "", "| Where | What it says |", "|---|---|"]
+        lines += ["", f"## {title}", "", "| Where | Message |", "|---|---|"]
         lines += [
             f"| {name} | {_cell(sentences[surface, failure])} |"
             for surface, name in SURFACES.items()

@@ -1,7 +1,7 @@
-"""The callbacks that WMLA's sample models ship beside their main file: progress to ELog, metrics to EMetrics.
+"""Provide the callbacks that WMLA's sample models ship with their main file: progress to ELog, metrics to EMetrics.
 
-Packed into every submission whose source has none of its own. It needs `callbacks` and the standard library only.
-Both files are opened anew for every record, so that nothing is lost with a killed process and several may write.
+This file is packed into every submission whose source has none. It needs only `callbacks` and the standard library.
+Both log files are reopened for every record, so that a killed process loses nothing and several processes can write.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from emetrics import EMetrics
 
 
 class EDTLoggerCallback(LoggerCallback):
-    """A `driver_logger` that records each finished batch, and at the end what a hyper-parameter search reads.
+    """Records each finished batch as a `driver_logger`, and at the end the file a hyper-parameter search reads.
 
-    Accuracies arrive as the engine delivers them and are divided by 100 here, as in WMLA's own samples.
+    Accuracies are divided by 100 here as they arrive from the engine, as in WMLA's own samples.
     """
 
     def __init__(self) -> None:
@@ -42,17 +42,17 @@ class EDTLoggerCallback(LoggerCallback):
             log.recordTest("Test", loss, acc / 100, worker)
 
     def on_train_end(self) -> None:
-        """Write $RESULT_DIR/val_dict_list.json. KeyError where RESULT_DIR is not set, which is outside a job."""
+        """Write $RESULT_DIR/val_dict_list.json. KeyError outside a job, where RESULT_DIR is not set."""
         with open(os.path.join(os.environ["RESULT_DIR"], "val_dict_list.json"), "w") as file:
             json.dump(self._losses, file)
 
 
 class EDTTrainCallback(Callback):
-    """A `user_callback` that writes a line to ELog after each epoch, and the training's duration after the last.
+    """Writes a line to ELog after each epoch as a `user_callback`, and the training's duration after the last.
 
     Args:
-        output_model_path: folder for the export of the model, made when missing.
-        example_shape: of one input of the model, batch included; only an export needs it.
+        output_model_path: folder for the export of the model, created when missing.
+        example_shape: of one input of the model, batch included. Only an export needs it.
     """
 
     def __init__(self, output_model_path: str, example_shape: Sequence[int] = (1, 1, 28, 28)) -> None:
@@ -67,10 +67,11 @@ class EDTTrainCallback(Callback):
             log.recordText(message)
 
     def on_epoch_end(self, epoch: int, save_model: bool = False) -> None:
-        """`epoch` counts from 0. The engine never gives `save_model`; a subclass that does has the model exported.
+        """Log the end of `epoch`, counted from 0. With `save_model`, export the model after the last epoch.
 
-        That is to `<output_model_path>/trained_model.onnx` after the last epoch, by torch's exporter, whose errors pass
-        through. `FabricModel(save_to_onnx=True)` does it without a subclass and without a shape.
+        The engine never passes `save_model`, a subclass may. The export goes to
+        `<output_model_path>/trained_model.onnx` with torch's exporter, and its errors pass through.
+        `FabricModel(save_to_onnx=True)` needs neither a subclass nor a shape.
         """
         epochs = self.params["epochs"]
         self.log_message(f"on_epoch_end, epoch={epoch}, total_epochs={epochs}, save_model={save_model}")
@@ -81,7 +82,7 @@ class EDTTrainCallback(Callback):
             self.log_message(f"Model saved in path: {self._export()}")
 
     def _export(self) -> str:
-        import torch  # the rest of this file is for processes without it, too
+        import torch  # the rest of this file must work without torch
 
         os.makedirs(self.output_model_path, exist_ok=True)
         path = os.path.join(self.output_model_path, "trained_model.onnx")

@@ -1,8 +1,8 @@
-"""The job's log of training progress, in the text format that WMLA's notebooks parse.
+"""Write the job's log of training progress, in the text format that WMLA's notebooks parse.
 
-Owns the file `stdout` in the driver's log folder; the server returns exactly this file as the job's log. It stands
-alone (standard library only), because it is also packed into submissions; the rule for the log folder is therefore
-written here and in `emetrics.py`. Every line is on disk when its method returns.
+This module owns the file `stdout` in the driver's log folder. The server returns exactly this file as the job's log. It
+uses the standard library only, because it is also packed into submissions. So the rule for the log folder is repeated
+in `emetrics.py`. Every line is on disk when its method returns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DIGITS = 5
 
 
 class ELog:
-    """A log file opened for appending; get one by `ELog.open()`, best as a context manager.
+    """Appends to a log file. Create it with `ELog.open()`, best as a context manager.
 
     Attributes:
         subId: as given.
@@ -32,7 +32,7 @@ class ELog:
 
     @staticmethod
     def open(subId: str | None = None) -> ELog:
-        """Open the log below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp; `subId` names a sub-folder."""
+        """Open the log below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp. `subId` names a sub-folder."""
         folder = _log_folder()
         if subId:
             folder = os.path.join(folder, str(subId))
@@ -48,13 +48,13 @@ class ELog:
         self.close()
 
     def recordText(self, text: str) -> None:
-        """Append `text` after the local time."""
+        """Append the local time and `text`."""
         self._write(time.time(), text)
 
     def recordTrain(
         self, title: str, iteration: int, global_steps: int, loss: float, accuracy: float, worker: int = 0
     ) -> None:
-        """Append the metrics of one finished batch. `worker` is accepted and not printed."""
+        """Append the metrics of a finished batch. `worker` is accepted and not printed."""
         now = time.time()
         self._write(
             now,
@@ -63,7 +63,7 @@ class ELog:
         )
 
     def recordTest(self, title: str, loss: float, accuracy: float, worker: int = 0) -> None:
-        """Append the metrics of one validation. `worker` is accepted and not printed."""
+        """Append the metrics of a validation. `worker` is accepted and not printed."""
         now = time.time()
         self._write(
             now,
@@ -88,7 +88,7 @@ def _log_folder() -> str:
 
 
 def _milliseconds(seconds: float) -> int:
-    # Rounded to the nearest second, where EMetrics truncates, both as in WMLA's.
+    # Rounded to the nearest millisecond, where EMetrics truncates. Both match WMLA.
     return round(seconds * 1000)
 
 

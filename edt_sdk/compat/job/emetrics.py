@@ -1,8 +1,8 @@
-"""Metrics of a job as one JSON object a line, in the format WMLA's tools read.
+"""Write metrics of a job as a JSON object per line, in the format WMLA's tools read.
 
-Owns the file `evaluation-metrics.txt` in the log folder and, for sub-trainings, `val_dict_list.json` in the result
-folder. It stands alone (standard library only), because it is also packed into submissions; the rule for the log folder
-is therefore written here and in `elog.py`. Every record is on disk when `record` returns.
+This module owns the file `evaluation-metrics.txt` in the log folder and, for sub-trainings, `val_dict_list.json` in the
+result folder. It uses the standard library only, because it is also packed into submissions. So the rule for the log
+folder is repeated in `elog.py`. Every record is on disk when `record` returns.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _INTEGER, _FLOAT = 2, 3
 
 
 class EMetrics:
-    """A metrics file opened for appending; get one by `EMetrics.open()`, best as a context manager.
+    """Appends to a metrics file. Create it with `EMetrics.open()`, best as a context manager.
 
     Attributes:
         subId: as given.
         f: the file.
         trainingId: $TRAINING_ID, else "".
         rIndex: 1, written into each record.
-        test_history: what a sub-training leaves for its search.
+        test_history: test records of a sub-training, for its search.
     """
 
     TEST_GROUP = "test"
@@ -45,7 +45,7 @@ class EMetrics:
         """Open the metrics file below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp.
 
         Args:
-            subId: of a sub-training of a hyper-parameter search; names a sub-folder and is written into each record.
+            subId: id of a sub-training in a hyper-parameter search. Names a sub-folder and is written into each record.
         """
         folder = _log_folder()
         if subId:
@@ -62,18 +62,20 @@ class EMetrics:
         self.close()
 
     def record(self, group: str, iteration: int, values: Mapping[str, Any]) -> None:
-        """Append one record.
+        """Append a record.
 
         Args:
             group: EMetrics.TEST_GROUP, EMetrics.TRAIN_GROUP or a name of your own.
-            iteration: the step these values belong to.
-            values: name → value. Python ints (bools among them) and floats keep their type in the file, everything else
-                becomes text.
+            iteration: the step of these values.
+            values: name → value. Python ints (including bools) and floats keep their type in the file, other values
+            become
+                text.
         """
         now = time.time()
         meta: dict[str, Any] = {"training_id": self.trainingId, "time": int(now * 1000), "rindex": self.rIndex}
         if self.subId:
             meta["subid"] = str(self.subId)
+        # The part after the dot is the time in whole seconds since the epoch, as in WMLA's files.
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now)) + f".{int(now)}"
         line = {
             "meta": meta,
@@ -87,7 +89,7 @@ class EMetrics:
             self.test_history.append({"steps": iteration, **values})
 
     def close(self) -> None:
-        """Close the file; of a sub-training, also write its test records for the search to read."""
+        """Close the file. For a sub-training, also write its test records for the search."""
         if self.f.closed:
             return
         self.f.close()
@@ -105,7 +107,7 @@ def _log_folder() -> str:
 
 
 def _typed(value: object) -> dict[str, Any]:
-    # A bool is an int to Python, and so to WMLA's tools, which get {"type": 2, "value": "True"}.
+    # A bool is an int in Python, so WMLA's tools get {"type": 2, "value": "True"}.
     if isinstance(value, int):
         return {"type": _INTEGER, "value": str(value)}
     if isinstance(value, float):

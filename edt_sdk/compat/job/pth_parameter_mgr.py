@@ -1,17 +1,17 @@
-"""`pth_parameter_mgr`: what the model code of WMLA's console asks for its data sets, batch sizes, epochs and optimizer.
+"""Provide `pth_parameter_mgr`, where console-managed models get data sets, batch sizes, epochs and the optimizer.
 
-In WMLA the module was generated for each training. Here it is one module and the settings are a file,
-`pth_parameters.json`, a JSON object: beside the model code (the working directory), or in $RESULT_DIR, which wins key
-by key. Every key may be missing:
+WMLA generated the module for each training. Here it is one module that reads its settings from `pth_parameters.json`, a
+JSON object. The file lies next to the model code (the working directory) or in $RESULT_DIR, which wins key by key.
+Every key is optional:
 
-    train_data, test_data, val_data   folders; $DATA_DIR, else $DLI_DATA_FS, when not given
-    train_batch_size, test_batch_size 20; the second one is the first when not given
+    train_data, test_data, val_data   folders; default $DATA_DIR, else $DLI_DATA_FS
+    train_batch_size, test_batch_size 20; the second defaults to the first
     epochs                            10
     optimizer                         a class of torch.optim and its arguments: {"name": "SGD", "lr": 0.01, …}
     learning_rate                     null, or a class of torch.optim.lr_scheduler: {"name": "StepLR", "step_size": 5}
 
-A copy of one's own, in the submitted folder or in the parent of `--train_dir`, is imported instead of this one.
-Function names are WMLA's. Standard library only until an optimizer is asked for.
+A copy in the submitted folder or in the parent of `--train_dir` is imported instead of this module. Function names are
+WMLA's. Only the standard library is needed until an optimizer is requested.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def getTrainData(files: bool = True) -> Any:
 
 
 def getTestData(files: bool = True) -> Any:
-    """Return the test data in the same form."""
+    """Return the test data, likewise."""
     return _data("test_data", files)
 
 
 def getValData(files: bool = True) -> Any:
-    """Return the validation data in the same form."""
+    """Return the validation data, likewise."""
     return _data("val_data", files)
 
 
 def getTrainBatchSize() -> int:
-    """Return the samples of a training batch."""
+    """Return the samples per batch in training."""
     return _whole("train_batch_size", _settings()["train_batch_size"])
 
 
 def getTestBatchSize() -> int:
-    """Return the samples of a test batch."""
+    """Return the samples per batch in a test."""
     settings = _settings()
     if settings["test_batch_size"] is None:
         return getTrainBatchSize()
@@ -62,7 +62,7 @@ def getTestBatchSize() -> int:
 
 
 def getEpoch() -> int:
-    """Return how many times the training passes over its data."""
+    """Return the number of passes over the training data."""
     return _whole("epochs", _settings()["epochs"])
 
 
@@ -70,7 +70,7 @@ def getOptimizer(model: Any) -> Any:
     """Return the optimizer over the parameters of `model` that are not frozen.
 
     Raises:
-        ValueError: torch.optim has none of this name, or it does not take these arguments.
+        ValueError: torch.optim has none with this name, or it does not accept the arguments.
     """
     import torch
 
@@ -79,7 +79,7 @@ def getOptimizer(model: Any) -> Any:
 
 
 def getLearningRate(optimizer: Any) -> Any:
-    """Return the learning-rate scheduler over `optimizer`, None without one. ValueError as in `getOptimizer`."""
+    """Return a learning-rate scheduler over `optimizer`, None when none is set. ValueError as in `getOptimizer`."""
     if not _settings()["learning_rate"]:
         return None
     import torch
@@ -89,7 +89,7 @@ def getLearningRate(optimizer: Any) -> Any:
 
 
 def _settings() -> dict[str, Any]:
-    """Return all settings, read each time because `train_dir` conventions let a script change its folder."""
+    """Return all settings. Read on every call, because WMLA's scripts may change their working directory."""
     settings = dict(_DEFAULTS)
     for folder in (os.getcwd(), os.environ.get("RESULT_DIR", "")):
         path = os.path.join(folder, FILE)
@@ -122,7 +122,7 @@ def _data(key: str, files: bool) -> Any:
 
 
 def _whole(key: str, value: Any) -> int:
-    # Searches write numbers as text.
+    # Hyper-parameter searches write numbers as text.
     try:
         number = int(value)
     except (TypeError, ValueError):
@@ -136,7 +136,7 @@ def _made(key: str, module: Any, kind: type[Any], over: Any) -> Any:
     given = _settings()[key]
     if not isinstance(given, dict) or not isinstance(given.get("name"), str):
         raise ValueError(f'{key} in {FILE} must be an object such as {{"name": "…", "lr": 0.01}}, not {given!r}.')
-    # The console's names differ from the classes' in case only.
+    # The console's names differ from the class names in case only.
     classes = {
         name.lower(): value
         for name, value in vars(module).items()

@@ -1,4 +1,4 @@
-"""Own torchrun's command line, in the words of a job: its options, and what `Client.submit` makes of them.
+"""Own torchrun's command line: its options, and their translation for `Client.submit`.
 
 Never: torch. A client and the server import this room.
 

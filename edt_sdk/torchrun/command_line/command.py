@@ -1,6 +1,6 @@
-"""`edt submit --framework torchrun -- OPTIONS [SCRIPT] ARG …`: behind `--` stands what would be said to `torchrun`.
+"""Parse `edt submit --framework torchrun -- OPTIONS [SCRIPT] ARG …`: everything after `--` is for `torchrun`.
 
-SOURCE may be left out: then it is the script, or the current folder for a module or a program.
+SOURCE may be left out. The default is the script, or the current folder for a module or a program.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from edt_sdk.schemas.frameworks import Framework
 
 
 def asked(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What to submit and how it is started, as keyword arguments of `Client.submit`; for every framework.
+    """Return the arguments of `Client.submit` for a command line, for every framework.
 
     Raises:
-        InvalidRequest: nothing to submit is named.
-        Unprocessable: an option that torchrun does not have, or a value that cannot be.
+        InvalidRequest: no source is named.
+        Unprocessable: an option that torchrun does not have, or an invalid value.
     """
     source, main, words = arguments.source, arguments.main, list(arguments.args)
     if arguments.framework != Framework.TORCHRUN:

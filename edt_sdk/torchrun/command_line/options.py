@@ -1,9 +1,9 @@
-"""What a torchrun command line asks for, in the words of a job. Pure, and without torch.
+"""Translate a torchrun command line into the fields of a job. Pure, and without torch.
 
-Takes the options of `torchrun` (those of torch 2.13), of `python -m torch.distributed.launch` and of the older
-`python -m torchelastic.distributed.launch`, with dashes or underscores. torch's own parser cannot be asked: the server
-never imports torch, nor does the command line. How many nodes there may be becomes how many slots; how the nodes find
-each other is the supervisor's to say here, so those options are taken, put aside, and said so (`TorchrunOptions.said`).
+It accepts the options of `torchrun` (torch 2.13), of `python -m torch.distributed.launch` and of the older `python -m
+torchelastic.distributed.launch`, with dashes or underscores. torch's own parser is not available, because neither the
+server nor the command line imports torch. The number of nodes becomes the number of slots. The supervisor decides how
+the nodes find each other, so those options are accepted, ignored, and listed in `TorchrunOptions.said`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.torchrun import TorchrunOptions
 
 _NODES = re.compile(r"(\d+)(?::(\d+))?\Z")
-# Counts of a machine's devices, which a job here does not have: its slots come one by one.
+# Counts of a machine's devices. They have no meaning for a job, which gets its slots separately.
 _MACHINE = frozenset({"auto", "gpu", "cpu", "xpu"})
 _FIELD = "torchrun"
 
@@ -27,19 +27,19 @@ _FIELD = "torchrun"
 _MEETING = (
     "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "node-rank", "master-addr", "master-port", "local-addr",
 )  # fmt: skip
-# Where their words go.
+# Where their output goes.
 _LOGS = (
     "log-dir", "redirects", "tee", "local-ranks-filter", "duplicate-stdout-filters", "duplicate-stderr-filters",
     "logs-specs",
 )  # fmt: skip
 _UNUSED = {
-    "start-method": "only functions are started in one way or another; a script always has a process of its own",
-    "event-log-handler": "what happens to a job is in its story and its timeline",
+    "start-method": "it only applies to functions, and a script always has a separate process",
+    "event-log-handler": "a job's events are in its story and its timeline",
     "numa-binding": "processes are not bound to the cores of a memory node here",
     "signals-to-handle": "processes are ended by SIGTERM, and later by SIGKILL",
 }
 _SHORT = {"redirects": ("-r",), "tee": ("-t",)}
-# What is torchrun's wherever it stands: no script has options of these names that it is not to leave to torchrun.
+# Options that are always torchrun's. A script with an option of the same name must leave it to torchrun.
 _UNMISTAKABLE = frozenset(
     {"nnodes", "nproc-per-node", "max-restarts", "monitor-interval", "standalone",
      "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"}
@@ -50,13 +50,13 @@ _LAUNCH = "edt-launch"
 
 @dataclass(frozen=True, slots=True)
 class TorchrunCommand:
-    """One command line.
+    """Holds a parsed command line.
 
     Attributes:
-        script: the script, module (`options.module`) or program (`options.no_python`); "" when none was named.
+        script: the script, module (`options.module`) or program (`options.no_python`), "" if none was named.
         args: its own arguments.
-        nodes: least and most nodes, None when `--nnodes` was not given.
-        per_node: processes of each node, None when `--nproc-per-node` was not given, or names a machine's devices.
+        nodes: least and most nodes, None without `--nnodes`.
+        per_node: processes per node, None without `--nproc-per-node` or where it names a machine's devices.
         options: the rest.
     """
 
@@ -67,18 +67,18 @@ class TorchrunCommand:
     options: TorchrunOptions
 
     def fields(self, *, max_workers: int = 1, min_workers: int = 1, slots_per_unit: int = 1) -> dict[str, Any]:
-        """The fields of `JobSpec` that follow: `torchrun` and, in slots, how many workers.
+        """Return the resulting fields of `JobSpec`: `torchrun`, and the numbers of workers in slots.
 
         Args:
-            max_workers: taken where `--nnodes` was not given.
+            max_workers: used without `--nnodes`.
             min_workers: likewise.
-            slots_per_unit: taken where `--nproc-per-node` was not given.
+            slots_per_unit: used without `--nproc-per-node`.
         """
         unit = slots_per_unit if self.per_node is None else self.per_node
         if self.nodes is not None:
             min_workers, max_workers = self.nodes[0] * unit, self.nodes[1] * unit
         else:
-            # One worker is what everybody says who says nothing; a node is the least there can be.
+            # A caller that sets nothing passes 1. A job needs at least one whole node.
             max_workers = max(max_workers, unit)
         return {
             "max_workers": max_workers,
@@ -89,12 +89,12 @@ class TorchrunCommand:
 
 
 def parse(words: Sequence[str] | str) -> TorchrunCommand:
-    """What the command line says; a text is split as a shell does.
+    """Parse a command line. A text is split like in a shell.
 
-    The command's own name may stand in front: `torchrun`, or `python -m` and the module's.
+    The line may start with the command's own name: `torchrun`, or `python -m` and the module's.
 
     Raises:
-        Unprocessable: an option that there is not, or a value that cannot be; `field` is "torchrun".
+        Unprocessable: an unknown option, or an invalid value. `field` is "torchrun".
     """
     if isinstance(words, str):
         try:
@@ -106,7 +106,7 @@ def parse(words: Sequence[str] | str) -> TorchrunCommand:
     if rest[:1] == ["--"]:
         del rest[0]
     if found.no_python and found.module:
-        raise _refuse("--no-python and --module cannot be said together.")
+        raise _refuse("--no-python and --module exclude each other.")
     said: list[str] = []
     per_node = None if found.nproc_per_node is None else _per_node(found.nproc_per_node, said)
     options = TorchrunOptions(
@@ -125,9 +125,10 @@ def parse(words: Sequence[str] | str) -> TorchrunCommand:
 
 
 def sorted_out(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options that are unmistakably torchrun's, and the other words, of a line in which a script's options stand too.
+    """Split a line into options that are certainly torchrun's, and all other words.
 
-    For lines without a script between the two. What both may have (`--role`, `--log-dir`, `-m`, …) is the script's.
+    For lines in which torchrun's options and the script's are mixed. An option that both may have (`--role`,
+    `--log-dir`, `-m`, …) belongs to the script.
     """
     options: list[str] = []
     others: list[str] = []
@@ -141,13 +142,13 @@ def sorted_out(words: Sequence[str]) -> tuple[list[str], list[str]]:
             continue
         options.append(word)
         if not equals and name not in _FLAGS:
-            options += rest[:1]  # without one `parse` says so
+            options += rest[:1]  # `parse` reports a missing value
             del rest[:1]
     return options, others
 
 
 def names_torchrun(words: Sequence[str]) -> bool:
-    """Whether the command line begins with a launcher that `parse` knows, under any of its names."""
+    """Return whether the command line starts with a launcher that `parse` knows, under any of its names."""
     line = list(words)
     return _options_of(line) != line
 
@@ -163,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, *short: str, **how: Any) -> None:
         parser.add_argument(*short, *dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}")), **how)
 
-    # Not torchrun's but ours: what stood in front of the options, see `_options_of`.
+    # Our own flag: `_options_of` sets it for the launchers that pass the rank as an argument.
     add(_LAUNCH, action="store_true", help=argparse.SUPPRESS)
     add("nnodes")
     add("nproc-per-node")
@@ -181,7 +182,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options_of(words: list[str]) -> list[str]:
-    """Without the command's own name; `torch.distributed.launch` alone hands the rank on as an argument."""
+    """Strip the command's own name. Only `torch.distributed.launch` passes the rank as an argument."""
     if words and words[0].rpartition("/")[2] == "torchrun":
         return words[1:]
     if len(words) > 2 and words[0].rpartition("/")[2].startswith("python") and "-m" in words[1:3]:
@@ -199,7 +200,7 @@ def _nodes(text: str) -> tuple[int, int]:
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= least <= most:
         raise _refuse(
-            f"--nnodes={text} is no number of nodes.", hint="Say --nnodes=4, or --nnodes=1:4 for one to four of them."
+            f"--nnodes={text} is no number of nodes.", hint="Use --nnodes=4, or --nnodes=1:4 for one to four nodes."
         )
     return least, most
 
@@ -207,13 +208,13 @@ def _nodes(text: str) -> tuple[int, int]:
 def _per_node(text: str, said: list[str]) -> int | None:
     if text in _MACHINE:
         said.append(
-            f"--nproc-per-node={text} counts the devices of a machine; here a node is as many slots as the submission "
-            "says (slots_per_unit), and one where it says nothing"
+            f"--nproc-per-node={text} counts the devices of a machine, but here a node has the submission's number of "
+            "slots (slots_per_unit, default 1)"
         )
         return None
     if not text.isdecimal() or int(text) < 1:
         raise _refuse(
-            f"--nproc-per-node={text} is no number of processes.", hint="Say --nproc-per-node=8 for units of eight."
+            f"--nproc-per-node={text} is no number of processes.", hint="Use --nproc-per-node=8 for units of eight."
         )
     return int(text)
 
@@ -224,7 +225,7 @@ def _said(found: argparse.Namespace) -> list[str]:
         f"--{name}" for name in ("standalone", "with-etcd") if getattr(found, name.replace("-", "_"))
     ]
     if meeting:
-        said.append(f"{_listed(meeting)}: not needed, the job's supervisor tells its processes where they meet")
+        said.append(f"{_listed(meeting)}: not needed, the job's supervisor gives its processes their rendezvous")
     logs = _given(found, _LOGS)
     if logs:
         said.append(f"{_listed(logs)}: not used, the output of every process is in the job's logs")
@@ -243,4 +244,4 @@ def _listed(options: Sequence[str]) -> str:
 
 
 def _refuse(message: str, hint: str = "") -> Unprocessable:
-    return Unprocessable(message, hint=hint or "They are those that `torchrun --help` lists.", field=_FIELD)
+    return Unprocessable(message, hint=hint or "`torchrun --help` lists the options.", field=_FIELD)

@@ -1,4 +1,4 @@
-"""What a submission says of how its script is started, for `Client.submit`; all frameworks but torchrun are alike."""
+"""Determine how a submission's script is started, for `Client.submit`. Only torchrun has options of its own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from edt_sdk.schemas.frameworks import Framework
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How the job's script is started.
+    """Describes how the job's script is started.
 
     Attributes:
-        main: the script in the package, None for the one that there is.
-        named: what runs in place of a script of the package: a module or a program; "" for none.
+        main: the script in the package, None for its only script.
+        named: a module or a program that runs instead of a script, "" for none.
         args: its arguments.
         fields: further fields of `JobSpec`.
     """
@@ -30,25 +30,25 @@ class Start:
 def start_of(
     framework: str, torchrun: Sequence[str] | str, *, main: str | None, args: Sequence[str], **sizes: int
 ) -> Start:
-    """How the script is started.
+    """Return how the script is started.
 
     Args:
         framework: of the job.
-        torchrun: a command line, see `edt_sdk.torchrun.command_line.options`; its script may be left out.
-        main: the script as the submission names it beside that.
-        args: the script's, behind those of the command line.
-        **sizes: `max_workers`, `min_workers` and `slots_per_unit`, where the command line does not say.
+        torchrun: a command line, see `edt_sdk.torchrun.command_line.options`. Its script may be left out.
+        main: the script that the submission names separately.
+        args: the script's, appended to those of the command line.
+        **sizes: `max_workers`, `min_workers` and `slots_per_unit`, where the command line does not set them.
 
     Raises:
         InvalidRequest: a command line for another framework, or two scripts.
-        Unprocessable: an option that there is not, or a value that cannot be.
+        Unprocessable: an unknown option, or an invalid value.
     """
     words = tuple(map(str, args))
     if framework != Framework.TORCHRUN:
         if torchrun:
             raise InvalidRequest(
                 f"torchrun's options mean nothing to framework {str(framework)!r}.",
-                hint="Say framework='torchrun' too.",
+                hint="Pass framework='torchrun' too.",
                 field="torchrun",
             )
         return Start(main, "", words, dict(sizes))

@@ -1,4 +1,4 @@
-"""Own what a `train()` call means to the process that makes it: a driver's session, or a submission from a notebook.
+"""Own the meaning of a `train()` call in its process: a driver's session, or a submission from a notebook.
 
 Never: training.
 

@@ -1,9 +1,9 @@
-"""A `train()` call made outside a job becomes a job: the call itself is what is submitted.
+"""Turn a `train()` call made outside a job into a job: the call itself is submitted.
 
-The parts of the `FabricModel` and the arguments of the call go into one file, in the format of `payload.py`, so that
-what was defined in a notebook travels by value and the optimizer keeps holding the model's own parameters. The job's
-main script makes the call again, this time in a driver. The kernel is the parent of nothing: it waits, and takes the
-weights when the job has ended.
+The parts of the `FabricModel` and the arguments of the call go into one file in the format of `payload.py`. Objects
+defined in a notebook travel by value, and the optimizer keeps references to the parameters of its model. The main
+script of the job makes the call again, this time in a driver. The kernel is the parent of no process: it waits, and
+loads the weights when the job has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAIN = "train_call.py"
 FILE = "train_call.payload"
 
-_SCRIPT = '''"""Makes the train() call that was packed beside this file."""
+_SCRIPT = '''"""Make the train() call that is packed next to this file."""
 
 from edt_sdk.fabric.fabric import FabricModel
 from edt_sdk.training.calls import call
@@ -34,7 +34,7 @@ if __name__ == "__main__":
     fabric, arguments = call.load()
     FabricModel(**fabric).train(**arguments)
 '''
-# What data set functions written for WMLA look at; everything else of the kernel's environment stays there.
+# Data set functions written for WMLA read these variables. No other variable of the kernel is sent.
 _TAKEN_ALONG = ("DATA_DIR", "DLI_DATA_FS")
 
 
@@ -48,10 +48,11 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
         mode: "exact" or "fast".
 
     Raises:
-        Unprocessable: a part cannot be sent; the message names it. Or this is a job whose framework trains itself.
+        Unprocessable: a part cannot be sent, and the message names it. Or this process belongs to a job whose framework
+            trains itself.
         ServerUnreachable: there is no server to submit to.
     """
-    # A driver, which makes the call again, talks to no server.
+    # Imported here: a driver, which makes the call again, never needs the client.
     from edt_sdk.client import Client
 
     job = job_context()
@@ -62,12 +63,13 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
             field="framework",
         )
     client = Client()
-    # Flat, so that what cannot be sent is called by the name the user knows; train() has none of these names.
+    # A flat dictionary, so that an error names a part as the user knows it. No argument of train() has these names.
     content = payload.dump({**fabric, "train": dict(arguments)}, [Path.cwd()])
     with tempfile.TemporaryDirectory(prefix="edt-call-") as name:
         folder = Path(name)
         (folder / MAIN).write_text(_SCRIPT)
         payload.write(folder / FILE, content)
+        # Only data locations: other variables describe this kernel's machine and may hold secrets.
         env = {key: os.environ[key] for key in _TAKEN_ALONG if os.environ.get(key)}
         return client.submit(
             folder, main=MAIN, name=_name(), max_workers=max_workers, mode=mode, env=env, progress=False
@@ -75,14 +77,14 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
 
 
 def load() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The call that lies in the working directory, as `submit` was given it; for the job's main script."""
+    """Return the call packed in the working directory as (fabric, arguments), for the main script of the job."""
     parts = payload.load(Path(FILE))
     arguments: dict[str, Any] = parts.pop("train")
     return parts, arguments
 
 
 def _name() -> str:
-    """What people call the job: the notebook, or the script, that made the call."""
+    """Return the name of the job: that of the notebook or script that made the call."""
     notebook = os.environ.get("JPY_SESSION_NAME", "")
     script = "" if "ipykernel" in sys.modules else sys.argv[0]
     return Path(notebook or script).stem or "notebook"

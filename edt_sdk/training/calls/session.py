@@ -1,7 +1,7 @@
-"""The driver's session: what `FabricModel.train()` needs to know of the process it is called in.
+"""Keep the driver's session: what `FabricModel.train()` needs to know about its process.
 
-The driver program makes one before it runs the user's script; `fabric.py` asks for it. A module of its own, because the
-driver runs as `__main__` and would otherwise exist twice.
+The driver program creates the session before it runs the user's script, and `fabric.py` reads it. This is a separate
+module because the driver runs as `__main__`, and importing it by name would create a second session.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class Session:
     calls: int = 0
 
     def folders_of_code(self) -> list[Path]:
-        """Where modules of the user's may lie that workers cannot import: the code folder, and what the script added.
+        """Return folders with user modules that workers cannot import: the code folder, and additions of the script.
 
-        WMLA's console, for one, put the module with a model's parameters beside its results.
+        WMLA's console, for example, puts the module with a model's parameters next to its results.
         """
         added = (Path(entry).resolve() for entry in sys.path if entry and entry not in self.path)
-        # A path made of an empty argument and "/../" is the root of the file system, and means nothing.
+        # A path made from an empty argument and "/../" is the root of the file system. It carries no code.
         return [self.job.paths.code_dir(self.job.code_dir), *(path for path in added if path != path.parent)]
 
 
 def begin(session: Session) -> None:
-    """Make `session` the one of this process."""
+    """Make `session` the session of this process."""
     global _current
     _current = session
 
 
 def current() -> Session | None:
-    """The session of this process, None when it is not a job's driver."""
+    """Return the session of this process, None outside a job's driver."""
     return _current

@@ -1,7 +1,7 @@
-"""What a script's `train()` calls mean in the driver of a validation: one of them tests, those before it pass.
+"""Decide what a script's `train()` calls do in the driver of a validation: one call tests, the calls before it pass.
 
-The script runs as it did in the training. The call that made the weights which are validated goes over the test data;
-the calls before it bring the weights that they ended with, if these are still there, and train nothing.
+The script runs as it did in the training. The call that produced the validated weights goes over the test data. The
+calls before it load their final weights, if those still exist, and train nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from edt_sdk.training.user.payload import Training
 
 
 def passes(own: Session, model: nn.Module) -> bool:
-    """Whether this `train()` call, the next one of the script, is one that is passed over; its weights are then loaded.
+    """Return whether this `train()` call, the next one of the script, is skipped. A skipped call loads its weights.
 
-    Never in a training.
+    In a training the result is always False.
     """
     validates = own.job.validates
     if validates is None:
@@ -30,6 +30,7 @@ def passes(own: Session, model: nn.Module) -> bool:
     own.calls += 1
     if own.calls == validates.calls:
         return False
+    # The training may have been deleted. The call then passes without its weights.
     theirs = JobPaths(own.job.paths.data_dir, own.job.owner, validates.training).final(own.calls - 1)
     if theirs.exists():
         model.load_state_dict(torch.load(theirs, map_location="cpu", weights_only=True))
@@ -40,7 +41,7 @@ def passes(own: Session, model: nn.Module) -> bool:
 
 
 def meant(own: Session, training: Training) -> Training:
-    """What the workers shall do: in a validation, of the training nothing but one pass over its test data."""
+    """Return the training the workers run. In a validation this is one pass over the test data."""
     if own.job.validates is None:
         return training
     options = replace(training.options, epochs=1, validation_freq=1, checkpoint_freq=0)
@@ -48,12 +49,12 @@ def meant(own: Session, training: Training) -> Training:
 
 
 def epochs(own: Session, wanted: int) -> int:
-    """Epochs that a call trains: those that are wanted, in a validation none."""
+    """Return the epochs that a call trains: `wanted`, or none in a validation."""
     return wanted if own.job.validates is None else 0
 
 
 def tell(own: Session) -> None:
-    """Print what a validation came to; of a training, nothing."""
+    """Print the result of a validation. In a training, print nothing."""
     if own.job.validates is None:
         return
     result = msgspec.json.decode(own.job.paths.validation.read_bytes(), type=Validated)

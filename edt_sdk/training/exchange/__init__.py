@@ -1,4 +1,4 @@
-"""Own the sum of gradients over the members, in one fixed binary tree, and the process group that carries it.
+"""Own the sum of gradients over the members in a fixed binary tree, and the process group that carries it.
 
 Never: models or optimizers. It adds flat vectors.
 

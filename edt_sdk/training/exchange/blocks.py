@@ -1,7 +1,8 @@
-"""Which rank holds which shards, and which nodes of the fixed tree these are. Pure.
+"""Assign shards to ranks, and find the nodes of the fixed tree that each rank holds. Pure.
 
-Blocks are contiguous and in rank order, so that a rank's shards are a few whole subtrees (one when V / N is a power of
-two, at most about 2·log2 V): that is all it has to send. Rank 0 always holds shard 0.
+Blocks are contiguous and in rank order. So the shards of a rank are a few whole subtrees: exactly 1 when V / N is a
+power of two, at most about 2·log2 V otherwise. A rank sends only the sums of these subtrees. Rank 0 always holds shard
+0.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from itertools import pairwise
 from edt_sdk.training.exchange.tree import Node
 
 
-@lru_cache(maxsize=256)  # asked for several times an update
+@lru_cache(maxsize=256)  # called several times per update
 def blocks(shards: int, world: int) -> tuple[range, ...]:
-    """The shards of each rank: contiguous, sizes differ by at most one, larger ones first; 1 ≤ world ≤ shards."""
+    """Return the shards of each rank, 1 ≤ world ≤ shards: contiguous, sizes differ by at most 1, larger ones first."""
     if not 1 <= world <= shards:
         raise ValueError(f"{world} ranks cannot share {shards} shards")
     size, larger = divmod(shards, world)
+    # The larger blocks come first, so rank 0 always has shard 0, which provides the buffers that are not averaged.
     starts = [rank * size + min(rank, larger) for rank in range(world + 1)]
     return tuple(range(start, stop) for start, stop in pairwise(starts))
 
 
 @lru_cache(maxsize=1024)
 def subtrees(block: range, shards: int) -> tuple[Node, ...]:
-    """The largest nodes of the tree over [0, shards) inside the block, left to right; together they are the block."""
+    """Return the largest tree nodes over [0, shards) inside the block, left to right. Together they cover the block."""
     found: list[Node] = []
 
     def visit(node: Node) -> None:

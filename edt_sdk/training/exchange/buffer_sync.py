@@ -1,6 +1,6 @@
-"""The buffers that cannot be averaged, such as counters: everybody takes shard 0's.
+"""Synchronize the buffers that cannot be averaged, such as counters: every member takes the values of shard 0.
 
-Small ones travel in the records that members exchange with every step; larger ones only when they have changed.
+Small buffers travel in the records that members exchange in every step. Large buffers travel only after a change.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _SMALL = 1024  # bytes
 
 
 class Others:
-    """Those of one model, by their numbers in the layout.
+    """Synchronizes the non-averaged buffers of a model. Buffers are identified by their numbers in the layout.
 
     Attributes:
-        small_bytes: of all small ones together.
+        small_bytes: total size of all small buffers.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -33,20 +33,21 @@ class Others:
         self.small_bytes = sum(sizes[number] for number in self._small)
 
     def pack(self, values: Sequence[Tensor]) -> bytes:
-        """The small ones among shard 0's values, for its record."""
+        """Pack the small buffers among shard 0's values for the record of rank 0."""
         return b"".join(_to_bytes(values[number]).cpu().numpy().tobytes() for number in self._small)
 
     def receive(self, group: Group, summary: Summary, values: Sequence[Tensor]) -> dict[int, Tensor]:
-        """New values of those that shard 0 changed, by number.
+        """Return the new values of the buffers that shard 0 changed, by number. Every member must call this.
 
         Args:
-            group: the members, who all call this.
+            group: the members.
             summary: of their records.
-            values: shard 0's; needed on rank 0, which holds that shard.
+            values: shard 0's buffers. Needed on rank 0, which holds that shard.
 
         Raises:
             RuntimeError: a member is gone.
         """
+        # A single member has the values already, so it packs and decodes nothing.
         if group.world == 1:
             return {number: values[number] for number in np.flatnonzero(summary.changed_others).tolist()}
         if not summary.changed_others.any():
@@ -60,8 +61,10 @@ class Others:
                 content = torch.frombuffer(bytearray(summary.small[start:stop]), dtype=torch.uint8)
                 found[number] = content.view(tensors[number].dtype).view(tensors[number].shape)
             start = stop
+        # Every rank reads the same summary, so all ranks call the same broadcasts in the same order.
         for number in self._large:
             if summary.changed_others[number]:
+                # A clone: the transfer must not write into the model before the update is committed.
                 value = values[number] if group.rank == 0 else tensors[number].detach()
                 found[number] = value.clone(memory_format=torch.contiguous_format)
                 group.broadcast(_to_bytes(found[number]), 0).wait()
@@ -72,5 +75,5 @@ class Others:
 
 
 def _to_bytes(tensor: Tensor) -> Tensor:
-    """The memory of a contiguous tensor as uint8 [bytes]; a copy when it is not contiguous."""
+    """Return the memory of a contiguous tensor as uint8 [bytes], or of a contiguous copy."""
     return tensor.contiguous().view(-1).view(torch.uint8)

@@ -1,12 +1,12 @@
-"""One process group per generation behind one small class, and the stores that bring its members together.
+"""Wrap the process group of a generation in one small class, and open the stores that connect its members.
 
-A `Group` is built fresh for every generation and dropped as a whole: after a failure dropping it closes its sockets,
-which is what wakes the other members. CPU tensors travel over gloo, CUDA tensors over NCCL (never run on a GPU by our
-tests). Everything listens on the one address it is given. There is no timeout to tune: a peer that dies closes its
-sockets, a peer that hangs is the supervisor's to see. Never adds numbers; never knows what the bytes mean.
+A `Group` is built new for every generation and dropped as a whole (decision 002). After a failure, dropping the group
+closes its sockets, which unblocks the other members. CPU tensors travel over gloo, CUDA tensors over NCCL (our tests
+never run on a GPU). Every socket listens on one given address. No timeout needs tuning: a peer that dies closes its
+sockets, and the supervisor detects a peer that hangs. This module never adds numbers and does not interpret the bytes.
 
-Building a group cannot be interrupted once it waits inside the library for somebody who has died. So it is done in a
-thread with a connection of its own, and whoever gives up leaves that thread behind: it drops what it may have built.
+A build cannot be interrupted once it waits inside the library for a dead member. So it runs in a thread with its own
+store connection. A caller that gives up abandons the thread, and the thread then drops what it has built.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-# Links between members that have all arrived are built within milliseconds; this bounds a death in between.
+# Members that have all arrived connect within milliseconds. This timeout covers a death during the build.
 _BUILD = timedelta(seconds=60)
 _FOREVER = timedelta(days=365)
 _POLL = 0.002
-# How often somebody who waits for a group looks whether to go on waiting.
+# Seconds between two calls of the `waiting` callback during a build.
 _LOOK = 0.01
 _NOTHING = torch.empty(0, dtype=torch.uint8)
 
 
 class Handle(Protocol):
-    """A transfer under way."""
+    """Represents a transfer in progress."""
 
     def wait(self) -> object:
-        """Block until it is done; RuntimeError when a member is gone. Tensors must not be touched before."""
+        """Block until the transfer is done. RuntimeError when a member is gone. Tensors must not be touched before."""
 
 
 class _Backend(Protocol):
-    """What gloo and NCCL have in common; torch's own stubs do not declare it."""
+    """Declares what gloo and NCCL have in common, which torch's own stubs leave out."""
 
     def alltoall_base(self, output: Tensor, input: Tensor, out_splits: list[int], in_splits: list[int]) -> Handle: ...
     def _allgather_base(self, output: Tensor, input: Tensor) -> Handle: ...
@@ -59,24 +59,24 @@ class _Done:
 
 
 class Watch(Protocol):
-    """Who wants to know whether this member computes or waits for others."""
+    """Receives a callback whenever this member starts or stops waiting for others."""
 
     def waiting(self) -> None:
-        """It begins to wait."""
+        """Called when the member starts to wait."""
 
     def computing(self) -> None:
-        """It goes on."""
+        """Called when the member continues."""
 
 
 class _Transfer:
-    """A handle of the library's, waited for in this file: `lost.py` tells by that whose error it is."""
+    """Wraps a handle of the library. `peer_errors.py` recognizes a lost peer because this file does every wait."""
 
     def __init__(self, handle: Handle, watch: Watch | None) -> None:
         self._handle: Handle | None = handle
         self._watch = watch
 
     def wait(self) -> object:
-        # No RuntimeError: that would be taken for the loss of a member.
+        # Not a RuntimeError, which the loop would take for a lost member.
         if self._handle is None:
             raise ValueError("this transfer's group was closed")
         if self._watch is None:
@@ -87,15 +87,15 @@ class _Transfer:
         return done
 
     def drop(self) -> None:
-        """Let go of the library's handle, which keeps the sockets of its group open."""
+        """Drop the library's handle, which would keep the sockets of its group open."""
         self._handle = None
 
 
 def open_store(interface: str) -> tuple[TCPStore, int]:
-    """A store that listens on (`interface`, a free port), and that port.
+    """Open a store that listens on (`interface`, a free port). Return the store and the port.
 
-    `TCPStore(host, 0, is_master=True)` would listen on every interface of the machine, so it gets the descriptor of a
-    socket that is already bound.
+    `TCPStore(host, 0, is_master=True)` would listen on every interface of the machine. So the store gets the descriptor
+    of a socket that is already bound.
     """
     family = socket.AF_INET6 if ":" in interface else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -119,11 +119,12 @@ def open_store(interface: str) -> tuple[TCPStore, int]:
 
 
 def connect_store(host: str, port: int) -> TCPStore:
-    """A client of another worker's store; RuntimeError when nobody listens there any more.
+    """Connect to the store of another worker. RuntimeError when that worker no longer listens.
 
-    The library would go on trying a refused port until its timeout. A worker listens before anybody hears of it, so a
-    refusal means that it is gone.
+    The library would retry a refused port until its timeout. A worker listens before its address is announced, so a
+    refusal means that the worker is gone.
     """
+    # Probe the port first: the library's own connect retries a refused port for the whole timeout.
     try:
         socket.create_connection((host, port), timeout=_BUILD.total_seconds()).close()
     except OSError as error:
@@ -132,23 +133,24 @@ def connect_store(host: str, port: int) -> TCPStore:
 
 
 class Group:
-    """The members of one generation.
+    """Connects the members of a generation.
 
     Args:
-        store: rank 0's, or what makes a new connection to it; None is enough when world is 1. A connection that
-            somebody who gave up has left behind is of no use to others.
-        rank, world: this member, and how many there are.
-        device: where the tensors live; a CUDA device adds NCCL beside gloo.
+        store: rank 0's store, or a function that opens a new connection to it. None is enough when world is 1. An
+        abandoned
+            build leaves its connection in an unknown state, so a retry needs a new connection.
+        rank, world: this member, and the number of members.
+        device: where the tensors live. A CUDA device adds NCCL next to gloo.
         interface: address that gloo binds to.
-        generation: its number; keys of different generations never meet in a store.
-        waiting: called again and again until the group is built; raise in it to give up.
+        generation: its number. Keys of different generations never collide in a store.
+        waiting: called repeatedly until the group is built. Raise in it to give up.
 
     Attributes:
-        watch: told of every wait for other members, None for nobody.
+        watch: notified of every wait for other members, or None.
 
-    Every transfer must be called by all members in the same order. RuntimeError when a member is gone; the group is of
-    no use then: leave the `except` block (the traceback keeps the group alive), `close()` it, and only then wait for
-    anybody.
+    All members must call every transfer in the same order. A transfer raises RuntimeError when a member is gone, and
+    the group is unusable then. Leave the `except` block first, because the traceback keeps the group alive. Then call
+    `close()`, and only then wait for other processes.
     """
 
     def __init__(
@@ -169,42 +171,47 @@ class Group:
         self._gloo: _Backend | None = None
         self._nccl: _Backend | None = None
         self.watch: Watch | None = None
-        # Whoever keeps one, in a traceback or half-way through an update, must not keep the group open with it.
+        # Weak references: a traceback or a half-done update may still hold a transfer, and must not keep the group
+        # open.
         self._transfers: weakref.WeakSet[_Transfer] = weakref.WeakSet()
         if world == 1:
             return
         if store is None:
             raise ValueError("a group of several members needs a store")
+        # The build runs in a thread, because the caller must be able to give up (a newer generation may be announced).
         self._gloo, self._nccl = _Building(store, rank, world, device, interface, generation).wait(waiting)
 
     def all_to_all(self, output: Tensor, input: Tensor, out_splits: Sequence[int], in_splits: Sequence[int]) -> Handle:
-        """Send the r-th split of `input` to rank r, receive its split for us; 1-D contiguous, splits may be 0."""
+        """Send the r-th split of `input` to rank r and receive one split from each rank.
+
+        1-D contiguous, splits may be 0.
+        """
         if self.world == 1:
             output.copy_(input)
             return _Done()
         return self._started(self._backend(input).alltoall_base(output, input, list(out_splits), list(in_splits)))
 
     def all_gather(self, output: Tensor, input: Tensor) -> Handle:
-        """`output` becomes everybody's `input` in rank order; 1-D contiguous, world × the length of `input`."""
+        """Gather every member's `input` into `output` in rank order. 1-D contiguous, world × the length of `input`."""
         if self.world == 1:
             output.copy_(input)
             return _Done()
         return self._started(self._backend(input)._allgather_base(output, input))
 
     def all_reduce(self, tensor: Tensor) -> Handle:
-        """`tensor` becomes the sum of everybody's, added in whatever order the library likes; contiguous."""
+        """Replace `tensor` by the sum over all members, added in an order the library chooses. Contiguous."""
         if self.world == 1:
             return _Done()
         return self._started(self._backend(tensor).allreduce([tensor]))
 
     def broadcast(self, tensor: Tensor, src: int) -> Handle:
-        """`tensor` becomes that of rank `src`; same shape and type everywhere, contiguous."""
+        """Replace `tensor` by that of rank `src`. Same shape and type everywhere, contiguous."""
         if self.world == 1:
             return _Done()
         return self._started(self._backend(tensor).broadcast(tensor, src))
 
     def broadcast_bytes(self, data: bytes | None, src: int) -> bytes:
-        """What rank `src` passed as `data`; the others pass None."""
+        """Return the bytes that rank `src` passed as `data`. The other ranks pass None."""
         if self.rank == src:
             if data is None:
                 raise ValueError("the source of a broadcast has nothing to send")
@@ -215,21 +222,22 @@ class Group:
         self.broadcast(length, src).wait()
         if self.rank != src:
             content = torch.empty(int(length), dtype=torch.uint8)
+        # Empty data needs no second transfer: the length is enough.
         if len(content):
             self.broadcast(content, src).wait()
         return content.numpy().tobytes() if data is None else data
 
     def barrier(self) -> None:
-        """Until every member has come here."""
+        """Block until every member has called this."""
         if self.world > 1:
             self.all_gather(torch.empty(self.world, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8)).wait()
 
     def send(self, tensor: Tensor, dst: int) -> Handle:
-        """Give one member a contiguous tensor, which it must be receiving."""
+        """Send a contiguous tensor to one member, which must call `recv`."""
         return self._started(self._backend(tensor).send([tensor], dst, 0))
 
     def recv(self, tensor: Tensor, src: int) -> Handle:
-        """Fill a contiguous tensor with what rank `src` sends; shape and type must be the sender's."""
+        """Fill a contiguous tensor with what rank `src` sends. Shape and type must be the sender's."""
         return self._started(self._backend(tensor).recv([tensor], src, 0))
 
     def close(self) -> None:
@@ -239,8 +247,9 @@ class Group:
         backends = [backend for backend in (self._gloo, self._nccl) if backend is not None]
         self._gloo = self._nccl = None
         for backend in backends:
-            backend.abort()  # closes the connections, which wakes the others
-        # The library's destructors wait for what is queued, which may wait for somebody who waits in his own: not here.
+            backend.abort()  # closes the connections, which unblocks the other members
+        # The library's destructors wait for queued work, and that may wait for a peer whose destructor waits for this
+        # process. Run them in a thread, so that two members that close at the same time cannot deadlock.
         if backends:
             del backend
             threading.Thread(target=backends.clear, name="edt-group-drop", daemon=True).start()
@@ -253,13 +262,13 @@ class Group:
     def _backend(self, tensor: Tensor) -> _Backend:
         backend = self._nccl if tensor.device.type == "cuda" else self._gloo
         if backend is None:
-            # No RuntimeError: that would be taken for the loss of a member.
+            # Not a RuntimeError, which the loop would take for a lost member.
             raise ValueError(f"The group of generation {self.generation} has no link for {tensor.device} tensors.")
         return backend
 
 
 class _Building:
-    """The links of a group while they are made, in a thread that can be left behind."""
+    """Builds the links of a group in a thread that can be abandoned."""
 
     def __init__(
         self,
@@ -284,15 +293,17 @@ class _Building:
         threading.Thread(target=self._run, name=f"edt-group-{generation}", daemon=True).start()
 
     def wait(self, waiting: Callable[[], None] | None) -> tuple[_Backend, _Backend | None]:
-        """gloo and, where there is a GPU, NCCL; RuntimeError when a member is gone, what `waiting` raises."""
+        """Return gloo and, on a GPU, NCCL. RuntimeError when a member is gone. Errors of `waiting` pass through."""
         try:
             while not self._done.wait(_LOOK):
                 if waiting is not None:
                     waiting()
         except BaseException:
+            # The lock decides the race with the thread: either it sees `_abandoned` and stores nothing, or its result
+            # is dropped here.
             with self._lock:
                 self._abandoned = True
-                self._built = None  # what was built meanwhile closes its sockets now, what is built later at once
+                self._built = None  # dropping the links closes their sockets
             raise
         built, self._built = self._built, None
         if built is None:
@@ -305,7 +316,7 @@ class _Building:
     def _run(self) -> None:
         try:
             self._build()
-        except Exception as error:  # it is the waiting thread's, whatever it is
+        except Exception as error:  # any error belongs to the waiting thread
             # Without the traceback, which would keep a half-built group alive.
             self._error = error.with_traceback(None)
         self._done.set()
@@ -322,13 +333,14 @@ class _Building:
                 self._built = gloo, nccl
 
     def _everybody(self, store: Store) -> bool:
-        """Wait until every member has arrived; False when nobody waits for it any more.
+        """Wait until every member has arrived. Return False when the caller has given up.
 
-        The rendezvous of a backend cannot be given up, and a member may take as long as an update takes to reach its
-        boundary, or die before: so the wait is here, and the backend's own is short.
+        The rendezvous of a backend cannot be cancelled. A member may need a whole update to reach its boundary, or die
+        before. So the wait happens here, and the backend's own timeout is short.
         """
         store.set(f"here/{self._rank}", "")
         everybody = [f"here/{member}" for member in range(self._world)]
+        # Poll instead of `store.wait`, which blocks in the library and cannot be abandoned.
         while not store.check(everybody):
             if self._abandoned:
                 return False
@@ -337,11 +349,13 @@ class _Building:
 
 
 def _gloo(store: Store, rank: int, world: int, interface: str) -> _Backend:
-    gloo: Any = dist.ProcessGroupGloo  # its options are missing from torch's type stubs
+    gloo: Any = dist.ProcessGroupGloo  # torch's type stubs lack its options
     options = gloo._Options()
     options._devices = [gloo.create_device(hostname=interface)]
     options._timeout = _BUILD
     group: _Backend = gloo(PrefixStore("gloo", store), rank, world, options)
+    # The short timeout covers the build alone. A transfer may take as long as the slowest member computes, and the
+    # supervisor ends hung members.
     group._set_default_timeout(_FOREVER)
     return group
 

@@ -1,14 +1,15 @@
-"""One update's sum over a group, in pieces that leave as soon as they are final.
+"""Sum the vectors of an update over a group in pieces, each sent as soon as it is final.
 
 The flat vector is cut into pieces of a few MiB, from its end to its start, which is about the order in which a backward
-pass finishes gradients. Mode `exact`: a piece is cut into as many equal slices as there are ranks; each rank sends its
-subtrees' share of slice r to rank r, which adds them in the order of the fixed tree, divides by the number of samples,
-and everybody gathers the finished slices. Which elements lie in which slice depends on the number of ranks, how each
-single element is added up does not: the bits are the same for every N. As many bytes as a ring all-reduce when each
-block is one subtree. Mode `fast`: the library's all-reduce.
+pass finishes gradients. In mode `exact` a piece is cut into as many equal slices as there are ranks. Each rank sends
+its subtrees' share of slice r to rank r. Rank r adds them in the order of the fixed tree and divides by the number of
+samples, and then all ranks gather the finished slices. The number of ranks decides which elements lie in which slice,
+but not how an element is summed, so the bits are the same for every N. The traffic equals that of a ring all-reduce
+when each block is one subtree. Mode `fast` uses the library's all-reduce.
 
-Transfers are called in one order that follows from the number of pieces alone, so all ranks agree on it, however their
-backward passes run. Vectors are summed in place: the result lies in the first of the rank's own.
+Transfers are called in an order that depends on the number of pieces alone. So all ranks agree on it even when their
+backward passes finish gradients in different orders. Vectors are summed in place, and the result lies in the rank's
+first vector.
 """
 
 from __future__ import annotations
@@ -30,33 +31,34 @@ T = TypeVar("T")
 PIECE = 8 << 20
 """Bytes of a vector that travel at once."""
 
-# Pieces under way: so many are scattered before the first of them is added up, and so many more are being gathered.
+# Limits on the pieces in progress: _SCATTERED pieces are sent before the first is summed, then _GATHERED more are
+# gathered. They bound the scratch memory, and transfers still overlap with additions.
 _SCATTERED = 2
 _GATHERED = 2
 
 
 class _Piece(Protocol):
-    """A piece on its way."""
+    """Represents a piece in transfer."""
 
     def finish(self) -> None:
-        """Do what comes after the first transfer has arrived."""
+        """Run the second stage after the first transfer has arrived."""
 
     def wait(self) -> None:
-        """Until the piece holds everybody's result."""
+        """Block until the piece holds the result of all ranks."""
 
 
 class Exchange:
-    """The sum of all shards' vectors of one update, divided by `divisor`.
+    """Sums all shards' vectors of an update and divides the sum by `divisor`.
 
     Args:
         group: the members.
         layout: of the vectors.
         counts: samples of all V shards.
         divisor: of the sum.
-        vectors: all of this rank's; they must not be touched by anyone else until `finish`.
-        sums: which of them hold the sums of the rank's subtrees, left to right.
-        fast: all-reduce in whatever order the library adds.
-        scratch: memory to use, and use again in the next exchange.
+        vectors: all vectors of this rank. No other code may touch them until `finish`.
+        sums: the numbers of the vectors with the sums of the rank's subtrees, left to right.
+        fast: all-reduce in an order the library chooses.
+        scratch: memory for this exchange, reused by the next.
 
     Attributes:
         total: holds the result after `finish`.
@@ -89,19 +91,20 @@ class Exchange:
 
     @property
     def started(self) -> int:
-        """How many pieces are on their way or there."""
+        """Return how many pieces have been sent."""
         return len(self._under_way)
 
     def follow(self, move: Move) -> Callable[[int], None]:
-        """Send pieces while the backward pass of the rank's last shard settles them; what to tell of each entry.
+        """Send pieces while the backward pass of the last shard settles them. Return the callback to call per entry.
 
-        The merges of that move are done here, piece by piece.
+        The merges of that move happen here, piece by piece.
         """
+        # The last shard's merges would otherwise run after its backward pass, when no transfer is left to overlap with.
         self._last = move
         return Overlap(self, self._layout, self._group.world).settled
 
     def start(self) -> None:
-        """The next piece is final in all vectors but for the merges of the last move: do these and send it."""
+        """Send the next piece, which is final in all vectors except for the merges of the last move. Merge it first."""
         number, span = self._spans[len(self._under_way)]
         if self._last is not None:
             for target, other in self._last.merges:
@@ -116,6 +119,7 @@ class Exchange:
         else:
             piece = _InTree(self._group, ours, self._counts, out, self._divisor, self._scratch)
         self._under_way.append(piece)
+        # Finish older pieces here, not at the end: the addition of one piece overlaps with the transfer of the next.
         count = len(self._under_way)
         if count > _SCATTERED:
             self._under_way[count - 1 - _SCATTERED].finish()
@@ -128,10 +132,10 @@ class Exchange:
             self.start()
 
     def finish(self) -> Flat:
-        """Wait for everything; the total.
+        """Wait for all pieces and return the total.
 
         Raises:
-            RuntimeError: a member is gone; the total is undefined then.
+            RuntimeError: a member is gone. The total is undefined then.
         """
         for piece in self._under_way[max(0, len(self._under_way) - _SCATTERED) :]:
             piece.finish()
@@ -141,10 +145,10 @@ class Exchange:
 
 
 class Overlap:
-    """Starts the pieces of an exchange during the last shard, each when the last entry in it is settled.
+    """Starts the pieces of an exchange during the last shard, each when its last entry is settled.
 
     Args:
-        exchange: nothing of it started yet.
+        exchange: one that has not sent any piece.
         layout: of its vectors.
         world: number of ranks.
     """
@@ -155,30 +159,32 @@ class Overlap:
         self._waiting = list(waiting)
 
     def settled(self, entry: int) -> None:
-        """The entry of that number will not change any more."""
+        """Record that the entry with this number will not change any more, and send the pieces that are final."""
         for piece in self._pieces_of[entry]:
             self._waiting[piece] -= 1
+        # Only in the order of the pieces: ranks settle entries in different orders, but must call the transfers in the
+        # same one.
         while (next_one := self._exchange.started) < len(self._waiting) and not self._waiting[next_one]:
             self._exchange.start()
 
 
 class Scratch:
-    """Memory for what arrives, kept from piece to piece: fresh memory costs more than the transfer."""
+    """Keeps receive memory between pieces, because new memory costs more than the transfer."""
 
     def __init__(self) -> None:
         self._free: dict[tuple[int, torch.dtype, torch.device], list[Tensor]] = {}
 
     def take(self, like: Tensor, length: int) -> Tensor:
-        """A vector of that length, not initialised."""
+        """Return a vector of that length, not initialised."""
         waiting = self._free.get((length, like.dtype, like.device))
         return waiting.pop() if waiting else like.new_empty(length)
 
     def give_back(self, vector: Tensor) -> None:
-        """Nothing reads or writes it any more."""
+        """Take back a vector that no transfer reads or writes any more."""
         self._free.setdefault((len(vector), vector.dtype, vector.device), []).append(vector)
 
     def clear(self) -> None:
-        """Forget everything: another number of ranks needs other lengths."""
+        """Drop all memory. Another number of ranks needs other lengths."""
         self._free.clear()
 
 
@@ -211,7 +217,7 @@ class _Reduced:
 
 
 class _InTree:
-    """Scattered when made, gathered by `finish`; holds the tensors meanwhile."""
+    """Sums a piece in the tree: scattered on creation, gathered by `finish`. Holds its tensors until then."""
 
     def __init__(
         self, group: Group, parts: list[Tensor], counts: Sequence[int], out: Tensor, divisor: float, scratch: Scratch
@@ -226,12 +232,14 @@ class _InTree:
         self._filled = [{node: any(counts[node.start : node.stop]) for node in of_rank} for of_rank in nodes]
         self._borrowed: list[Tensor] = []
         if len(parts) == 1:
+            # Without a copy where the rank has a single subtree, which is the common case.
             outgoing = parts[0]  # already in the order of the receivers
         elif parts:
             outgoing = self._borrow(length * world * len(parts))
             torch.stack([p.view(world, length) for p in parts], dim=1, out=outgoing.view(world, len(parts), length))
         else:
             outgoing = out.new_empty(0)
+        # Empty subtrees are not sent. All ranks know which subtrees are empty, so the splits agree without a message.
         expected = [length * sum(of_rank.values()) for of_rank in self._filled]
         self._length = length
         self._incoming = self._borrow(sum(expected))
@@ -241,16 +249,17 @@ class _InTree:
         )
 
     def finish(self) -> None:
-        """Add up our slice and start giving it to everybody."""
+        """Sum this rank's slice and start to send it to all ranks."""
         assert self._handle is not None
         self._handle.wait()
         slices = iter(torch.split(self._incoming, self._length))
         found = {node: next(slices) if filled else None for of_rank in self._filled for node, filled in of_rank.items()}
+        # Divide here, once per element: a division before the sum would round every shard separately.
         finished = _some(finish(found, self._shards)).div_(self._divisor)
         self._handle = self._group.all_gather(self._out, finished)
 
     def wait(self) -> None:
-        """Until `out` holds everybody's slices."""
+        """Block until `out` holds the slices of all ranks."""
         if self._handle is not None:
             self._handle.wait()
             self._handle = None

@@ -1,9 +1,10 @@
-"""What the members of a group tell each other with every step, beside the numbers that are added up.
+"""Encode the records that members exchange in every step, in addition to the summed vectors.
 
-One record a rank: the newest generation it has heard of, its worker and process number, per shard the loss, the correct
-samples, the metrics and the samples used, then which parameters got a gradient and which buffers changed, and from rank
-0 the small buffers that are not averaged. Everybody knows the length of everybody's record beforehand (it follows from
-the order of samples), so one all-gather of equal pieces is enough. Pure encoding and decoding; never communicates.
+Each rank sends one record: the newest generation its link has delivered, its worker and process number, and for each
+shard the loss, the correct samples, the metrics and the samples used. Then follow flags for the parameters with a
+gradient and the changed buffers, and from rank 0 the small buffers that are not averaged. The order of the samples
+determines the length of every record, so all ranks know it in advance and one all-gather of equal pieces is enough.
+Pure encoding and decoding, no communication.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
-    """One shard of a committed step.
+    """Describes one shard of a committed step.
 
     Attributes:
         loss: mean over its samples.
         correct: number of correct samples, None where labels are no classes.
         metrics: name → value.
         indices: samples in the order in which `__getitem__` was called.
-        worker, pid: who computed it.
+        worker, pid: the worker that computed it.
     """
 
     shard: int
@@ -46,7 +47,7 @@ class ShardStats:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one rank tells: `shards` are its own, `small` the bytes of small buffers (used from rank 0)."""
+    """Holds the record of a rank: `shards` are its own, `small` the bytes of small buffers (used from rank 0)."""
 
     pending: int
     worker: int
@@ -60,7 +61,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What all ranks told together."""
+    """Holds the records of all ranks, combined."""
 
     pending: int
     shards: tuple[ShardStats, ...]
@@ -71,11 +72,11 @@ class Summary:
 
 
 class Header:
-    """The shape of the records of one kind of step.
+    """Defines the shape of the records for a kind of step.
 
     Args:
         metrics: their names.
-        parameters, floats, others: how many of each the layout has; 0 in a validation.
+        parameters, floats, others: how many of each the layout has. 0 in a validation.
         small: bytes of small buffers.
     """
 
@@ -87,15 +88,17 @@ class Header:
         self._small = small
 
     def length(self, counts: Sequence[int]) -> int:
-        """Bytes of the record of a rank whose shards hold so many samples."""
+        """Return the record size in bytes for a rank whose shards hold these numbers of samples."""
+        # Empty shards have no entry: their number follows from the order of the samples, which every rank computes.
         filled = [count for count in counts if count]
         words = _HEAD + sum(2 + len(self._metrics) + count for count in filled)
         return 8 * words + sum(self._bits) + self._small
 
     def encode(self, report: Report) -> bytes:
-        """The record of one rank."""
+        """Encode the record of this rank."""
         parts = [np.array([report.pending, report.worker, report.pid], dtype=np.int64).tobytes()]
         for shard in report.shards:
+            # NaN encodes None, so that every record has a fixed length.
             correct = np.nan if shard.correct is None else shard.correct
             values = [shard.loss, correct, *(shard.metrics[name] for name in self._metrics)]
             parts += [np.array(values, dtype=np.float64).tobytes(), shard.indices.astype(np.int64).tobytes()]
@@ -103,7 +106,7 @@ class Header:
         return b"".join([*parts, report.small])
 
     def decode(self, record: bytes, block: range, counts: Sequence[int]) -> Report:
-        """The report in a record; `counts` are the samples of all V shards."""
+        """Decode a record. `counts` are the samples of all V shards."""
         reader = _Reader(record)
         pending, worker, pid = (int(number) for number in reader.take(np.int64, _HEAD))
         shards = []
@@ -129,8 +132,10 @@ class Header:
 
 
 def summarize(reports: Sequence[Report]) -> Summary:
-    """All ranks together, in rank order: rank 0 alone speaks for buffers that are not averaged."""
+    """Combine the reports of all ranks, in rank order. Non-averaged buffers come from rank 0, which holds shard 0."""
     return Summary(
+        # The minimum: a member switches to a generation only when every member has heard of that generation (decision
+        # 002).
         pending=min(report.pending for report in reports),
         shards=tuple(shard for report in reports for shard in report.shards),
         present=np.logical_or.reduce([report.present for report in reports]),
@@ -146,6 +151,7 @@ class _Reader:
         self._at = 0
 
     def take(self, dtype: type[Number], count: int) -> npt.NDArray[Number]:
+        # frombuffer makes read-only views without a copy. The record stays alive as their base.
         values = np.frombuffer(self._record, dtype=dtype, count=count, offset=self._at)
         self._at += values.nbytes
         return values

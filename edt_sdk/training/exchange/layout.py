@@ -1,10 +1,10 @@
-"""The flat vector of one update: where each gradient and each floating-point buffer lies in it.
+"""Define the flat vector of an update: the place of each gradient and each floating-point buffer.
 
-Keyed by parameter, never by bucket: the entries are the parameters the optimizer owns (in the order of its groups, each
-once, without those that need no gradient) and then all floating-point buffers of the model. Entries of one kind of
-number make one section; every entry starts on a 64-byte boundary, and no offset depends on the number of workers. Half
-precision adds up in float32. Buffers of whole numbers are known too (`others`): they cannot be averaged and are carried
-from shard 0. Owns no values but the vectors it makes; never communicates.
+Entries are keyed by parameter, never by bucket. First come the parameters the optimizer owns, in the order of its
+groups, each once, without those that need no gradient. Then come all floating-point buffers of the model. Entries with
+the same number type form a section. Every entry starts on a 64-byte boundary, and no offset depends on the number of
+workers. Half precision is summed in float32. Integer buffers are listed too (`others`): they cannot be averaged, so
+shard 0's values are used. The module owns no values except the vectors it creates, and never communicates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """A buffer's place in its module; the tensor there may be another object after a forward pass."""
+    """Locates a buffer in its module. A forward pass may put another tensor object there."""
 
     module: nn.Module
     key: str
@@ -31,17 +31,20 @@ class Buffer:
     persistent: bool
 
     def get(self) -> Tensor | None:
-        """The tensor that is there now."""
+        """Return the tensor that is there now."""
         return self.module._buffers.get(self.key)
 
     def put(self, tensor: Tensor) -> None:
-        """Make `tensor` the one that is there."""
+        """Put `tensor` there."""
         self.module._buffers[self.key] = tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The numbers of `section` from element `offset`; complex ones are pairs, a last dimension of 2."""
+    """Locates the numbers of an entry in `section`, from element `offset`.
+
+    Complex numbers are pairs, a last dimension of 2.
+    """
 
     section: int
     offset: int
@@ -51,13 +54,13 @@ class Entry:
 
 
 class Flat:
-    """One vector of a layout: a 1-D tensor per section and a view per entry. `a += b` adds whole sections.
+    """Holds one vector of a layout: a 1-D tensor per section and a view per entry. `a += b` adds whole sections.
 
     Args:
         sections: with a view of each entry.
         entries: of the layout.
-        memory: what the sections were cut from, if it is one.
-        start: where that begins in this process's window; None when it lies in no window.
+        memory: the tensor the sections were cut from, if there is one.
+        start: offset of the memory in this process's window. None when it lies outside the window.
     """
 
     __slots__ = ("_memory", "_users", "sections", "start", "views")
@@ -80,7 +83,7 @@ class Flat:
 
     @property
     def alone(self) -> bool:
-        """False while somebody else holds a tensor over this memory, such as an optimizer that keeps a gradient."""
+        """Return False while other code holds a tensor over this memory, such as an optimizer that keeps a gradient."""
         return self._count_users() == self._users
 
     def _count_users(self) -> list[int]:
@@ -93,7 +96,7 @@ class Flat:
 
 
 class Layout:
-    """The entries of a model and its optimizer.
+    """Defines the entries of a model and its optimizer.
 
     Args:
         model: all parameters must have a shape (run a batch through lazy modules first).
@@ -102,7 +105,7 @@ class Layout:
 
     Attributes:
         parameters: the parameters, in entry order.
-        names: a name for each, for messages.
+        names: a name for each parameter, for messages.
         floats: floating-point and complex buffers, in entry order after the parameters.
         others: all other buffers.
         entries: one per parameter, then one per float buffer.
@@ -128,7 +131,7 @@ class Layout:
                 self._kinds.append(kind)
                 lengths.append(0)
         entries: dict[int, Entry] = {}
-        # Buffers lie in front: vectors are sent from the end to the start, and a buffer is not final before the end of
+        # Buffers come first: vectors are sent from the end to the start, and a buffer is not final before the end of
         # the backward pass.
         numbers = range(len(values))
         for number in (*numbers[len(self.parameters) :], *numbers[: len(self.parameters)]):
@@ -136,6 +139,7 @@ class Layout:
             section = self._kinds.index(kind)
             shape, strides = _shape_and_strides(values[number])
             entries[number] = Entry(section, lengths[section], shape, strides, shape.numel())
+            # Matrix kernels may choose another path for other alignments, which would change bits.
             step = ALIGNMENT // kind[0].itemsize
             lengths[section] += -(-shape.numel() // step) * step
         self.entries = tuple(entries[number] for number in numbers)
@@ -148,21 +152,21 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a vector's sections, padding included, one behind the other."""
+        """Return the total bytes of a vector's sections, padding included."""
         return sum(length * dtype.itemsize for (dtype, _), length in zip(self._kinds, self._room, strict=True))
 
     @property
     def on_cpu(self) -> bool:
-        """Whether all sections are in the memory of the host."""
+        """Return whether all sections are in host memory."""
         return all(device.type == "cpu" for _, device in self._kinds)
 
     def sections(self, memory: Tensor) -> tuple[Tensor, ...]:
-        """The sections of a vector that lies in uint8 [nbytes] of the host's memory."""
+        """Cut uint8 [nbytes] of host memory into the sections of a vector."""
         sizes = [length * dtype.itemsize for (dtype, _), length in zip(self._kinds, self._room, strict=True)]
         return tuple(part.view(dtype) for part, (dtype, _) in zip(torch.split(memory, sizes), self._kinds, strict=True))
 
     def vector(self) -> Flat:
-        """A new vector, not initialised, with room for as many equal slices as there are shards."""
+        """Create a vector, not initialised, with padding for as many equal slices as there are shards."""
         sections = []
         for (dtype, device), length in zip(self._kinds, self._room, strict=True):
             sections.append(torch.empty(length, dtype=dtype, device=device))
@@ -171,20 +175,20 @@ class Layout:
         return Flat(tuple(sections), self.entries)
 
     def zeros(self) -> Flat:
-        """A new vector of zeros: what lies between the entries stays zero through every sum."""
+        """Create a vector of zeros. The gaps between the entries stay zero through every sum."""
         vector = self.vector()
         for section in vector.sections:
             section.zero_()
         return vector
 
     def within(self, memory: Tensor, start: int) -> Flat:
-        """A vector in uint8 [nbytes] zeros of the host's memory, which begins at `start` of a window."""
+        """Create a vector in uint8 [nbytes] of zeroed host memory that starts at `start` of a window."""
         return Flat(self.sections(memory), self.entries, memory, start)
 
     def pieces(self, section: int, world: int, limit: int) -> Iterator[tuple[int, int]]:
-        """A section in pieces of about `limit` bytes, each of `world` equal slices: (start of piece, length of slice).
+        """Cut a section into pieces of about `limit` bytes with `world` equal slices. Yield (start, length of a slice).
 
-        In elements; starts and lengths are whole multiples of 64 bytes. The last slices reach into the padding.
+        Both count elements and are whole multiples of 64 bytes. The last slices reach into the padding.
         """
         step = ALIGNMENT // self._kinds[section][0].itemsize
         most = max(1, limit // (ALIGNMENT * world)) * step
@@ -193,7 +197,8 @@ class Layout:
             yield start, min(most, -(-left // (step * world)) * step)
 
     def spans(self, world: int, limit: int) -> list[tuple[int, slice]]:
-        """The pieces of all sections as (section, elements), last ones first: the order in which they are sent."""
+        """Return the pieces of all sections as (section, elements) in the order they are sent, last ones first."""
+        # Cached, since every update asks for the same spans.
         found = self._spans.get((world, limit))
         if found is None:
             found = self._spans[world, limit] = [
@@ -204,7 +209,7 @@ class Layout:
         return found
 
     def slices(self, memory: Tensor, world: int) -> tuple[Tensor, ...]:
-        """Room for one rank's slices of a whole vector: one for each of `spans(world, nbytes)`, without gaps.
+        """Return memory for a rank's slices of a whole vector: one per `spans(world, nbytes)`, without gaps.
 
         Args:
             memory: uint8 of at least `slices_nbytes(world)`, on the host.
@@ -219,14 +224,14 @@ class Layout:
         return tuple(found)
 
     def slices_nbytes(self, world: int) -> int:
-        """Bytes of one rank's slices; the fewer ranks, the more."""
+        """Return the bytes of a rank's slices. Fewer ranks need more."""
         return sum(
             (span.stop - span.start) // world * self._kinds[section][0].itemsize
             for section, span in self.spans(world, self.nbytes)
         )
 
     def pieces_of_entries(self, world: int, limit: int) -> tuple[list[list[int]], list[int]]:
-        """The pieces (numbers in `spans`) that each entry touches, and how many entries touch each piece."""
+        """Return the pieces (numbers in `spans`) each entry touches, and how many entries touch each piece."""
         spans = self.spans(world, limit)
         of_entries = [
             [
@@ -244,7 +249,7 @@ class Layout:
 
 
 def real(tensor: Tensor) -> Tensor:
-    """Complex numbers as pairs of real ones; anything else as it is."""
+    """Return complex numbers as pairs of real numbers, other tensors unchanged."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
@@ -265,7 +270,7 @@ def _owned(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str
     if not found:
         raise Unprocessable(
             "The optimizer has no parameter that needs a gradient.",
-            hint="Make it over model.parameters(), or over those of them whose requires_grad is True.",
+            hint="Make it over model.parameters(), or over the parameters that require a gradient.",
             field="optimizer",
         )
     return list(found.values())
@@ -298,10 +303,11 @@ def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.device]:
 
 
 def _shape_and_strides(tensor: Tensor) -> tuple[torch.Size, tuple[int, ...]]:
-    """Those of the tensor itself when it fills its memory without gaps, such as channels-last; else contiguous ones."""
+    """Return the tensor's own strides if it fills its memory without gaps (channels-last), else contiguous strides."""
     value = real(tensor.detach())
     expected = 1
     for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        # A dimension of size 1 may have any stride, so it proves nothing about gaps.
         if size != 1 and stride != expected:
             return value.shape, torch.empty(value.shape, device="meta").stride()
         expected *= size

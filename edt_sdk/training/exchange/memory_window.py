@@ -1,9 +1,9 @@
-"""Memory of this process that the other members on its host can read: a window, and what they see through it.
+"""Share memory of this process with the other members on its host: a window, and views of other windows.
 
-A window is an anonymous file in memory (`memfd_create`): it has no name that could be left behind, is not bounded by
-the size of /dev/shm, and is gone when the last process that maps it is. Others open it through /proc, which the system
-grants to processes of the same user that see each other's process numbers; a number drawn by the owner, at the start of
-the window, proves that it is the one that was meant. Only the owner writes. Never communicates, never adds.
+A window is an anonymous file in memory (`memfd_create`). It has no name that a killed process could leave behind, the
+size of /dev/shm does not limit it, and it is freed with the last process that maps it (decision 012). Others open it
+through /proc, which the system allows to processes of the same user in the same pid namespace. A random token at the
+start of the window proves its identity. Only the owner writes. This module never communicates and never adds.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch import Tensor
 log = logging.getLogger(__name__)
 
 _WORD = torch.int64
-# Touched at once: while the system does that, this process can map nothing.
+# Bytes touched per call: while the kernel provides pages, this process can map nothing.
 _PIECE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a window is: process, descriptor, and the number at its start; three words that travel between members."""
+    """Identifies a window by process, descriptor and token: three words that travel between members."""
 
     pid: int
     descriptor: int
@@ -35,7 +35,7 @@ class Address:
 
 
 def open_window() -> Window | None:
-    """A new one; None where the system has no such memory, or forbids it."""
+    """Open a window. None where the system lacks such memory or forbids it."""
     if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
         return None
     try:
@@ -46,17 +46,18 @@ def open_window() -> Window | None:
 
 
 class Window:
-    """This process's own; made by `open_window`.
+    """Holds the window of this process. Created by `open_window`.
 
-    Its first page is a notice board: words that tell the others what lies where.
+    The first page is a notice board: words that announce the addresses of vectors to the other members.
 
     Attributes:
-        address: tell it to the others.
-        board: int64 [words of a page]; word 0 is the token, the others are the owner's to use.
+        address: announce it to the other members.
+        board: int64 [words of a page]. Word 0 is the token, the owner uses the others.
     """
 
     def __init__(self) -> None:
         self._file = -1
+        # CLOEXEC: a program that the user code starts must not inherit the window.
         self._file = os.memfd_create("edt-window", os.MFD_CLOEXEC)
         self._length = 0
         self._growing = threading.Lock()
@@ -66,12 +67,14 @@ class Window:
         self.board[0] = self.address.token
 
     def allocate(self, nbytes: int) -> tuple[int, Tensor]:
-        """New memory: where it begins in the window, and uint8 [nbytes] of zeros on a page boundary.
+        """Allocate memory. Return its start in the window, and uint8 [nbytes] of zeros on a page boundary. Thread-safe.
 
-        It stays in the window as long as this object lives, whoever drops the tensor. From any thread.
+        The memory stays in the window as long as this object lives, even without the tensor.
         """
+        # Two threads allocate: the training thread, and the one that provides memory ahead of a change (decision 025).
         with self._growing:
             start = self._length
+            # Whole pages, because others map each allocation separately, and mmap takes offsets in pages.
             self._length += -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
             os.ftruncate(self._file, self._length)
         return start, _mapped(self._file, start, nbytes)
@@ -82,10 +85,10 @@ class Window:
 
 
 class View:
-    """Somebody else's window.
+    """Maps the window of another member.
 
     Raises:
-        OSError: it cannot be seen from here.
+        OSError: the window cannot be read from this process.
     """
 
     def __init__(self, address: Address) -> None:
@@ -94,11 +97,13 @@ class View:
         if os.fstat(self._file).st_size < mmap.PAGESIZE:
             raise OSError("that descriptor is no window")
         self.board = _mapped(self._file, 0, mmap.PAGESIZE).view(_WORD)
+        # The kernel may have reused the pid and the descriptor. Only the token proves that this is the announced
+        # window.
         if int(self.board[0]) != address.token:
             raise OSError("that descriptor is another window")
 
     def memory(self, start: int, nbytes: int) -> Tensor:
-        """What the owner's `allocate` gave: uint8 [nbytes]; read it only."""
+        """Return the memory that the owner's `allocate` returned: uint8 [nbytes]. Read-only by contract."""
         return _mapped(self._file, start, nbytes)
 
     def __del__(self) -> None:
@@ -107,14 +112,14 @@ class View:
 
 
 def touch(memory: Tensor) -> None:
-    """Let the system provide the pages of uint8 [nbytes] now; what is in them stays, whoever uses it meanwhile.
+    """Make the kernel provide the pages of uint8 [nbytes] now. Reading keeps the content, also under concurrent use.
 
-    It has to find and clear each of them, which takes longer than filling it. Other threads of Python go on.
+    The kernel has to find and clear each page, which takes longer than filling it. Other Python threads keep running.
     """
     for start in range(0, len(memory), _PIECE):
         memory[start : start + _PIECE : mmap.PAGESIZE].sum()
 
 
 def _mapped(file: int, start: int, nbytes: int) -> Tensor:
-    # The tensor holds the mapping, and the mapping a descriptor of its own.
+    # The tensor holds the mapping, and the mapping holds its own descriptor.
     return torch.frombuffer(mmap.mmap(file, nbytes, offset=start), dtype=torch.uint8)

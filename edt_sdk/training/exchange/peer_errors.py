@@ -1,7 +1,7 @@
-"""Tells the loss of another member from an error of the user's code: both are RuntimeErrors in torch.
+"""Distinguish the loss of another member from an error of the user's code: torch raises RuntimeError for both.
 
-An error belongs to the group if the innermost Python frame is in `group.py`, where every wait for bytes from other
-members is; user code is never called from there.
+An error belongs to the group if its innermost Python frame is in `group.py`. All waits for bytes of other members are
+in that file, and it never calls user code.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ _GROUP = Path(__file__).resolve().with_name("group.py")
 
 
 class Superseded(Exception):
-    """A newer generation is announced: the one that is being built will never be complete."""
+    """Signals that a newer generation is announced: the one under construction will never be complete."""
 
 
 class PeerLost(Exception):
-    """Another member is gone, as this worker knows from something else than an error."""
+    """Signals that another member is gone, for reports other than a transfer error."""
 
 
 def is_lost_peer(error: Exception) -> bool:
-    """Whether `error` came out of a transfer between members."""
+    """Return whether `error` came from a transfer between members."""
     if isinstance(error, PeerLost):
         return True
+    # torch raises a plain RuntimeError for both cases, and its text differs between backends and versions. The frame
+    # does not.
     innermost: TracebackType | None = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next

@@ -1,6 +1,6 @@
-"""The records of all members on their way: started before the gradients are added up, read when all have come.
+"""Exchange the records of all members: sent before the gradients are summed, read when all have arrived.
 
-Whoever has read them knows that every member has reached this step.
+A member that has read them knows that every member has reached this step.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from edt_sdk.training.exchange.header import Header, Report, Summary, summarize
 
 
 class Told:
-    """One step's records.
+    """Exchanges the records of a step.
 
     Args:
         group: the members.
-        header: how a record is written down.
+        header: encodes the records.
         report: this member's.
         counts: samples of all V shards.
     """
@@ -32,13 +32,15 @@ class Told:
             return
         self._blocks = blocks(len(counts), group.world)
         length = max(header.length([counts[shard] for shard in block]) for block in self._blocks)
+        # Padded to the longest record: an all-gather needs equal lengths, and a second one for the lengths would cost a
+        # round trip.
         record = header.encode(report)
         self._mine = torch.frombuffer(bytearray(record.ljust(length, b"\0")), dtype=torch.uint8)
         self._all = torch.empty(group.world * length, dtype=torch.uint8)
         self._handle = group.all_gather(self._all, self._mine)
 
     def summary(self) -> Summary:
-        """Wait for the records and put them together."""
+        """Wait for the records and combine them."""
         if self._alone is not None:
             own = self._alone
             return Summary(own.pending, own.shards, own.present, own.changed_floats, own.changed_others, own.small)

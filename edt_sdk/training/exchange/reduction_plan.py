@@ -1,9 +1,9 @@
-"""In which vector each shard's gradient is added, and which vectors are added to each other afterwards. Pure.
+"""Plan which vector takes each shard's gradient, and which vectors are merged afterwards. Pure.
 
-A rank needs only a few vectors for all its shards: the first of two siblings is written into one, the second is added
-to it without a vector of its own, and finished subtrees are added to their neighbours. The order is that of the fixed
-tree (`tree.py`), so it is known before anything is computed, and pieces of a vector can follow it at different times
-without changing a bit. Mode `fast` adds everything to one vector.
+A rank needs only a few vectors for all its shards. The first of two siblings is written into a vector, and the second
+is added to that vector without one of its own. Finished subtrees are added to their neighbours. The order is that of
+the fixed tree (`tree.py`), so it is known before any computation. Pieces of a vector can follow the plan at different
+times without a change in the bits. Mode `fast` adds everything to one vector.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from edt_sdk.training.exchange.tree import Fold
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What becomes of one shard's gradient.
+    """Describes what happens to one shard's gradient.
 
     Attributes:
-        shard: which; it has samples.
-        into: number of the vector that takes it.
-        add: True to add it to what is there, False to overwrite.
-        merges: (target, other): vectors to add to each other afterwards, in this order.
+        shard: its number. It has samples.
+        into: number of the vector that takes the gradient.
+        add: True to add to the vector, False to overwrite it.
+        merges: (target, other) pairs of vectors to add to each other afterwards, in this order.
     """
 
     shard: int
@@ -33,12 +33,12 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All moves of one rank in one update.
+    """Lists all moves of a rank in an update.
 
     Attributes:
         moves: one for each shard with samples, in shard order.
         vectors: how many are needed.
-        sums: the vectors that hold the sums of the rank's subtrees, left to right, empty subtrees left out.
+        sums: the vectors that hold the sums of the rank's subtrees, left to right, without empty subtrees.
     """
 
     moves: tuple[Move, ...]
@@ -47,7 +47,7 @@ class Plan:
 
 
 class _Summand:
-    """Stands for a vector: an addition to it is written down."""
+    """Stands for a vector and logs each addition to it."""
 
     def __init__(self, log: list[tuple[_Summand, _Summand]]) -> None:
         self.log = log
@@ -60,7 +60,7 @@ class _Summand:
 
 @lru_cache(maxsize=256)
 def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
-    """The moves of mode `exact`.
+    """Return the moves of mode `exact`.
 
     Args:
         block: the rank's shards.
@@ -70,6 +70,7 @@ def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
     vectors = 0
     moves: list[Move] = []
     log: list[tuple[_Summand, _Summand]] = []
+    # Run the real fold on placeholders and record its additions, so that the plan can never differ from `tree.Fold`.
     fold: Fold[_Summand] = Fold(len(filled), block)
     for shard in block:
         log.clear()
@@ -77,6 +78,8 @@ def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
         fold.push(shard, leaf)
         merges = list(log)
         if leaf is not None:
+            # The fold adds this leaf to its sibling at once, so the gradient can be added into the sibling's vector
+            # directly.
             add = bool(merges) and merges[0][1] is leaf
             if add:
                 leaf.vector = merges.pop(0)[0].vector
@@ -85,8 +88,9 @@ def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
             else:
                 leaf.vector, vectors = vectors, vectors + 1
             moves.append(Move(shard, leaf.vector, add))
-        if merges:  # also behind an empty shard, which may complete a subtree
+        if merges:  # also after an empty shard, which may complete a subtree
             numbers = tuple((target.vector, other.vector) for target, other in merges)
+            # A merged vector is free for a later shard, which bounds the number of vectors to about log2(V).
             free.extend(other for _, other in numbers)
             last = moves[-1]
             moves[-1] = Move(last.shard, last.into, last.add, last.merges + numbers)
@@ -95,7 +99,7 @@ def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
 
 @lru_cache(maxsize=256)
 def in_one(block: range, filled: tuple[bool, ...]) -> Plan:
-    """The moves of mode `fast`: one after another into a single vector."""
+    """Return the moves of mode `fast`: one after another into a single vector."""
     shards = [shard for shard in block if filled[shard]]
     moves = tuple(Move(shard, 0, number > 0) for number, shard in enumerate(shards))
     return Plan(moves, min(1, len(moves)), (0,) if moves else ())

@@ -1,14 +1,14 @@
-"""One update's sum over members that share a host: each reads the others' vectors where they lie.
+"""Sum the vectors of an update over members that share a host: each reads the others' vectors in place.
 
-Nothing is sent but word that something is ready. Each rank writes on its notice board where the sums of its subtrees
-are; when all have come, rank r adds up the r-th slice of everybody's, in the order of the fixed tree, divides it, and
-leaves it in its window; when all are done, everybody copies the slices together. The additions are those of
-`exchange.py`, element by element, so the bits are the same whichever of the two is used. A slice is added up in chunks
-that stay in the cache of a core: the memory is read once and written once.
+The members send each other only signals (decision 012). Each rank writes the addresses of its subtree sums on its
+notice board. When all records have arrived, rank r adds up the r-th slice of all ranks in the order of the fixed tree,
+divides it, and leaves it in its window. After a barrier every rank copies all slices. The additions are those of
+`group_exchange.py`, element by element, so the bits do not depend on the method. A slice is summed in chunks that stay
+in the cache of a core, so memory is read once and written once.
 
-Every member writes only into its own window, and only after all others have finished with what was there: they tell so
-by coming to the next meeting. A member that lost the others can therefore be read while it computes again, and what is
-read then is never committed: that would take another meeting.
+A member writes only into its own window, and only after all others have finished with the old content. They signal this
+by reaching the next collective. Other members may therefore read a member that has lost the group and computes again,
+but what they read is never committed, because a commit needs another collective.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from edt_sdk.training.exchange.reduction_plan import Move
 from edt_sdk.training.exchange.tree import Node, finish
 
 CHUNK = 128 << 10
-"""Bytes of a slice that are added up at once; with the summands' they should fit the cache of a core."""
+"""Bytes of a slice that are summed at once. Together with the summands they should fit the cache of a core."""
 
-# Words of the notice board: 0 is the window's token.
+# Words of the notice board. Word 0 is the token of the window.
 _RESULT, _SUMS = 1, 2
 
 
 class Result:
-    """Where one member's finished slices lie: memory of its window, one slice behind the other.
+    """Allocates memory in the window for this member's finished slices, without gaps.
 
     Args:
         layout: of the vectors.
@@ -44,24 +44,24 @@ class Result:
 
     def __init__(self, layout: Layout, window: Window) -> None:
         self._layout = layout
-        # Of two ranks each has the largest slices; memory that is never written costs nothing.
+        # With two ranks the slices are largest. Memory that is never written costs nothing.
         self.start, self._memory = window.allocate(layout.slices_nbytes(2))
 
     def slices(self, world: int) -> tuple[Tensor, ...]:
-        """Its slices when there are `world` ranks, in the order of the layout's spans."""
+        """Return the slices for `world` ranks, in the order of the layout's spans."""
         return self._layout.slices(self._memory, world)
 
     def touch(self, world: int) -> None:
-        """Let the system provide what `world` ranks need. From any thread."""
+        """Make the kernel provide the pages that `world` ranks need. Thread-safe."""
         touch(self._memory[: self._layout.slices_nbytes(world)])
 
 
 class Neighbour:
-    """One member's window, and what has been looked at in it.
+    """Reads the window of another member, and caches the mappings.
 
     Args:
         view: of the window.
-        layout: of everybody's vectors.
+        layout: of all vectors.
     """
 
     def __init__(self, view: View, layout: Layout) -> None:
@@ -71,11 +71,11 @@ class Neighbour:
         self._results: dict[int, Tensor] = {}
 
     def sums(self, count: int) -> list[tuple[Tensor, ...]]:
-        """The sections of its sums, as it announced them."""
+        """Return the sections of the member's sums at their announced addresses."""
         return [self._vector(int(start)) for start in self._view.board[_SUMS : _SUMS + count]]
 
     def slices(self, world: int) -> tuple[Tensor, ...]:
-        """Its finished slices, where it announced them."""
+        """Return the member's finished slices at their announced address."""
         start = int(self._view.board[_RESULT])
         if start not in self._results:
             self._results[start] = self._view.memory(start, self._layout.slices_nbytes(2))
@@ -90,17 +90,17 @@ class Neighbour:
 
 
 class Neighbours:
-    """The members of a group that all see each other's windows; made by `meet`.
+    """Connects the members of a group that can all read each other's windows. Created by `meet`.
 
     Args:
         group: the members.
-        layout: of everybody's vectors.
+        layout: of all vectors.
         window: this member's.
         members: of the group, by rank, with the addresses of their windows.
         result: takes this member's finished slices.
 
     Attributes:
-        known: the members by address; who is in the next group too need not be looked at anew.
+        known: the members by address. The next group reuses the mappings of members it keeps.
     """
 
     def __init__(
@@ -115,7 +115,8 @@ class Neighbours:
         self._members = tuple(members.values())
 
     def announce(self, sums: Sequence[Flat]) -> None:
-        """Write on the notice board where this member's sums and finished slices are."""
+        """Write the addresses of this member's sums and finished slices on the notice board."""
+        # Written before the records travel. Their all-gather orders these writes before any read by another member.
         self._board[_RESULT] = self._start
         for word, vector in enumerate(sums, _SUMS):
             if vector.start is None:
@@ -123,26 +124,25 @@ class Neighbours:
             self._board[word] = vector.start
 
     def sums(self, rank: int, count: int) -> list[tuple[Tensor, ...]]:
-        """The sections of a member's sums, as it announced them."""
+        """Return the sections of a member's sums at their announced addresses."""
         return self._members[rank].sums(count)
 
     def results(self, rank: int) -> tuple[Tensor, ...]:
-        """A member's finished slices, one for each of the spans."""
+        """Return a member's finished slices, one per span."""
         return self._members[rank].slices(self.group.world)
 
 
 def meet(
     group: Group, layout: Layout, window: Window | None, result: Result | None, known: Mapping[Address, Neighbour]
 ) -> Neighbours | None:
-    """Look at each other's windows; None, for all, when somebody cannot see somebody. Every member must call it.
+    """Open each other's windows. None on all members when any cannot read another. Every member must call it.
 
     Args:
         group: the members.
-        layout: of everybody's vectors.
-        layout: of everybody's vectors.
-        window: this member's; None for none.
-        result: in it.
-        known: members of the group before.
+        layout: of all vectors.
+        window: this member's, or None.
+        result: memory in that window.
+        known: members of the previous group.
 
     Raises:
         RuntimeError: a member is gone.
@@ -151,6 +151,7 @@ def meet(
     if window is not None:
         address = window.address
         ours = torch.tensor([address.pid, address.descriptor, address.token])
+    # Zeros stand for a member without a window. They match no address, so opening fails and all members use transfers.
     addresses = ours.new_empty(3 * group.world)
     group.all_gather(addresses, ours).wait()
     members: dict[Address, Neighbour] = {}
@@ -158,8 +159,9 @@ def meet(
         address = Address(pid, descriptor, token)
         try:
             members[address] = known.get(address) or Neighbour(View(address), layout)
-        except OSError:  # on another host, of another user, or gone: that will be seen at the next transfer
+        except OSError:  # on another host, of another user, or gone: the next transfer shows which
             break
+    # All members must use the same method, or a transfer would wait for a member that reads memory. So agree on it.
     all_seen = torch.empty(group.world, dtype=torch.uint8)
     group.all_gather(all_seen, torch.tensor([len(members) == group.world], dtype=torch.uint8)).wait()
     if window is None or result is None or not bool(all_seen.all()):
@@ -168,16 +170,16 @@ def meet(
 
 
 class SharedExchange:
-    """The sum of all shards' vectors of one update, divided by `divisor`.
+    """Sums all shards' vectors of an update and divides the sum by `divisor`.
 
     Args:
         neighbours: the members.
         counts: samples of all V shards.
         divisor: of the sum.
-        sums: this rank's vectors that hold the sums of its subtrees, left to right; all additions to them are done
-            when `start_all` is called.
-        total: becomes the result; may be one of the sums.
-        fast: add the vectors in the order of the ranks, one from each.
+        sums: this rank's vectors with the sums of its subtrees, left to right. All additions to them are complete when
+            `start_all` is called.
+        total: takes the result. May be one of the sums.
+        fast: add the vectors in rank order, one from each rank.
 
     Attributes:
         total: holds the result after `finish`.
@@ -201,20 +203,23 @@ class SharedExchange:
         self._fast = fast
 
     def follow(self, move: Move) -> None:
-        """Nothing leaves before the last shard is done: there is no transfer whose time could be saved."""
+        """Do nothing: without transfers there is no time to save before the last shard is done."""
 
     def start_all(self) -> None:
-        """Let the others read."""
+        """Let the other members read this member's sums."""
         self._neighbours.announce(self._sums)
 
     def finish(self) -> Flat:
-        """The total. Only after all members have met behind their `start_all`.
+        """Return the total. Call it only after a collective that all members entered after their `start_all`.
 
         Raises:
-            RuntimeError: a member is gone; the total is undefined then.
+            RuntimeError: a member is gone. The total is undefined then.
         """
         group = self._neighbours.group
         self._add_up()
+        # Without this barrier a member could copy a slice whose owner is still summing. The next collective, in which
+        # all copies are complete, lets each member overwrite its window. Flags in shared memory were rejected: 0.1 ms
+        # faster, but a wait on them would never notice a death (decision 012).
         group.barrier()
         for rank in range(group.world):
             theirs = self._neighbours.results(rank)
@@ -223,12 +228,13 @@ class SharedExchange:
         return self.total
 
     def _add_up(self) -> None:
-        """Our slices of everybody's sums, into the vector that the others will look at."""
+        """Sum this rank's slices of all vectors into the memory that the other members will read."""
         neighbours, group = self._neighbours, self._neighbours.group
         nodes, vectors = self._summands()
         for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
             ours = _slice_of(span, group.rank, group.world)
             scratch = _Scratch(result)
+            # Chunk by chunk over all summands: each chunk of each vector is read once and stays in the cache.
             for start in range(ours.start, ours.stop, scratch.length):
                 chunk = slice(start, min(start + scratch.length, ours.stop))
                 scratch.rewind(chunk.stop - chunk.start)
@@ -244,7 +250,7 @@ class SharedExchange:
                 torch.div(total.value, self._divisor, out=result[chunk.start - ours.start : chunk.stop - ours.start])
 
     def _summands(self) -> tuple[list[tuple[Node, bool]], list[tuple[Tensor, ...]]]:
-        """The subtrees of all ranks with whether they have samples, and the vectors of those that have."""
+        """Return all ranks' subtrees with a flag for samples, and the vectors of the subtrees that have samples."""
         world, shards = self._neighbours.group.world, len(self._counts)
         nodes: list[tuple[Node, bool]] = []
         vectors: list[tuple[Tensor, ...]] = []
@@ -252,12 +258,13 @@ class SharedExchange:
             of_rank = [(node, any(self._counts[node.start : node.stop])) for node in subtrees(block, shards)]
             nodes += of_rank
             filled = sum(filled for _, filled in of_rank)
+            # In mode `fast` a rank has one vector for its whole block, whatever number of subtrees that is.
             vectors += self._neighbours.sums(rank, min(1, filled) if self._fast else filled)
         return nodes, vectors
 
 
 class _Scratch:
-    """A few chunks of memory for sums on their way."""
+    """Keeps a few chunks of memory for intermediate sums."""
 
     def __init__(self, like: Tensor) -> None:
         self.length = CHUNK // like.element_size()
@@ -267,7 +274,7 @@ class _Scratch:
         self._wanted = self.length
 
     def rewind(self, length: int) -> None:
-        """All may be used again, for chunks of that length."""
+        """Reuse all chunks, for sums of that length."""
         self._used = 0
         self._wanted = length
 
@@ -279,7 +286,7 @@ class _Scratch:
 
 
 class _Summand:
-    """A leaf of a sum that must stay as it is, or a sum that may be added to."""
+    """Wraps a leaf, which must not change, or an intermediate sum, which may be added to."""
 
     __slots__ = ("_ours", "_scratch", "value")
 
@@ -289,6 +296,7 @@ class _Summand:
         self._ours = ours
 
     def __iadd__(self, other: _Summand) -> _Summand:
+        # A leaf is another member's memory. The first addition therefore goes to scratch, later ones are in place.
         if self._ours:
             self.value.add_(other.value)
             return self

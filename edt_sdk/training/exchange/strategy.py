@@ -1,8 +1,8 @@
-"""Which way the gradients of an update are added up, and in which memory they lie meanwhile.
+"""Choose how the gradients of an update are summed, and in which memory they lie.
 
-Members that can all see each other's memory read it (`shared_exchange.py`); others, and GPUs, send (`exchange.py`).
-They find out when they `meet`, which may be long before they need it, or at the first update of a group. Knows nothing
-of models or steps.
+Members that can all read each other's memory do so (`shared_exchange.py`). Members on several hosts, and GPUs, send
+(`group_exchange.py`). The members agree on it when they `meet`, either long before they need it or at the first update
+of a group. This module knows neither models nor steps.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from edt_sdk.training.exchange.vectors import Vectors
 
 
 class Exchanges:
-    """Makes the exchange of each update of one process.
+    """Creates the exchange of each update in one process.
 
     Args:
         layout: of the vectors.
-        fast: add in whatever order is fastest.
+        fast: add in the fastest order.
     """
 
     def __init__(self, layout: Layout, *, fast: bool) -> None:
@@ -31,7 +31,7 @@ class Exchanges:
         self._fast = fast
         self._window = open_window() if layout.on_cpu else None
         self._own = Vectors(layout, self._window)
-        # A vector that is being sent when a member dies cannot be used again.
+        # A vector in transfer when a member dies cannot be reused, so sent vectors have a pool apart from the window.
         self._sent = Vectors(layout, None)
         self._result = None if self._window is None else Result(layout, self._window)
         self._met: tuple[Group, Neighbours | None] | None = None
@@ -41,9 +41,9 @@ class Exchanges:
         self._world = 0
 
     def meet(self, group: Group) -> None:
-        """Find out ahead of a group's first update, while another group's are still under way. From one other thread.
+        """Open the windows of a group before its first update, while the previous group still trains. One other thread.
 
-        All members of the group must do so, or none.
+        Either all members of the group do so, or none.
 
         Raises:
             RuntimeError: a member is gone.
@@ -52,16 +52,16 @@ class Exchanges:
             self._ahead = group, self._look_at(group)
 
     def expect(self, vectors: int, world: int) -> None:
-        """So many vectors will be needed by one of `world` members: let the system provide their memory.
+        """Provide memory for a number of vectors, as a member among `world` will need it.
 
-        For a process that trains meanwhile, in another thread.
+        Called while another thread trains.
         """
         if world > 1 and self._result is not None:
             self._result.touch(world)
         self._own.expect(vectors)
 
     def vectors(self, group: Group | None) -> Vectors:
-        """Where to take the vectors of an update in this group from; None where the group is not known yet.
+        """Return the pool for the vectors of an update in this group. None where the group is not known yet.
 
         Raises:
             RuntimeError: a member is gone.
@@ -70,23 +70,23 @@ class Exchanges:
         return self._sent if send else self._own
 
     def unit(self, counts: Sequence[int]) -> int:
-        """What all weights of an update are divided by: in mode `fast` shards of one size weigh 1."""
+        """Return the common divisor of all weights of an update. In mode `fast` shards of equal size weigh 1."""
         return math.gcd(*counts) if self._fast else common_power_of_two(counts)
 
     def divisor(self, counts: Sequence[int]) -> float:
-        """Of the sum of gradients times weights."""
+        """Return the divisor for the sum of gradients times weights."""
         return float(sum(counts) // self.unit(counts))
 
     def between(
         self, group: Group, counts: Sequence[int], vectors: Sequence[Flat], sums: Sequence[int]
     ) -> Exchange | SharedExchange:
-        """The exchange of one update; nothing of it started.
+        """Create the exchange of an update. It has not sent anything yet.
 
         Args:
             group: the members.
             counts: samples of all V shards.
-            vectors: all of this rank's.
-            sums: which of them hold the sums of its subtrees, left to right.
+            vectors: all vectors of this rank.
+            sums: the numbers of the vectors with the sums of its subtrees, left to right.
 
         Raises:
             RuntimeError: a member is gone.
@@ -96,6 +96,7 @@ class Exchanges:
         if neighbours is not None:
             own = [vectors[number] for number in sums]
             return SharedExchange(neighbours, counts, divisor, own, vectors[0], fast=self._fast)
+        # Scratch lengths depend on the number of ranks, so old ones would never be used again.
         if group.world != self._world:
             self._world = group.world
             self._scratch.clear()
@@ -108,9 +109,10 @@ class Exchanges:
             self._met, self._known = None, {}
             return None
         if self._met is None or self._met[0] is not group:
+            # Use the windows opened ahead only for that group: a newer generation may have replaced it (decision 025).
             ahead, self._ahead = self._ahead, None
             self._met = ahead if ahead is not None and ahead[0] is group else (group, self._look_at(group))
-            # Lets go of the memory of former members.
+            # Releases the mapped memory of former members.
             self._known = {} if self._met[1] is None else self._met[1].known
         return self._met[1]
 
@@ -119,6 +121,6 @@ class Exchanges:
 
 
 def common_power_of_two(counts: Sequence[int]) -> int:
-    """The largest that divides all counts: multiplying by it would only change exponents, so it is left out."""
+    """Return the largest power of two that divides all counts. It only changes exponents, so weights leave it out."""
     common = math.gcd(*counts)
     return common & -common

@@ -1,11 +1,11 @@
-"""The fixed binary tree over the shards [0, V), and sums in its order.
+"""Define the fixed binary tree over the shards [0, V), and sum in its order.
 
-Floating-point addition is not associative, so a sum has the same bits for every number of workers only if its brackets
-never move. Here they are the nodes of one tree that depends on V alone: a node [a, b) splits at a + the largest power
-of two below b − a. A worker folds the shards it holds into the largest nodes it can (`Fold`), the owner of a slice
-finishes the tree from everybody's nodes (`finish`). A node whose shards are all empty is None, and a sum with None is
-the other summand: which shards are empty is known to all and does not depend on N, so neither do the bits. Works on
-anything with in-place addition. Pure; never imports torch.
+Floating-point addition is not associative. A sum has the same bits for every number of workers only if its brackets
+never move. Here they are the nodes of a tree that depends on V alone: a node [a, b) splits at a + the largest power of
+two below b − a. A worker folds its shards into the largest nodes it can (`Fold`), and the owner of a slice finishes the
+tree from the nodes of all workers (`finish`). A node without any sample is None, and a sum with None is the other
+summand. All members know which shards are empty, independent of N, so the bits do not depend on N either. The sum
+accepts any type with in-place addition. Pure, never imports torch.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """The shards start … stop − 1 as one summand of the tree."""
+    """Represents the shards start … stop − 1 as one summand of the tree."""
 
     start: int
     stop: int
 
     @property
     def leaf(self) -> bool:
-        """True for a single shard."""
+        """Return True for a single shard."""
         return self.stop - self.start == 1
 
     def children(self) -> tuple[Node, Node]:
-        """The two summands of a node that is no leaf."""
+        """Return the two summands of an inner node."""
+        # Split at a power of two. With halves, 6 shards on 3 ranks would give rank 1 a block that is no node.
         middle = self.start + (1 << (self.stop - self.start - 1).bit_length() - 1)
         return Node(self.start, middle), Node(middle, self.stop)
 
 
 @lru_cache(maxsize=32)
 def _parents(shards: int) -> dict[tuple[Node, Node], Node]:
-    """The parent of every pair of siblings."""
+    """Return the parent of every pair of siblings."""
     found: dict[tuple[Node, Node], Node] = {}
     waiting = [Node(0, shards)]
     while waiting:
@@ -50,15 +51,15 @@ def _parents(shards: int) -> dict[tuple[Node, Node], Node]:
 
 
 class Fold(Generic[T]):
-    """Adds the shards of one block in the order of the tree, each pair of siblings as soon as both are there.
+    """Adds the shards of a block in tree order, each pair of siblings as soon as both are present.
 
-    At most about log2(V) vectors per aligned part of the block live at once. The fold owns what is pushed and adds in
-    place.
+    At most about log2(V) vectors per aligned part of the block are alive at once. The fold owns the pushed vectors and
+    adds in place.
 
     Args:
         shards: V.
         block: the shards that will be pushed, in increasing order.
-        release: called with each vector that has been added into another one and is free for use again.
+        release: called with each vector that has been added into another one and can be reused.
     """
 
     def __init__(self, shards: int, block: range, release: Callable[[T], object] = lambda vector: None) -> None:
@@ -69,11 +70,12 @@ class Fold(Generic[T]):
         self._stack: list[tuple[Node, T | None]] = []
 
     def push(self, shard: int, vector: T | None) -> None:
-        """Take the next shard of the block; None when it is empty."""
+        """Take the next shard of the block, None for an empty shard."""
         if shard != self._next or shard not in self._block:
             raise ValueError(f"shard {shard} pushed, {self._next} of {self._block} expected")
         self._next += 1
         self._stack.append((Node(shard, shard + 1), vector))
+        # Collapse siblings immediately: waiting for the whole block would keep one vector per shard alive.
         while len(self._stack) > 1:
             (left, a), (right, b) = self._stack[-2:]
             parent = self._parents.get((left, right))
@@ -82,14 +84,14 @@ class Fold(Generic[T]):
             self._stack[-2:] = [(parent, _add(a, b, self._release))]
 
     def nodes(self) -> dict[Node, T | None]:
-        """The sums of the block's subtrees (`blocks.subtrees`), left to right. Only when all shards were pushed."""
+        """Return the sums of the block's subtrees (`blocks.subtrees`), left to right, after all shards were pushed."""
         if self._next != self._block.stop:
             raise ValueError(f"shard {self._next} of {self._block} is missing")
         return dict(self._stack)
 
 
 def finish(parts: Mapping[Node, T | None], shards: int) -> T | None:
-    """The sum over all V shards from the sums of subtrees that cover them; adds in place, None if all are None."""
+    """Return the sum over all V shards from sums of subtrees that cover them. Adds in place. None if all are None."""
 
     def total(node: Node) -> T | None:
         if node in parts:
@@ -103,8 +105,10 @@ def finish(parts: Mapping[Node, T | None], shards: int) -> T | None:
 
 
 def _add(left: T | None, right: T | None, release: Callable[[T], object]) -> T | None:
+    # Skip an empty node instead of adding zeros, which would turn −0.0 into 0.0.
     if left is None or right is None:
         return right if left is None else left
-    left += right  # type: ignore[operator]  # T is whatever can be added in place
+    # In place: a new tensor per addition would cost more than the addition.
+    left += right  # type: ignore[operator]  # T supports in-place addition
     release(right)
     return left

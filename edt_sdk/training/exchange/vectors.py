@@ -1,7 +1,7 @@
-"""The flat vectors of one process: taken for an update, given back after it, used again.
+"""Pool the flat vectors of a process: taken for an update, given back after it, reused.
 
-Fresh memory costs more than the sum it is for. On a host's own memory they lie in this process's window, where the
-members beside it can read them (`shared_exchange.py`); on a GPU, or where there is no such memory, anywhere.
+New memory costs more than the sum it is for. On a host the vectors lie in the window of this process, where the other
+members can read them (`shared_exchange.py`). On a GPU, or without a window, they lie anywhere.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from edt_sdk.training.exchange.memory_window import Window, touch
 
 
 class Vectors:
-    """All vectors of a layout.
+    """Pools all vectors of a layout.
 
     Args:
         layout: of the vectors.
-        window: takes their memory; None for none.
+        window: provides their memory. None for ordinary memory.
     """
 
     def __init__(self, layout: Layout, window: Window | None) -> None:
@@ -29,24 +29,26 @@ class Vectors:
         self._making = threading.Lock()
 
     def take(self) -> Flat:
-        """A vector of whatever was in it before; what lies between the entries is zero."""
+        """Return a vector with undefined entries. The gaps between the entries are zero."""
         while True:
-            # An optimizer or a hook may have kept a gradient, and would find the next one in it: such a vector waits.
+            # A kept gradient of an optimizer or a hook still points into its vector and would see the next values. Skip
+            # it.
             for number, vector in enumerate(self._free):
                 if vector.alone:
                     return self._free.pop(number)
             if not self._making.locked():
                 return self._make()
-            # One is on its way in another thread, its pages half provided: waiting is less than beginning another.
+            # The other thread is creating a vector, and its pages are half provided. Waiting is cheaper than starting
+            # another.
             with self._making:
                 pass
 
     def give_back(self, vectors: Iterable[Flat]) -> None:
-        """Nobody adds to them or sends them any more."""
+        """Put vectors back that no code adds to or sends any more."""
         self._free.extend(vectors)
 
     def expect(self, count: int) -> None:
-        """Have so many in all, their pages provided by the system. For another thread than the one that takes them."""
+        """Create vectors until there are `count`, with their pages provided. For another thread than the training's."""
         with self._making:
             while self._window is not None and self._made < count:
                 self._free.append(self._make(touched=True))
@@ -54,6 +56,7 @@ class Vectors:
     def _make(self, *, touched: bool = False) -> Flat:
         self._made += 1
         if self._window is None:
+            # Zeros, because the padding takes part in every sum and must stay finite.
             return self._layout.zeros()
         start, memory = self._window.allocate(self._layout.nbytes)
         if touched:

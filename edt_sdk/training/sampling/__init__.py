@@ -1,4 +1,4 @@
-"""Own which samples belong to which update and shard, and every random state. Pure.
+"""Own the assignment of samples to updates and shards, and every random state. Pure.
 
 Never: data. It computes indices from (samples, seed, epoch).
 

@@ -1,10 +1,12 @@
-"""Which samples belong to which update and which shard: pure, a function of its arguments and of nothing else.
+"""Assign samples to updates and shards. Pure: the result depends on the arguments alone.
 
-An epoch is one seeded permutation. Update k takes the next `sum(sizes)` samples of it, shard v the v-th part. What is
-left at the end of an epoch fills micro-batches in shard order; only the last may be short, further shards are empty. A
-shard that would hold one single sample joins the shard before it (BatchNorm cannot train on one, and a matrix product
-of one row takes another kernel), if need be the last shard of the update before. The number of workers appears nowhere
-in this file: that is what keeps the bits of a training independent of it. Never imports torch, never looks at the data.
+An epoch is one seeded permutation. Update k takes the next `sum(sizes)` samples, and shard v takes the v-th part.
+The remainder of an epoch fills micro-batches in shard order. Only the last micro-batch may be short, and the shards
+after it are empty. A shard of a single sample joins the shard before it, if need be the last shard of the previous
+update, because BatchNorm cannot train on one sample and a matrix product of one row takes another kernel.
+
+The number of workers appears nowhere in this file, which keeps the bits of a training independent of it. This module
+never imports torch and never looks at the data.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ TEST = "test"
 
 @dataclass(frozen=True, slots=True)
 class TrainStep:
-    """One optimizer step: `update_in_epoch` restarts each epoch, `update` does not; all count from 0."""
+    """Identify an optimizer step. `update_in_epoch` restarts in each epoch, `update` does not. All count from 0."""
 
     epoch: int
     update_in_epoch: int
@@ -35,9 +37,9 @@ class TrainStep:
 
 @dataclass(frozen=True, slots=True)
 class TestStep:
-    """One step of the validation after `epoch`; `index` counts from 0 within it."""
+    """Identify one step of the validation after `epoch`. `index` counts from 0 within that validation."""
 
-    __test__: ClassVar[bool] = False  # not a test of pytest's
+    __test__: ClassVar[bool] = False  # pytest must not collect this class
 
     epoch: int
     index: int
@@ -45,14 +47,14 @@ class TestStep:
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """The name of one micro-batch; `indices` follow from the other fields and take no part in comparisons.
+    """Identify a micro-batch. The other fields determine `indices`, so comparisons leave them out.
 
     Attributes:
-        kind: TRAIN or TEST, which data set.
+        kind: the data set, TRAIN or TEST.
         epoch: from 0.
         step: `update_in_epoch` of a train step, `index` of a test step.
         shard: 0 ≤ shard < V.
-        indices: samples of the data set, in order; never empty.
+        indices: samples of the data set, in order. Never empty.
     """
 
     kind: str
@@ -65,10 +67,10 @@ class BatchKey:
 def shard_sizes(
     batch_size: int, *, engines_number: int | None = None, effective_batch_size: int | None = None
 ) -> tuple[int, ...]:
-    """How many samples each of the V shards of a full update takes.
+    """Return how many samples each of the V shards of a full update takes.
 
-    V is `engines_number`; else ceil(effective_batch_size / batch_size), the last shard smaller so that the sum is exact
-    (a last shard of one sample joins the one before it); else 8.
+    V is `engines_number`, else ceil(effective_batch_size / batch_size), else 8. With an effective batch size the last
+    shard is smaller so that the sum is exact, and a last shard with a single sample joins the shard before it.
 
     Raises:
         InvalidRequest: both are given, or a value is not a whole number.
@@ -77,8 +79,8 @@ def shard_sizes(
     if engines_number is not None and effective_batch_size is not None:
         raise InvalidRequest(
             "engines_number and effective_batch_size exclude each other.",
-            hint="Give engines_number, and an update takes engines_number × batch_size samples; "
-            "or give effective_batch_size, and it takes exactly that many.",
+            hint="With engines_number an update takes engines_number × batch_size samples, "
+            "with effective_batch_size exactly that number.",
             field="effective_batch_size",
         )
     batch = _at_least_one(batch_size, "batch_size", "It is the number of samples a worker computes at once.")
@@ -93,12 +95,12 @@ def shard_sizes(
 
 
 class Order:
-    """The samples of a whole training.
+    """Knows the samples of every update of a training.
 
     Args:
         samples: length of the data set.
         sizes: capacities of the V shards, from `shard_sizes`.
-        micro_batch: `batch_size`, what a shard of the remainder is filled to.
+        micro_batch: `batch_size`. Shards of the remainder are filled up to it.
         seed: 0 ≤ seed < 2**63.
         epochs: passes over the data.
 
@@ -122,37 +124,37 @@ class Order:
 
     @property
     def number_of_shards(self) -> int:
-        """V."""
+        """Return V."""
         return len(self.sizes)
 
     @property
     def updates_per_epoch(self) -> int:
-        """Optimizer steps of one epoch, ≥ 1."""
+        """Return the number of optimizer steps in one epoch, ≥ 1."""
         return self._steps.count
 
     @property
     def total_updates(self) -> int:
-        """Optimizer steps of the whole training."""
+        """Return the number of optimizer steps in the whole training."""
         return self.epochs * self._steps.count
 
     def step(self, update: int) -> TrainStep:
-        """The `update`-th optimizer step of the training, from 0."""
+        """Return the optimizer step with the number `update`, which counts from 0 over the whole training."""
         epoch, update_in_epoch = divmod(update, self._steps.count)
         return TrainStep(epoch, update_in_epoch, update)
 
     def samples_of(self, epoch: int, update_in_epoch: int) -> tuple[int, ...]:
-        """How many samples each of the V shards holds; zeros for empty ones. The same in every epoch."""
+        """Return how many samples each of the V shards holds, 0 for an empty shard. All epochs agree."""
         self._check_epoch(epoch)
         return self._steps.counts(update_in_epoch)
 
     def shards(self, epoch: int, update_in_epoch: int) -> tuple[Indices, ...]:
-        """V arrays of sample indices (int64), possibly empty."""
+        """Return V arrays of sample indices (int64). An array may be empty."""
         self._check_epoch(epoch)
         start, stop = self._steps.span(update_in_epoch)
         return _split(self._permutation(epoch).part(start, stop), self._steps.counts(update_in_epoch))
 
     def keys(self, step: TrainStep, block: range) -> Iterator[BatchKey]:
-        """The micro-batches of one step that the shards in `block` compute, in shard order, empty shards left out."""
+        """Yield the micro-batches of a step for the shards in `block`, in shard order, without empty shards."""
         shards = self.shards(step.epoch, step.update_in_epoch)
         return _keys(TRAIN, step.epoch, step.update_in_epoch, shards, block)
 
@@ -162,7 +164,9 @@ class Order:
 
     def _permutation(self, epoch: int) -> Permutation:
         if epoch not in self._permutations:
-            # Two epochs are enough: prefetching looks at the next one while the last updates of this one are computed.
+            # Prefetching reads the next epoch while the last updates of this epoch are computed. Two cached epochs are
+            # enough.
+            # Keep the newest of them, which the updates in progress still use.
             for old in sorted(self._permutations)[:-1]:
                 del self._permutations[old]
             self._permutations[epoch] = Permutation(self.samples, self.seed, epoch)
@@ -170,18 +174,18 @@ class Order:
 
 
 class TestOrder:
-    """The samples of one validation: no permutation, fixed steps of at most V micro-batches, the same for every N.
+    """Knows the samples of a validation: fixed steps of at most V micro-batches, unpermuted, the same for every N.
 
-    Cut exactly like an epoch of training, also in that a single sample joins the micro-batch before it: models that
-    squeeze away a batch dimension of one would otherwise fail in validation alone.
+    The steps are cut exactly like an epoch of training. A single sample also joins the micro-batch before it. Otherwise
+    a model that squeezes away a batch dimension of size 1 would fail in validation alone.
 
     Args:
-        samples: length of the test data set; 0 is allowed and means no steps.
+        samples: length of the test data set. 0 is allowed and means no steps.
         sizes: as for `Order`.
         micro_batch: as for `Order`.
     """
 
-    __test__: ClassVar[bool] = False  # not a test of pytest's
+    __test__: ClassVar[bool] = False  # pytest must not collect this class
 
     def __init__(self, samples: int, sizes: tuple[int, ...], micro_batch: int) -> None:
         self.samples = samples
@@ -190,30 +194,30 @@ class TestOrder:
 
     @property
     def number_of_shards(self) -> int:
-        """V."""
+        """Return V."""
         return len(self.sizes)
 
     @property
     def steps(self) -> int:
-        """Steps of one validation."""
+        """Return the number of steps of a validation."""
         return self._steps.count
 
     def samples_of(self, index: int) -> tuple[int, ...]:
-        """How many samples each of the V shards holds."""
+        """Return how many samples each of the V shards holds."""
         return self._steps.counts(index)
 
     def shards(self, index: int) -> tuple[Indices, ...]:
-        """V arrays of sample indices (int64), possibly empty."""
+        """Return V arrays of sample indices (int64). An array may be empty."""
         start, stop = self._steps.span(index)
         return _split(np.arange(start, stop, dtype=np.int64), self._steps.counts(index))
 
     def keys(self, step: TestStep, block: range) -> Iterator[BatchKey]:
-        """The micro-batches of one step that the shards in `block` compute, in shard order, empty shards left out."""
+        """Yield the micro-batches of a step for the shards in `block`, in shard order, without empty shards."""
         return _keys(TEST, step.epoch, step.index, self.shards(step.index), block)
 
 
 class _Steps:
-    """Positions 0 … samples cut into steps of sum(sizes) and a remainder."""
+    """Cuts the positions 0 … samples into steps of sum(sizes) and a remainder."""
 
     def __init__(self, samples: int, sizes: tuple[int, ...], micro_batch: int) -> None:
         if not sizes or min(sizes) < 1 or micro_batch < 1:
@@ -223,7 +227,8 @@ class _Steps:
         self._micro_batch = micro_batch
         self._full = sum(sizes)
         self._full_steps, self._remainder = divmod(samples, self._full)
-        # The one sample left over joins the last update; where updates of one sample are what was asked for, it stays.
+        # A single left-over sample joins the last update. It stays alone where the user asked for updates with one
+        # sample.
         self._joins = self._remainder == 1 and micro_batch > 1 and self._full_steps > 0
         self.count = self._full_steps + (self._remainder > 0 and not self._joins)
 
@@ -231,6 +236,7 @@ class _Steps:
         self._check(step)
         if step < self._full_steps:
             joined = int(self._joins and step == self._full_steps - 1)
+            # Only the last full update can take the left-over sample, and only in its last shard.
             return (*self._sizes[:-1], self._sizes[-1] + joined)
         filled = _cut(self._remainder, self._micro_batch)
         return filled + (0,) * (len(self._sizes) - len(filled))
@@ -246,7 +252,7 @@ class _Steps:
 
 
 def _cut(samples: int, micro_batch: int) -> tuple[int, ...]:
-    """Micro-batches that hold `samples` exactly; a last one of a single sample joins the one before it."""
+    """Return the sizes of micro-batches that hold `samples` exactly. A last single sample joins the batch before it."""
     whole, rest = divmod(samples, micro_batch)
     counts = [micro_batch] * whole + [rest] * (rest > 0)
     if micro_batch > 1 and len(counts) > 1 and counts[-1] == 1:

@@ -1,9 +1,9 @@
-"""The linear list of steps of one training, and the cursor in it.
+"""Define the linear list of steps of a training, and a cursor into it.
 
 Everything a training does between `train()` and the final files is one `Step` of this list: hooks, updates, validation
-steps, checkpoints. Members of a job agree on a position in it and on nothing else, so a joiner continues
-where the others are by being told one number. Pure: no clock, no torch, no I/O; positions are computed, the list is
-never held in memory.
+steps, checkpoints. The members of a job agree on a position in the list and on nothing else, so a joiner needs one
+number to continue where the others are. Pure: no clock, no torch, no I/O. Positions are computed, the list is never
+held in memory.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from edt_sdk.training.sampling.order import TestStep, TrainStep
 
 @dataclass(frozen=True, slots=True)
 class TrainBegin:
-    """Callbacks' `on_train_begin`."""
+    """Calls `on_train_begin` of the callbacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochBegin:
-    """Callbacks' `on_epoch_begin`."""
+    """Calls `on_epoch_begin` of the callbacks."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Callbacks' `on_epoch_end`, then the epoch's checkpoint when it has one."""
+    """Calls `on_epoch_end` of the callbacks, then writes the checkpoint of the epoch if there is one."""
 
     epoch: int
     checkpoint: bool
@@ -37,12 +37,12 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True)
 class TrainEnd:
-    """Callbacks' `on_train_end`."""
+    """Calls `on_train_end` of the callbacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The final files."""
+    """Writes the final files."""
 
 
 Step = TrainBegin | EpochBegin | TrainStep | TestStep | EpochEnd | TrainEnd | Final
@@ -50,14 +50,14 @@ Step = TrainBegin | EpochBegin | TrainStep | TestStep | EpochEnd | TrainEnd | Fi
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The list itself.
+    """Computes the step at each position of the list.
 
     Args:
         epochs: ≥ 1.
-        updates_per_epoch: ≥ 1; 0 in a validation, which is one epoch of nothing but the test steps.
-        validation_steps: parts of one validation; 0 when there is nothing to validate with.
-        validation_freq: epochs between validations, the first after that many; 0 for none.
-        checkpoint_freq: epochs between checkpoints, the first after that many; 0 for none.
+        updates_per_epoch: ≥ 1 in a training. 0 in a validation job, which is one epoch of test steps only.
+        validation_steps: parts of a validation. 0 when there is no validation data.
+        validation_freq: epochs between validations, the first after that many. 0 for none.
+        checkpoint_freq: epochs between checkpoints, the first after that many. 0 for none.
     """
 
     epochs: int
@@ -73,7 +73,7 @@ class Schedule:
         return (self[position] for position in range(len(self)))
 
     def __getitem__(self, position: int) -> Step:
-        """The step at a position in [0, len); IndexError outside."""
+        """Return the step at a position in [0, len). IndexError outside."""
         if not 0 <= position < len(self):
             raise IndexError(f"position {position} of {len(self)} steps")
         if position == 0:
@@ -82,6 +82,7 @@ class Schedule:
             return Final()
         if position == len(self) - 2:
             return TrainEnd()
+        # Binary search over computed starts: a training may have millions of steps, and none is stored.
         epoch = bisect_right(range(self.epochs), position, key=self._epoch_start) - 1
         within = position - self._epoch_start(epoch)
         if within == 0:
@@ -95,38 +96,38 @@ class Schedule:
         return EpochEnd(epoch, checkpoint=self.checkpoint_freq > 0 and (epoch + 1) % self.checkpoint_freq == 0)
 
     def closes_validation(self, step: TestStep) -> bool:
-        """Whether a validation is complete after this step."""
+        """Return whether a validation is complete after this step."""
         return step.index == self.validation_steps - 1
 
     @property
     def total_updates(self) -> int:
-        """Optimizer steps of the whole training."""
+        """Return the number of optimizer steps in the whole training."""
         return self.epochs * self.updates_per_epoch
 
     def _validates(self, epoch: int) -> bool:
         return self.validation_freq > 0 and (epoch + 1) % self.validation_freq == 0
 
     def _epoch_start(self, epoch: int) -> int:
-        """Position of an epoch's first step: one TrainBegin, whole epochs, and the validations among them."""
+        """Return the position of an epoch's first step, after one TrainBegin and the epochs before it."""
         validations = epoch // self.validation_freq if self.validation_freq > 0 else 0
         return 1 + epoch * (self.updates_per_epoch + 2) + validations * self.validation_steps
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a schedule: `step` is the next thing to do."""
+    """Marks a position in a schedule. `step` is the next step to run."""
 
     schedule: Schedule
     position: int = 0
 
     @property
     def step(self) -> Step:
-        """What comes next."""
+        """Return the next step."""
         return self.schedule[self.position]
 
     @property
     def updates(self) -> int:
-        """How many updates are committed here."""
+        """Return how many updates are committed at this position."""
         step = self.step
         match step:
             case TrainBegin():
@@ -142,7 +143,7 @@ class Cursor:
 
     @property
     def done(self) -> tuple[int, int]:
-        """How much is done here, and how much there is to do: updates, or test steps where nothing is trained."""
+        """Return (done, total) in updates, or in test steps where nothing is trained."""
         if self.schedule.updates_per_epoch:
             return self.updates, self.schedule.total_updates
         steps = self.schedule.validation_steps
@@ -150,5 +151,5 @@ class Cursor:
 
     @property
     def next(self) -> Cursor:
-        """The place after this one."""
+        """Return the position after this one."""
         return Cursor(self.schedule, self.position + 1)

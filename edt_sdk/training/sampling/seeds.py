@@ -1,10 +1,10 @@
-"""Random states that follow from (seed, what for, which one), never from what happened before in this process.
+"""Derive random states from (seed, purpose, numbers), never from what ran before in this process.
 
-That is why dropout and augmentation do not depend on which worker computes a shard or loads a sample. Covers Python's
-`random`, numpy's legacy global state and torch's default generators (CPU; CUDA once it is initialised: touching it
-earlier would create a context). Generators that user code makes itself and keeps (`numpy.random.default_rng()` stored
-in a data set) are out of reach; made inside `__getitem__` with a seed drawn from one of these states they are exact
-too.
+So dropout and augmentation do not depend on the worker that computes a shard or loads a sample. The states are Python's
+`random`, numpy's legacy global state and torch's default generators (CPU, and CUDA once it is initialised, because
+touching it earlier would create a context). Generators that user code creates and keeps are out of reach, such as a
+`numpy.random.default_rng()` stored in a data set. A generator created inside `__getitem__` with a seed drawn from one
+of these states is exact too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _cuda() -> bool:
 
 
 def derive(seed: int, purpose: str, *numbers: int) -> int:
-    """A 64-bit seed: BLAKE2b over (seed, purpose, numbers). Different arguments give unrelated seeds.
+    """Return a 64-bit seed: BLAKE2b over (seed, purpose, numbers). Different arguments give unrelated seeds.
 
     Args:
         seed: the job's, 0 ≤ seed < 2**64.
@@ -32,16 +32,17 @@ def derive(seed: int, purpose: str, *numbers: int) -> int:
         *numbers: 0 ≤ number < 2**64.
     """
     packed = struct.pack(f"<{len(numbers) + 1}Q", seed, *numbers)
+    # A hash and not seed + number: neighbouring seeds of a generator may give correlated streams.
     digest = hashlib.blake2b(packed, digest_size=8, person=purpose.encode("ascii")).digest()
     return int.from_bytes(digest, "little")
 
 
 def set_states(seed: int) -> None:
-    """Start `random`, numpy and torch from a 64-bit seed (the last two on the CPU look at 32 of them); about 7 µs."""
+    """Seed `random`, numpy and torch from 64 bits (numpy, and torch on the CPU, use 32). Takes about 7 µs."""
     random.seed(seed)
-    # One word, into which both halves go: an array of the two takes five times as long.
+    # Fold both halves into one word: seeding numpy from an array of two words takes five times as long.
     np.random.seed((seed ^ seed >> 32) & 0xFFFFFFFF)
-    # Not torch.manual_seed: it visits every backend, queues a call for each that is not initialised, and takes 100 µs.
+    # torch.manual_seed visits every backend, queues a call for each uninitialised one, and takes 100 µs.
     torch.default_generator.manual_seed(seed)
     if _cuda():
         torch.cuda.manual_seed(seed)
@@ -49,7 +50,7 @@ def set_states(seed: int) -> None:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Put all random states back as they were on entering, whatever happened inside; about 100 µs."""
+    """Restore all random states on exit, also after an error. Takes about 100 µs."""
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state() if _cuda() else None
     try:

@@ -1,4 +1,4 @@
-"""Own one update from start to end: compute shards, exchange, step the optimizer.
+"""Own an update from start to end: compute shards, exchange gradients, step the optimizer.
 
 Never: files, the supervisor, or the choice of members.
 

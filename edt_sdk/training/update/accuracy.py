@@ -1,4 +1,4 @@
-"""How many samples of a batch were classified correctly, where the labels are classes. Pure."""
+"""Count the correctly classified samples of a batch where the labels are classes. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Kinds of number that numpy has too.
+# Number types that numpy has too.
 _PLAIN = (torch.float32, torch.float64)
 
 
 @torch.no_grad()
 def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
-    """The number of correct samples (a float64 tensor of no dimension, or a number), None where labels are no classes.
+    """Return the number of correct samples, as a float64 scalar tensor or a float. None where labels are no classes.
 
-    Classes are whole numbers with the shape of the scores without the dimension of the classes, which is dimension 1 as
-    in torch's losses, or the last. With several labels a sample (pixels, tokens) a sample counts as the fraction of its
-    labels that are right; negative labels are padding and do not count.
+    Class labels are whole numbers with the shape of the scores without the dimension of the classes. That dimension is
+    1 as in torch's losses, or the last. With several labels per sample (pixels, tokens) a sample counts as the fraction
+    of its labels that are right. Negative labels are padding and do not count.
 
     Args:
         outputs: scores [n, classes, …] or [n, …, classes].
@@ -26,10 +26,12 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
     """
     if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
         return None
+    # Only whole numbers can be classes. A regression has no accuracy, not an accuracy of 0.
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
         return None
     if outputs.dim() == 2 and outputs.shape[:1] == labels.shape and _both_plain(outputs, labels):
-        # The same as below in half the time: three calls between a forward pass and the next find nothing in a cache.
+        # Same result as below in half the time. Between two forward passes each torch call runs with cold caches
+        # (decision 032).
         right = outputs.detach().numpy().argmax(1) == labels.numpy()
         return float(np.count_nonzero(right))
     if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
@@ -39,8 +41,9 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
     else:
         return None
     if labels.dim() == 1:
-        # A negative label equals no prediction.
+        # A negative label never equals a prediction.
         return (predicted == labels).sum(dtype=torch.float64)
+    # Per sample and not per label, so that samples with few labels weigh as much as others.
     valid = (labels >= 0).reshape(len(labels), -1)
     right = (predicted == labels).reshape(len(labels), -1) & valid
     return (right.sum(1, dtype=torch.float64) / valid.sum(1).clamp(min=1)).sum()
@@ -51,6 +54,6 @@ def _both_plain(outputs: Tensor, labels: Tensor) -> bool:
 
 
 def eva(outputs: Any, labels: Any) -> float:
-    """`count_correct` for WMLA's custom training steps: NaN where the labels are no classes."""
+    """Return `count_correct` for WMLA's custom training steps, NaN where the labels are no classes."""
     correct = count_correct(outputs, labels)
     return float("nan") if correct is None else float(correct)

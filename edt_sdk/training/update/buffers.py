@@ -1,9 +1,10 @@
-"""The model's buffers during one update: every shard starts from the same ones, and what a shard changed is seen.
+"""Keep the model's buffers equal at the start of every shard of an update, and detect what a shard changed.
 
-Changes are found by comparing bits with a copy from the start of the update, not by version counters, which do not see
-`buffer.data`, nor by identity, since forward passes assign new tensors. Small buffers are compared many at once: a
-model with batch norm has hundreds. A non-persistent buffer that gets another shape is a cache (of masks, of rotary
-angles): it is left to its model and is nobody's state. Never communicates.
+Changes are found by a comparison of bits with a copy from the start of the update. Version counters would miss writes
+to `buffer.data`. Identity would report unchanged values, since forward passes assign new tensors. Small buffers are
+compared many at once, because a model with batch norm has hundreds. A non-persistent buffer that changes its shape is a
+cache (of masks, of rotary angles): it stays with its model and is not part of any state. This module never
+communicates.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from edt_sdk.training.exchange.layout import Buffer, Layout, real
 
 log = logging.getLogger(__name__)
 
-# Elements up to which copying a buffer costs less than a call of its own.
+# Up to this many elements, copying a buffer costs less than a separate call.
 _SMALL = 1 << 14
 _WORD = 8
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Buffers:
-    """The buffers of a layout: `floats` first, then `others`, in one list."""
+    """Tracks the buffers of a layout: `floats` first, then `others`, in one list."""
 
     def __init__(self, layout: Layout) -> None:
         self._places: tuple[Buffer, ...] = (*layout.floats, *layout.others)
@@ -41,12 +42,12 @@ class Buffers:
         self._cells = [(place.module._buffers, place.key) for place in self._places]
         self._shapes: list[torch.Size] = []
         self._dtypes: list[torch.dtype] = []
-        self._found: Bits | None = None  # which differ, where that is known
+        self._found: Bits | None = None  # which buffers differ from the copy, None where unknown
         self._so_far = np.zeros(len(self._places), dtype=np.bool_)
 
     @torch.no_grad()
     def save(self) -> None:
-        """Take a copy: what the model holds now is what every shard starts from."""
+        """Copy the buffers: every shard of the update starts from their current values."""
         if not self._places:
             return
         self._originals = self._now()
@@ -59,12 +60,12 @@ class Buffers:
         self._so_far = self._found.copy()
 
     def lend(self) -> None:
-        """The model or other code of the user's runs from now on: what became of them has to be looked at."""
+        """Note that user code runs from now on, so the buffers have to be compared again."""
         self._found = None
 
     @torch.no_grad()
     def changed(self) -> Bits:
-        """Which buffers differ from the copy in any bit: bool [floats + others]."""
+        """Return which buffers differ from the copy in any bit: bool [floats + others]."""
         if not self._places:
             return self._so_far
         tensors = self._now()
@@ -76,9 +77,9 @@ class Buffers:
         return self._found
 
     def changed_so_far(self) -> Bits:
-        """Which buffers any shard has changed since `save`, the one that has just run included; as `changed`.
+        """Return which buffers any shard has changed since `save`, including the last one. Format as `changed`.
 
-        Where all have been changed nothing needs to be compared: the update will change them, whatever this shard did.
+        Once all buffers have changed, nothing needs to be compared: the update will write them all.
         """
         if not self._places:
             return self._so_far
@@ -88,7 +89,7 @@ class Buffers:
         return self._found
 
     def values(self, numbers: range) -> list[Tensor]:
-        """The tensors the model holds now; for a cache the copy from the start, whose shape is known."""
+        """Return the tensors the model holds now. For a cache return the copy from the start, whose shape is known."""
         if not numbers:
             return []
         tensors = self._now()[numbers.start : numbers.stop]
@@ -100,32 +101,33 @@ class Buffers:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Put every buffer back, object and bits, to what it was at the start of the update."""
+        """Restore every buffer, object and bits, to the start of the update."""
         if not self._places:
             return
         found = self._found
         for number, ((buffers, key), original) in enumerate(zip(self._cells, self._originals, strict=True)):
+            # Restore the object too, because other code may hold the original tensor.
             if buffers.get(key) is not original and number not in self._caches:
                 buffers[key] = original
-                found = None  # it was about another tensor
-        # Only what differs is written: a buffer may be an expanded view, which nothing can be copied into.
+                found = None  # the comparison was with another tensor
+        # Write only what differs: a buffer may be an expanded view, which rejects copies.
         wrong = np.flatnonzero(self._differing(self._originals) if found is None else found)
         _copy([self._originals[n] for n in wrong], [self._start[n] for n in wrong])
         self._found = np.zeros(len(self._places), dtype=np.bool_)
 
     @torch.no_grad()
     def commit(self, numbers: Sequence[int], values: Sequence[Tensor]) -> None:
-        """Write what the update made of the changed buffers. Call `restore` first."""
+        """Write the update's new values of the changed buffers. Call `restore` first."""
         for number, value in zip(numbers, values, strict=True):
             self._originals[number].copy_(value)
 
     def _now(self) -> list[Tensor]:
-        """The tensors the model holds."""
+        """Return the tensors the model holds."""
         found = [tensor for buffers, key in self._cells if (tensor := buffers.get(key)) is not None]
         return found if len(found) == len(self._cells) else [_there(place) for place in self._places]
 
     def _differing(self, tensors: Sequence[Tensor]) -> Bits:
-        """Which of these differ from the copies in any bit: bool [floats + others]; caches do not."""
+        """Return which tensors differ from the copies in any bit: bool [floats + others]. Caches never differ."""
         found = np.zeros(len(tensors), dtype=np.bool_)
         for together in self._together:
             found[together.numbers] = together.differing(tensors)
@@ -135,7 +137,7 @@ class Buffers:
         return found
 
     def _sort(self) -> None:
-        """Which are compared many at once, and which one by one."""
+        """Decide which buffers are compared together, and which separately."""
         small: dict[torch.device, list[int]] = {}
         self._large = []
         for number, tensor in enumerate(self._start):
@@ -154,6 +156,7 @@ class Buffers:
 
     def _take_for_cache(self, number: int, tensor: Tensor, start: Tensor) -> None:
         place = self._places[number]
+        # A persistent buffer is part of the state dict, so a new shape would break checkpoints and joiners.
         if place.persistent:
             raise Unprocessable(
                 f"The buffer {place.name} changed its shape from {tuple(start.shape)} to {tuple(tensor.shape)} "
@@ -167,15 +170,15 @@ class Buffers:
 
 
 class _Together:
-    """Small buffers of one device, whatever their kinds of number, compared as words of one piece of memory.
+    """Compares small buffers on one device as words of one piece of memory, whatever their number types.
 
     Args:
-        numbers: which.
-        like: all buffers; the copies begin with the values of these.
+        numbers: the buffers.
+        like: all buffers. The copies start with their values.
 
     Attributes:
-        numbers: which.
-        copies: what they are compared with, in the order of `numbers`.
+        numbers: the buffers.
+        copies: their reference values, in the order of `numbers`.
     """
 
     def __init__(self, numbers: list[int], like: Sequence[Tensor]) -> None:
@@ -183,7 +186,7 @@ class _Together:
         tensors = [like[number] for number in numbers]
         words = [-(-tensor.numel() * tensor.element_size() // _WORD) for tensor in tensors]
         self._begins = [0, *accumulate(words[:-1])]
-        # What lies between them stays zero in both.
+        # The gaps between buffers stay zero in both, so they never differ.
         self._before = torch.zeros(sum(words), dtype=torch.int64, device=tensors[0].device)
         self._now = torch.zeros_like(self._before)
         self.copies = _cut(self._before, self._begins, tensors)
@@ -191,15 +194,17 @@ class _Together:
         _copy(self.copies, tensors)
 
     def differing(self, tensors: Sequence[Tensor]) -> Bits:
-        """Which differ from their copies in any bit: bool [numbers]."""
+        """Return which buffers differ from their copies in any bit: bool [numbers]."""
         _copy(self._values, [tensors[number] for number in self.numbers])
+        # One comparison for all small buffers instead of a call for each: 270 µs instead of 1.4 ms for nine batch norms
+        # (decision 012).
         unequal = torch.ne(self._now, self._before).cpu().numpy()
         found: Bits = np.logical_or.reduceat(unequal, self._begins)
         return found
 
 
 def _cut(memory: Tensor, begins: Sequence[int], like: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors of these kinds and shapes within the memory, each from the word where it begins."""
+    """Return tensors within the memory, with the types and shapes of `like`, each from its word in `begins`."""
     return [
         memory[begin:].view(torch.uint8)[: tensor.numel() * tensor.element_size()].view(tensor.dtype).view(tensor.shape)
         for begin, tensor in zip(begins, like, strict=True)
@@ -211,7 +216,7 @@ def _there(place: Buffer) -> Tensor:
     if tensor is None:
         raise Unprocessable(
             f"The buffer {place.name} was removed during the training.",
-            hint="Keep the buffers a model has when train() is called; set their values instead.",
+            hint="Keep the buffers that the model has when train() is called, and set their values instead.",
             field="model",
         )
     return tensor
@@ -223,6 +228,6 @@ def _copy(to: list[Tensor], values: list[Tensor]) -> None:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """The same memory as whole numbers: NaN equals itself there, and 0.0 differs from −0.0."""
+    """Return the same memory as whole numbers, where NaN equals itself and 0.0 differs from −0.0."""
     value = real(tensor.detach())
     return value.view(_BITS[value.dtype.itemsize]) if value.is_floating_point() else value

@@ -1,8 +1,8 @@
-"""The settings of torch that a mode needs, and one line of the log for each operator that cannot keep them.
+"""Set torch up for a mode, and log each operator that cannot be deterministic once.
 
-Mode `exact` asks for deterministic kernels everywhere; on a GPU also for a fixed cuBLAS workspace, no choice of cuDNN
-algorithms by timing, and no TF32 (unverified: our tests have no GPU). An operator without such a kernel runs all the
-same: no sample is lost, only the last bits may differ between runs. Mode `fast` leaves the library's defaults.
+Mode `exact` requests deterministic kernels everywhere. On a GPU it also fixes the cuBLAS workspace, and turns off
+cuDNN's choice of algorithms by timing and TF32 (unverified: our tests have no GPU). An operator without a deterministic
+kernel still runs: no sample is lost, only the last bits may differ between runs. Mode `fast` keeps torch's defaults.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ import torch
 
 log = logging.getLogger(__name__)
 
-# What torch says, for kernels of its own and for those of CUDA's libraries.
+# Torch's warnings, for its own kernels and for those of CUDA's libraries.
 _WARNING = re.compile(r"^(?P<operator>.+?) does not have a deterministic implementation|^Deterministic behavior was")
 
 
 def configure(mode: str) -> None:
-    """Set this process up for a mode; call before CUDA is touched."""
+    """Set this process up for a mode. Call it before CUDA is touched."""
     if mode != "exact":
         return
+    # CUDA documents this as the condition for deterministic cuBLAS. It must be set before cuBLAS starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # Warn and do not fail: an operator without a deterministic kernel must still train.
     torch.use_deterministic_algorithms(True, warn_only=True)
-    # Filling every new tensor with NaN finds bugs but costs a pass over memory each time.
+    # Filling every new tensor with NaN finds bugs, but costs a pass over memory each time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
@@ -37,7 +39,7 @@ def configure(mode: str) -> None:
 
 
 def _say_once() -> None:
-    """Turn torch's warnings into one line an operator; all others go where they went."""
+    """Turn torch's warnings into one log line per operator, and pass all other warnings on."""
     said: set[str] = set()
     show = warnings.showwarning
 

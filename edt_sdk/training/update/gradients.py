@@ -1,7 +1,7 @@
-"""The gradients of one shard on their way into a flat vector: each as soon as the backward pass has finished it.
+"""Move the gradients of a shard into a flat vector, each as soon as the backward pass has finished it.
 
-A contribution is gradient times number of samples; what a shard does not have counts as zero. Knows nothing of forward
-passes; never communicates.
+A contribution is gradient times number of samples. A missing gradient counts as zero. This module knows nothing of
+forward passes and never communicates.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from edt_sdk.training.exchange.layout import Flat, Layout, real
 
 log = logging.getLogger(__name__)
 
-# Elements of a gradient up to which a call costs more than a pass over cold memory.
+# Up to this many elements, a call costs more than a pass over cold memory.
 _SMALL = 1 << 14
-# Bytes of all gradients up to which they are still in a core's caches at the end of a backward pass.
+# Up to this many bytes, all gradients are still in a core's caches at the end of a backward pass.
 _CACHED = 4 << 20
 
 
 @dataclass(slots=True)
 class Contribution:
-    """Where a shard's gradients and buffers go.
+    """Describes where a shard's gradients and buffers go.
 
     Attributes:
         vector: takes them.
-        weight: what they are multiplied with.
-        add: add to what the vector holds instead of overwriting it.
-        settled: called with the number of each entry of the layout, when its value in the vector is final; that is
-            during the backward pass where possible.
-        practice: nobody will use what the vector holds.
-        follows: another shard of the same update was computed right before.
-        left: gradients of shards before are in `.grad` still, this one's come on top, and the vector takes the sum.
-        leave: leave them there, for the next shard or for the optimizer.
+        weight: their factor.
+        add: add to the content of the vector instead of overwriting it.
+        settled: called with the number of each layout entry once its value in the vector is final, during the backward
+            pass where possible.
+        practice: the content of the vector will be discarded.
+        follows: another shard of the same update was computed directly before.
+        left: `.grad` still holds the gradients of earlier shards. This shard adds to them, and the vector takes the
+        sum.
+        leave: keep the gradients in `.grad` for the next shard or for the optimizer.
     """
 
     vector: Flat
@@ -55,30 +56,31 @@ class Contribution:
 
     @property
     def of_gradients(self) -> Contribution:
-        """The same for gradients, where it differs from that of buffers."""
+        """Return the contribution for gradients, where it differs from that for buffers."""
         return replace(self, add=False) if self.left else self
 
 
 class Gradients:
-    """Those of one model's parameters.
+    """Watches the gradients of a model's parameters.
 
-    It looks on during every backward pass from the first shard on: to hook on to each parameter for each pass would
-    take longer than what is done there. A pass that is no shard's goes unnoticed.
+    The hooks stay on the parameters from the first shard on, because registering them for each pass would take longer
+    than the work they do. Backward passes outside a shard are ignored.
 
     Args:
         layout: of the vectors.
 
     Attributes:
         layout: the same.
-        least: elements beyond which a gradient should be taken when it is finished.
-        all_present: what `Arrivals.rest` answers when no gradient is missing; one object, quickly told from others.
-        single_arrivals: whether a backward pass finishes each gradient once; None until the first has shown it.
+        least: gradients with more elements should be taken as soon as they are finished.
+        all_present: the result of `Arrivals.rest` when no gradient is missing. A single object, fast to compare.
+        single_arrivals: whether a backward pass finishes each gradient once. None until the first pass has shown it.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.single_arrivals: bool | None = None
         in_all = sum(parameter.nbytes for parameter in layout.parameters)
+        # Taking gradients early pays off only if they would leave the cache before the end of the pass (decision 027).
         self.least = _SMALL if in_all > _CACHED else sys.maxsize
         self.all_present = (True,) * len(layout.parameters)
         self._densified: set[int] = set()
@@ -90,7 +92,7 @@ class Gradients:
     def watched(self, arrived: Callable[[int], None], least: int) -> Iterator[None]:
         """Call `arrived` with the number of each parameter whose gradient a backward pass has finished.
 
-        Those of more than `least` elements; others may be among them.
+        This covers gradients with more than `least` elements, and may cover smaller ones.
         """
         if least < self._least_watched:
             self._least_watched = least
@@ -106,7 +108,7 @@ class Gradients:
             self._arrived = None
 
     def unwatch(self, most: int) -> None:
-        """Look no more at parameters of up to `most` elements, until somebody asks for them again."""
+        """Remove the hooks on parameters of up to `most` elements until the next request for them."""
         self._least_watched = most
         for number in [n for n in self._handles if self.layout.parameters[n].numel() <= most]:
             self._handles.pop(number).remove()
@@ -116,7 +118,7 @@ class Gradients:
             self._arrived(number)
 
     def take_one(self, number: int, contribution: Contribution) -> None:
-        """The gradient of one parameter goes into the vector; without the detours of `take` where that can be."""
+        """Move the gradient of a parameter into the vector, without the general path of `take` where possible."""
         gradient = self.layout.parameters[number].grad
         if gradient is None or gradient.layout is not torch.strided or contribution.weight != 1:
             self.take((number,), contribution)
@@ -126,13 +128,14 @@ class Gradients:
             contribution.vector.views[number].copy_(real(gradient))
 
     def take(self, numbers: Sequence[int], contribution: Contribution) -> None:
-        """The gradients of these parameters go into the vector; one that is not there counts as zero."""
+        """Move the gradients of these parameters into the vector. A missing gradient counts as zero."""
         views, gradients = [], []
         all_views, parameters = contribution.vector.views, self.layout.parameters
         for number in numbers:
             gradient = parameters[number].grad
             if gradient is None:
-                # Adding zero is not the same as leaving it: it turns −0.0 into 0.0, wherever the other summand is.
+                # Adding zero differs from skipping: it turns −0.0 into 0.0, as it does where another rank holds the
+                # other summand.
                 all_views[number].add_(0.0) if contribution.add else all_views[number].zero_()
                 continue
             if gradient.layout is not torch.strided:
@@ -143,7 +146,7 @@ class Gradients:
         give(views, gradients, contribution)
 
     def divide_left(self, divisor: float) -> None:
-        """Divide the gradients that were left in `.grad`, and make sparse ones dense."""
+        """Divide the gradients left in `.grad`, and make sparse gradients dense."""
         gradients = []
         for number, parameter in enumerate(self.layout.parameters):
             gradient = parameter.grad
@@ -159,20 +162,21 @@ class Gradients:
 
     def _say_densified(self, number: int) -> None:
         if number not in self._densified:
+            # Once per parameter: the log must not grow with the number of updates.
             self._densified.add(number)
             log.warning(
-                "The gradient of %s is sparse; it is made dense, so that it can be added in a fixed order.",
+                "The gradient of %s is sparse. It is made dense, so that it can be summed in a fixed order.",
                 self.layout.names[number],
             )
 
 
 class Arrivals:
-    """Which gradients of one shard have come.
+    """Tracks which gradients of a shard have arrived.
 
-    Each is taken, and its memory given back, when the backward pass has finished it: it is still in the caches then,
-    and the next gradient finds memory that needs no clearing by the system. Small ones are taken together at the end,
-    unless somebody waits for them: a call each would cost more. Some models finish one several times
-    (re-entrant checkpoints): the first shard of a process only looks whether that is so, and then all are left to the
+    Each gradient is taken and its memory freed when the backward pass has finished it. It is still in the caches then,
+    and the next gradient reuses memory that the kernel need not clear. Small gradients are taken together at the end,
+    because a call for each would cost more, unless an exchange waits for them. Some models finish a gradient several
+    times (re-entrant checkpoints). The first shard of a process only tests for that, and such a model leaves all to the
     end.
     """
 
@@ -185,7 +189,7 @@ class Arrivals:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Look on during a backward pass."""
+        """Watch a backward pass."""
         gradients = self._gradients
         if self._contribution.leave:
             yield
@@ -202,7 +206,7 @@ class Arrivals:
         gradients.unwatch(gradients.least if gradients.single_arrivals else sys.maxsize)
 
     def rest(self) -> tuple[bool, ...]:
-        """Take what has not been taken; which parameters have a gradient."""
+        """Take the gradients that are left. Return which parameters have a gradient."""
         taken = self._taken
         missing = [number for number in range(self._count) if number not in taken] if taken else range(self._count)
         parameters = self._gradients.layout.parameters
@@ -220,7 +224,7 @@ class Arrivals:
         return present
 
     def _seen(self, seen: list[int], number: int) -> None:
-        """In a shard for practice a gradient is taken whether or not there will be more of it."""
+        """Take a gradient in a practice shard, even if the pass may add to that gradient again."""
         seen.append(number)
         self._take(number)
 
@@ -237,18 +241,20 @@ class Arrivals:
 
     def _take(self, number: int) -> None:
         self._taken.add(number)
-        self._gradients.take_one(number, self._contribution)  # a backward pass has switched gradients off
+        self._gradients.take_one(number, self._contribution)  # a backward pass has switched autograd off
+        # Free the memory now, so that the next gradient of this pass reuses it while it is in the cache.
         self._gradients.layout.parameters[number].grad = None
 
 
 def give(views: Sequence[Tensor], values: list[Tensor], contribution: Contribution) -> None:
-    """Into the views, times the weight; computed in the views' kind of number."""
+    """Copy or add the values into the views, times the weight, computed in the number type of the views."""
     if not values:
         return
     if len(values) == 1 and contribution.weight == 1:
         views[0].add_(values[0]) if contribution.add else views[0].copy_(values[0])
         return
     if contribution.weight != 1:
+        # The weight is applied in the type of the view: half precision would round before the sum.
         values = [
             torch.mul(value.to(view.dtype), contribution.weight) if contribution.add else value
             for view, value in zip(views, values, strict=True)

@@ -1,13 +1,12 @@
-"""Micro-batches by key, from this process or from any number of loader processes: the bits are the same.
+"""Load micro-batches by key, in this process or in loader processes, with the same bits.
 
-The random states that a micro-batch is loaded under follow from (seed, epoch, step, shard), and which samples it holds
-from the same, so neither the process nor its history matters; every fetch runs under one intra-op thread, as loader
-processes do, and every tensor of a batch starts on a 64-byte boundary. In a validation the epoch is left out: each one
-measures the same thing.
+The random states for a micro-batch and its samples depend on (seed, epoch, step, shard) alone, so neither the process
+nor its history matters. Every fetch runs under one intra-op thread, as in loader processes, and every tensor of a batch
+starts on a 64-byte boundary. A validation leaves the epoch out, so that every validation measures the same samples.
 
-Built on torch's DataLoader: one iterator lives through the whole training, its processes are forked once. `plan` tells
-it what comes next; on a change of membership batches under way that are still wanted are kept and nothing is restarted.
-Knows nothing of groups or models.
+The loader is built on torch's DataLoader: one iterator lives through the whole training, and its processes are forked
+once. `plan` announces the next keys. On a change of membership, requested batches that are still wanted are kept, and
+nothing is restarted. This module knows neither groups nor models.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ Collate = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the collate function made, and the samples whose `__getitem__` was called for it, in order."""
+    """Holds the result of the collate function, and its samples in the order of their `__getitem__` calls."""
 
     data: Any
     indices: Indices
 
 
 class LoaderTraceback(Exception):
-    """The traceback of an error in a loader process, as text; the cause of the error that is raised here."""
+    """Carries the traceback of an error in a loader process as text. It is the cause of the error raised here."""
 
     def __str__(self) -> str:
         return f"in a loader process\n{self.args[0]}"
@@ -62,7 +61,7 @@ class LoaderTraceback(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """An error of the user's code on its way from a loader process."""
+    """Carries an error of the user's code out of a loader process."""
 
     what: str
     sample: int
@@ -73,15 +72,15 @@ class ShardLoader:
     """Loads micro-batches of a training data set, and of a test data set if there is one.
 
     Args:
-        dataset: map-style (`__getitem__`, `__len__`); items of any structure.
-        collate: list of items → batch; None for torch's default.
+        dataset: map-style (`__getitem__`, `__len__`), with items of any structure.
+        collate: list of items → batch. None for torch's default.
         seed: the job's.
-        loader_workers: processes that load ahead; 0 loads in this process, when asked.
+        loader_workers: processes that prefetch. 0 loads in this process on demand.
         test_dataset: for keys of kind TEST.
-        prefetch: batches each loader process works ahead.
+        prefetch: batches that each loader process prefetches.
 
-    The loader processes are forked here, so make it before there are sockets that others wait for. They drop inherited
-    sockets all the same: a connection that a data set opened before must be opened again in `__getitem__`.
+    The loader processes are forked here, so create the loader before sockets that other processes wait on. The forked
+    processes close inherited sockets anyway: a data set must reopen its connections in `__getitem__`.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class ShardLoader:
         self._plan: Iterator[BatchKey] = iter(())
         self._urgent: deque[BatchKey] = deque()
         self._skip: set[BatchKey] = set()  # keys of the plan that need not be issued again
-        self._wanted: set[BatchKey] = set()  # keys whose batch will be asked for
+        self._wanted: set[BatchKey] = set()  # keys that `take` will request
         self._under_way: deque[BatchKey | None] = deque()
         self._arrived: dict[BatchKey, Batch | _Failure] = {}
         self._iterator: Iterator[Batch | _Failure | None] | None = None
@@ -106,33 +105,38 @@ class ShardLoader:
             self._iterator = self._start(loader_workers, prefetch)
 
     def plan(self, keys: Iterable[BatchKey]) -> None:
-        """What will be taken from now on, in this order; may be long, it is read as needed."""
+        """Announce the keys that will be taken from now on, in this order.
+
+        The iterable may be long, it is read as needed.
+        """
         rest = iter(keys)
         if self._iterator is None:
             return
-        # Whatever is under way and wanted soon is kept. How soon: a block may grow by as many times as there are
-        # workers, so what was next stands a few blocks further in the new plan; looking at keys costs next to nothing.
+        # Keep every requested batch that is wanted soon. A block may grow by a factor of the number of workers, so the
+        # next keys may stand a few blocks further in the new plan. Reading keys costs next to nothing.
         soon = list(islice(rest, 64 + 16 * len(self._under_way)))
+        # Batches depend on their key alone, so a batch loaded for the old plan is right for the new one.
         known = self._arrived.keys() | {key for key in self._under_way if key is not None}
         self._skip = known.intersection(soon)
         self._wanted = set(self._skip)
         self._arrived = {key: batch for key, batch in self._arrived.items() if key in self._skip}
         self._urgent.clear()
         self._plan = chain(soon, rest)
-        # Every batch received makes room for another: exchange the idle ones for real work now, not at the next `take`.
+        # Every received batch frees a slot. Replace the idle requests by real ones now, not at the next `take`.
         for _ in range(len(self._under_way)):
             if self._under_way[0] is not None:
                 break
             self._receive()
 
     def take(self, key: BatchKey) -> Batch:
-        """The batch of a key; one that was not planned is loaded as well, only without working ahead.
+        """Return the batch of a key. An unplanned key is loaded too, only without prefetching.
 
-        Leaves random states as loading has left them, if it was loaded in this process: who needs them afterwards uses
+        A batch loaded in this process leaves its random states behind. A caller that needs the previous states uses
         `seeds.preserved`.
 
         Raises:
-            Unprocessable: the data set or the collate function raised; the message names the sample, the cause has the
+            Unprocessable: the data set or the collate function raised. The message names the sample, and the cause has
+            the
                 traceback.
         """
         if self._iterator is None:
@@ -151,7 +155,7 @@ class ShardLoader:
 
     def close(self) -> None:
         """End the loader processes. May be called twice."""
-        self._iterator = None  # its finalizer ends and joins them
+        self._iterator = None  # the finalizer of the iterator ends and joins the processes
         self._under_way.clear()
         self._arrived.clear()
 
@@ -172,17 +176,17 @@ class ShardLoader:
             collate_fn=_as_it_is,
             worker_init_fn=partial(_begin, os.getpid(), threading.current_thread() is threading.main_thread()),
             prefetch_factor=prefetch,
-            multiprocessing_context="fork",  # a data set defined in a notebook cannot be pickled to a spawned process
-            generator=torch.Generator(),  # or it would draw its base seed from the global one
+            multiprocessing_context="fork",  # a data set defined in a notebook cannot be pickled for a spawned process
+            generator=torch.Generator(),  # else the loader would draw its base seed from the global generator
         )
         with warnings.catch_warnings():
-            # Python 3.12 warns of any fork beside a thread. Ours run no Python code that could hold a lock of the data
-            # set.
+            # Python 3.12 warns of any fork next to a thread. Our threads run no Python code that could hold a lock of
+            # the data set.
             warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
             return iter(loader)
 
     def _issue(self) -> Iterator[BatchKey | None]:
-        """The keys that go to the loader processes, for ever; None keeps one idle."""
+        """Yield the keys for the loader processes forever. None keeps a process idle."""
         while True:
             key = self._next_key()
             if key is not None:
@@ -209,7 +213,7 @@ class ShardLoader:
 
 
 class _Fetcher(Dataset[Any]):
-    """Loads the batch of a key; lives in this process and, by fork, in every loader process."""
+    """Loads the batch of a key, in this process and, after a fork, in every loader process."""
 
     def __init__(self, datasets: Mapping[str, Any], collate: Collate, seed: int) -> None:
         self._datasets = datasets
@@ -217,19 +221,21 @@ class _Fetcher(Dataset[Any]):
         self._seed = seed
 
     def __getitem__(self, key: BatchKey | None) -> Batch | _Failure | None:
-        """For loader processes: an error is an answer, since the batch may not be wanted by then."""
+        """Load a batch in a loader process. An error is a result, because the batch may be unwanted by then."""
         if key is None:
             return None
         try:
             return self.fetch(key)
         except Unprocessable as error:
+            # Text, because an exception of the user's may not be picklable.
             cause = error.__cause__ or error
             return _Failure(error.message, error.ids["sample"], "".join(traceback.format_exception(cause)).rstrip())
 
     def fetch(self, key: BatchKey) -> Batch:
         with _one_thread():
             called: list[int] = []
-            # Once and not for each sample: that would cost as much as a simple data set does.
+            # Seed once per batch: seeding per sample would cost as much as a simple data set. Both are exact (decision
+            # 012).
             set_states(derive(self._seed, f"{key.kind}-batch", *self._time(key), key.step, key.shard))
             items = [self._item(key, index, called) for index in key.indices]
             try:
@@ -254,7 +260,7 @@ class _Fetcher(Dataset[Any]):
 
 
 class _Issued:
-    """A sampler that makes its iterator from a function."""
+    """Wraps a function as a sampler."""
 
     def __init__(self, issue: Callable[[], Iterator[BatchKey | None]]) -> None:
         self._issue = issue
@@ -266,7 +272,7 @@ class _Issued:
 def _error(failure: _Failure) -> Unprocessable:
     return Unprocessable(
         failure.what if failure.what.endswith(".") else f"{failure.what}.",
-        hint="Its own traceback is above; try the same sample in a notebook.",
+        hint="Its own traceback is above. Try the same sample in a notebook.",
         sample=failure.sample,
         field="datasets_function",
     )
@@ -277,8 +283,8 @@ def _name(error: Exception) -> str:
 
 
 def _aligned(tensor: torch.Tensor) -> torch.Tensor:
-    # Memory of numpy may start at any 16 bytes, which matrix kernels can notice; that of torch, shared or not, at any
-    # 64.
+    # Numpy memory may start at any 16 bytes, which changes the result of some matrix kernels. Torch memory, shared or
+    # not, starts at 64.
     return tensor.clone() if tensor.layout is torch.strided and tensor.data_ptr() % ALIGNMENT else tensor
 
 
@@ -289,7 +295,7 @@ def _as_it_is(batch: Any) -> Any:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
-    if threads == 1:  # setting it throws away the convolutions that oneDNN has prepared
+    if threads == 1:  # setting the number discards the convolutions that oneDNN has prepared (decision 012)
         yield
         return
     torch.set_num_threads(1)
@@ -300,26 +306,26 @@ def _one_thread() -> Iterator[None]:
 
 
 def _begin(parent: int, in_main_thread: bool, worker: int) -> None:
-    """First call in a loader process, number `worker`."""
+    """Initialize loader process number `worker`."""
     _forget_sockets()
-    if in_main_thread:  # Linux ends the child with the *thread* that forked it
+    if in_main_thread:  # Linux sends the signal when the *thread* that forked ends
         _end_with(parent)
 
 
 def _end_with(parent: int) -> None:
-    """Die in the instant the parent dies, where the system offers it; torch's own watchdog takes up to 5 s."""
+    """End this process with its parent where the kernel offers it. Torch's own watchdog takes up to 5 s."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # the parent died before the prctl call
         os._exit(1)
 
 
 def _forget_sockets() -> None:
-    """Replace the sockets a loader process inherited by /dev/null.
+    """Replace the inherited sockets of a loader process by /dev/null.
 
-    The peers of a killed worker notice its death by its sockets closing, which a child that still holds them would
-    prevent.
+    The peers of a killed worker notice its death when its sockets close. A child that still holds them would prevent
+    that.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/dev/fd"):

@@ -1,4 +1,4 @@
-"""The model as WMLA's custom steps see it, in training and in a test of the user's own."""
+"""Present the model as WMLA's custom steps expect it, in training and in a custom test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edt_sdk.training.update.user_functions import LossFunction
 
 
 class ModelFacade:
-    """Call it, read any attribute, ask for optimizer and loss function."""
+    """Forwards calls and attributes to the model, and returns its optimizer and loss function."""
 
     def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer, loss_function: LossFunction) -> None:
         object.__setattr__(self, "_module", module)
@@ -20,7 +20,7 @@ class ModelFacade:
         object.__setattr__(self, "_outputs", None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The forward pass."""
+        """Run the forward pass."""
         outputs = self._module(*args, **kwargs)
         object.__setattr__(self, "_outputs", outputs)
         return outputs
@@ -32,11 +32,11 @@ class ModelFacade:
         setattr(self._module, name, value)
 
     def get_optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer; it is stepped by the engine, never by the custom step."""
+        """Return the optimizer. The engine steps it, the custom step must not."""
         optimizer: torch.optim.Optimizer = self._optimizer
         return optimizer
 
     def get_loss_function(self) -> LossFunction:
-        """The loss function given to FabricModel."""
+        """Return the loss function given to FabricModel."""
         loss_function: LossFunction = self._loss_function
         return loss_function

@@ -1,6 +1,6 @@
-"""What happens when a loss is not a finite number: said, with update and shard, or the training stops before it spoils.
+"""Check the losses of an update: log a loss that is not finite, or stop the training before it spoils the model.
 
-All ranks know all losses before any of them changes its model, so all decide alike.
+All ranks know all losses before any rank changes its model, so all ranks decide alike.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _THEN_EVERY = 100
 
 
 class LossGuard:
-    """Looks at the losses of each update; infinity counts as not a number.
+    """Checks the losses of each update. Infinity counts as not a number.
 
     Args:
-        stop: raise, instead of a line in the log (the first 5 times, then every 100th).
+        stop: raise instead of writing a log line (the first 5 times, then every 100th).
     """
 
     def __init__(self, *, stop: bool) -> None:
@@ -31,15 +31,15 @@ class LossGuard:
         self._times = 0
 
     def check(self, step: TrainStep, shards: Sequence[ShardStats], *, speaker: bool) -> None:
-        """Call with all shards of an update, before it is applied.
+        """Check all shards of an update before it is applied.
 
         Args:
             step: the update.
             shards: of all ranks.
-            speaker: whether this rank writes the line.
+            speaker: whether this rank writes the log line.
 
         Raises:
-            Unprocessable: a loss is not finite, and that stops the training.
+            Unprocessable: a loss is not finite, and `stop` is set.
         """
         bad = [shard for shard in shards if not math.isfinite(shard.loss)]
         if not bad:
@@ -50,8 +50,8 @@ class LossGuard:
         if self._stop:
             raise Unprocessable(
                 f"{text} The update was not applied.",
-                hint="Lower the learning rate, give clip_grad_norm=, or look at the shard's samples in the commit log; "
-                "on_nan='warn' goes on instead.",
+                hint="Lower the learning rate, give clip_grad_norm=, or look at the shard's samples in the commit log. "
+                "on_nan='warn' continues instead.",
                 field="on_nan",
                 update=step.update,
                 epoch=step.epoch,

@@ -1,7 +1,7 @@
-"""The last act of an update: the combined gradients become `.grad`, the optimizer steps, buffers take their new values.
+"""Apply an update: the combined gradients become `.grad`, the optimizer steps, buffers take their new values.
 
-Every member does this with the same numbers and so ends with the same bits. What is asked of the step: that it needs no
-closure; whether it draws random numbers. Never communicates.
+Every member does this with the same numbers and so ends with the same bits. The module also checks that the step needs
+no closure, and whether it draws random numbers. It never communicates.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from edt_sdk.training.update.buffers import Buffers
 
 
 class OptimizerStep:
-    """The steps of one optimizer.
+    """Steps the optimizer.
 
     Args:
         optimizer: steps the parameters of the layout.
         layout: of the combined vectors.
         buffers: of the model.
-        seed: the job's; a step that draws random numbers gets them from (seed, update).
+        seed: the job's. A step that draws random numbers is seeded with (seed, update).
         clip_grad_norm: largest norm of the combined gradient, None for no limit.
     """
 
@@ -46,7 +46,7 @@ class OptimizerStep:
         self._clip = clip_grad_norm
 
     def take_gradients(self, summary: Summary, combined: Flat) -> None:
-        """The combined gradients become `.grad`; without a shard that has one it stays None."""
+        """Put the combined gradients into `.grad`. It stays None where no shard has a gradient."""
         count = len(self._layout.parameters)
         for parameter, view, present in zip(
             self._layout.parameters, combined.views[:count], summary.present.tolist(), strict=True
@@ -56,17 +56,17 @@ class OptimizerStep:
                 parameter.grad = value if value.dtype is parameter.dtype else _like(value, parameter)
 
     def divide_buffers(self, combined: Flat, divisor: float) -> None:
-        """The sums of buffers become means, where the gradients are in `.grad` already."""
+        """Turn the sums of buffers into means, where the gradients are already in `.grad`."""
         sums = combined.views[len(self._layout.parameters) :]
         if divisor != 1 and sums:
             torch._foreach_div_(sums, divisor)
 
     def apply(self, update: int, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
-        """Clip, step, and give the model its buffers.
+        """Clip, step, and update the buffers of the model.
 
         Args:
             update: its number in the job.
-            summary: says which buffers have changed.
+            summary: contains which buffers have changed.
             combined: holds the means of floating-point buffers.
             others: new values of the other buffers, by number.
         """
@@ -87,10 +87,11 @@ class OptimizerStep:
 
 
 def draws_nothing(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a step of it certainly needs no random numbers: one of torch's own, without hooks of the user's.
+    """Return whether a step surely draws no random numbers: an optimizer of torch's own, without user hooks.
 
-    Random states are left alone around such a step; keeping and setting them takes longer than a small model's step.
+    Such a step keeps the random states without saving them, which would take longer than a small model's step.
     """
+    # A hook or a subclass may draw random numbers, so only plain optimizers of torch's own are exempt.
     hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
     return type(optimizer).__module__.startswith("torch.optim.") and not hooks
 
@@ -107,7 +108,7 @@ def check_step(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _like(view: Tensor, tensor: Tensor | None) -> Tensor:
-    """A part of the flat vector as the kind of number its parameter or buffer has."""
+    """Return a part of the flat vector in the number type of its parameter or buffer."""
     if tensor is None:
         raise ValueError("a buffer is gone")
     value = torch.view_as_complex(view) if tensor.is_complex() else view

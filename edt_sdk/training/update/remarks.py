@@ -1,4 +1,4 @@
-"""What a user should know about a training before it begins: it works, but perhaps not as it was meant."""
+"""Find remarks for the user before a training starts: it works, but perhaps not as intended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = 5
 
 
 def remarks(model: nn.Module, layout: Layout, order: Order) -> list[str]:
-    """Sentences for the log, none where all is as usual."""
+    """Return sentences for the log, none where all is as usual."""
     found: list[str] = []
     owned = {id(parameter) for parameter in layout.parameters}
     left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in owned]

@@ -1,4 +1,4 @@
-"""What one member tells the others about its shards of a step, from what came out of them. Never communicates."""
+"""Build the records of a member about its shards of a step. Never communicates."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from edt_sdk.training.update.user_functions import number_or_none, plain
 
 
 class Reports:
-    """Those of one member.
+    """Builds the reports of a member.
 
     Args:
         layout: of the vectors.
         others: the buffers that cannot be averaged.
-        worker: number of this one.
+        worker: number of this worker.
         metrics: their names.
     """
 
@@ -31,13 +31,14 @@ class Reports:
         self._metrics = metrics
 
     def of_update(self, outcomes: Sequence[Outcome], pending: int, *, alone: bool = False) -> Report:
-        """Of the shards of an update; `pending` as in `UpdateEngine.commit`. `alone`: nobody else will read it."""
+        """Report the shards of an update. `pending` as in `UpdateEngine.commit`. `alone`: no other member reads it."""
         floats, others = len(self._layout.floats), len(self._layout.others)
         present = np.zeros(len(self._layout.parameters), dtype=np.bool_)
         changed = np.zeros(floats + others, dtype=np.bool_)
         of_shard_0 = np.zeros(others, dtype=np.bool_)
         small = b""
-        for of_shards in {outcome.present for outcome in outcomes}:  # mostly one
+        # Compare the shared tuples first: converting one per shard costs more than the comparison.
+        for of_shards in {outcome.present for outcome in outcomes}:  # usually a single set
             present |= np.array(of_shards, dtype=np.bool_)
         for outcome in outcomes:
             bits = _bits_of(outcome)
@@ -49,7 +50,7 @@ class Reports:
         return Report(pending, self._worker, os.getpid(), stats, present, changed[:floats], of_shard_0, small)
 
     def of_test(self, outcomes: Sequence[Outcome], pending: int) -> Report:
-        """Of the shards of a step of the validation."""
+        """Report the shards of a validation step."""
         none = np.zeros(0, dtype=np.bool_)
         return Report(pending, self._worker, os.getpid(), self._stats(outcomes), none, none, none, b"")
 

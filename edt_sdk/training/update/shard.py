@@ -1,9 +1,9 @@
-"""Computes one shard: forward, loss, backward; what came out goes into a flat vector and an `Outcome`.
+"""Compute a shard: forward, loss, backward. The result goes into a flat vector and an `Outcome`.
 
-Every shard of an update starts from the same buffers and from random states of its own. The contribution of a shard is
-its gradient times its number of samples, so that the sum over shards divided by all samples is the gradient of their
-mean; the same for floating-point buffers. The step is `loss_function(model(x), y).backward()` or the user's own (WMLA's
-`fn_step_train`). Knows no other shard; never steps the optimizer.
+Every shard of an update starts from the same buffers and from its own random states. The contribution of a shard is its
+gradient times its number of samples. So the sum over shards divided by all samples is the gradient of the mean loss.
+Floating-point buffers are averaged the same way. The step is `loss_function(model(x), y).backward()` or the user's own
+(WMLA's `fn_step_train`). This module knows no other shard and never steps the optimizer.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ _version = attrgetter("_version")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one shard gave, before it is told to others; tensors are still on their device.
+    """Holds the result of a shard before it is shared with other members. Tensors are still on their device.
 
     Attributes:
         loss: mean over the samples, as the loss function returned it.
         correct: number of correct samples, NaN or None where labels are no classes.
         metrics: value of each metric, in the order of their names.
-        present: which parameters have a gradient, in the layout's order; empty in a validation.
-        changed: which buffers this shard, or one before it in the update, changed, bool [floats + others]; empty in a
-            validation.
-        others: values of the buffers that cannot be averaged, of shard 0 alone.
+        present: which parameters have a gradient, in the layout's order. Empty in a validation.
+        changed: which buffers this shard, or an earlier shard of this rank in the update, changed: bool [floats +
+        others].
+            None in a validation.
+        others: values of the buffers that cannot be averaged, from shard 0 alone.
     """
 
     shard: int
@@ -58,17 +59,18 @@ class Outcome:
 
 
 class ShardRunner:
-    """Runs shards of one model.
+    """Runs the shards of a model.
 
     Args:
         layout: made from the same model and optimizer.
-        device: where inputs of the default step go; a custom step gets its data on the CPU and moves them itself.
-        fn_step_train: `(model, data, eva, train_loader, fn_args) → (number correct, loss)`; train_loader and fn_args
-            are None.
-        metrics: functions of (outputs, labels) → number; names from `metric_names`.
+        device: the inputs of the default step are moved there. A custom step gets its data on the CPU and moves them.
+        fn_step_train: `(model, data, eva, train_loader, fn_args) → (number correct, loss)`. train_loader and fn_args
+        are
+            None.
+        metrics: functions of (outputs, labels) → number. Names come from `metric_names`.
 
     Attributes:
-        leaves: whether gradients of several shards may be left to add up in `.grad`.
+        leaves: whether gradients of several shards may accumulate in `.grad`.
     """
 
     def __init__(
@@ -92,13 +94,16 @@ class ShardRunner:
         self._metrics = tuple(metrics)
         self._facade = ModelFacade(model, optimizer, loss_function)
         self._parameters = list({id(p): p for p in (*model.parameters(), *layout.parameters)}.values())
-        # On CUDA, recurrent layers move their weights about in a forward pass, which is harmless.
+        # On CUDA, recurrent layers move their weights in a forward pass. That is harmless, so their versions are
+        # ignored.
+        # `_version` counts in-place writes. The check below compares sums of all versions, one addition per parameter.
         moving = {id(p) for m in model.modules() if isinstance(m, nn.RNNBase) for p in m.parameters()}
         self._watched = [p for p in self._parameters if id(p) not in moving]
         owned = {id(p) for p in layout.parameters}
         self._strangers = [p for p in self._parameters if id(p) not in owned]
-        # A gradient of half precision adds up in single precision, which `.grad` has no room for; a custom step clears
-        # it; and a hook that looks at it must see one shard's.
+        # Autograd may sum shards in `.grad` (mode `fast`, decision 032), with three exceptions: half precision needs a
+        # sum in single precision, for which `.grad` has no room. A custom step clears `.grad`. A hook on it must see
+        # one shard's gradient.
         self.leaves = fn_step_train is None and all(
             real(p.detach()).dtype.itemsize >= 4 and not getattr(p, "_post_accumulate_grad_hooks", None)
             for p in layout.parameters
@@ -107,7 +112,7 @@ class ShardRunner:
         self._gradients = Gradients(layout)
 
     def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> Outcome:
-        """Forward and backward; what comes out goes into the contribution's vector."""
+        """Run forward and backward. Gradients and buffers go into the contribution's vector."""
         self._buffers.restore()
         if not contribution.left:
             self.clear_gradients()
@@ -120,6 +125,7 @@ class ShardRunner:
             outputs, labels, correct, loss = self._custom(batch)
         else:
             outputs, labels, correct, loss = self._default(batch, arrivals)
+        # A step inside the shard would leave this rank with other weights than the other ranks.
         if self._versions_before != self._versions():
             raise Unprocessable(
                 "A parameter was changed in place during a training step.",
@@ -136,7 +142,7 @@ class ShardRunner:
             indices=batch.indices,
             loss=loss.detach() if isinstance(loss, Tensor) else loss,
             correct=correct,
-            # Before the metrics, which are the user's code.
+            # Copied before the metrics run, which are user code and may change buffers.
             others=self._others(changed) if shard == 0 else (),
             metrics=self._measure(outputs, labels),
             present=present,
@@ -145,7 +151,7 @@ class ShardRunner:
 
     @torch.no_grad()
     def evaluate(self, shard: int, batch: Batch, *, seed: int, observe: Observer | None = None) -> Outcome:
-        """Forward and loss only; the caller has put the model into evaluation mode. `observe` sees what came out."""
+        """Run forward and loss only. The caller has set evaluation mode. `observe` receives outputs and labels."""
         self._buffers.restore()
         self._buffers.lend()
         set_states(seed)
@@ -162,12 +168,12 @@ class ShardRunner:
         )
 
     def clear_gradients(self) -> None:
-        """`.grad` of every parameter becomes None."""
+        """Set `.grad` of every parameter to None."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def keep_gradients(self, divisor: float) -> None:
-        """What the shards have left in `.grad`, divided, is what the optimizer gets; others get None."""
+        """Divide the gradients left in `.grad` for the optimizer. Parameters outside the layout get None."""
         self._gradients.divide_left(divisor)
         for parameter in self._strangers:
             parameter.grad = None

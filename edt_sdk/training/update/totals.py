@@ -1,4 +1,4 @@
-"""Means over shards: of one update, and of a validation that is cut into several steps. Pure; sums in shard order."""
+"""Compute means over shards, of an update or of a validation in several steps. Pure. Sums in shard order."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edt_sdk.training.exchange.header import ShardStats
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over samples so far.
+    """Holds sums over the samples so far.
 
     Attributes:
-        right: correct samples; None as soon as one shard's labels are no classes.
-        metrics: sums of the user's metrics by name.
+        right: correct samples. None as soon as the labels of any shard are no classes.
+        metrics_sums: sums of the user's metrics by name.
     """
 
     samples: int = 0
@@ -23,12 +23,13 @@ class Totals:
     metrics_sums: tuple[tuple[str, float], ...] = ()
 
     def add(self, stats: Sequence[ShardStats]) -> Totals:
-        """These sums and those of further shards."""
+        """Return these sums plus those of further shards."""
         samples, loss, right = self.samples, self.loss_sum, self.right
         metrics = dict(self.metrics_sums)
         for shard in stats:
             samples += shard.samples
             loss += shard.loss * shard.samples
+            # One shard without classes makes the whole accuracy unknown. A partial one would look like a low one.
             right = None if right is None or shard.correct is None else right + shard.correct
             for name, value in shard.metrics.items():
                 metrics[name] = metrics.get(name, 0.0) + value * shard.samples
@@ -36,20 +37,20 @@ class Totals:
 
     @property
     def loss(self) -> float:
-        """Mean loss of a sample."""
+        """Return the mean loss per sample."""
         return self.loss_sum / self.samples
 
     @property
     def accuracy(self) -> float | None:
-        """Fraction of right answers; None where labels are no classes."""
+        """Return the fraction of right answers, None where labels are no classes."""
         return None if self.right is None else self.right / self.samples
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Means of the user's metrics."""
+        """Return the means of the user's metrics."""
         return {name: total / self.samples for name, total in self.metrics_sums}
 
 
 def accuracy(shard: ShardStats) -> float | None:
-    """Fraction of right answers in one shard."""
+    """Return the fraction of right answers in a shard."""
     return None if shard.correct is None else shard.correct / shard.samples

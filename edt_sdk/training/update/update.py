@@ -1,13 +1,13 @@
-"""One update, start to end: the facade of the numeric heart, used by the loop.
+"""Run an update from start to end: the facade of the numeric core, used by the loop.
 
-`compute` runs this rank's shards and adds up their gradients, and may begin to exchange them; it leaves the model as it
-was. `commit` waits until everything has arrived, and only then does it touch the model: combined
-gradients, clipping, `optimizer.step()`, buffers. So an update that fails in between has changed nothing and is simply
-computed again. `evaluate` is a step of the validation. Every rank that calls `commit` ends with the same bits; in mode
-`exact` they do not depend on how many ranks there are. Mode `fast` differs in two places only: a rank's backward passes
-add up in `.grad`, one after the other, and the ranks' sums are added in whatever order is fastest. Samples, random
-states, buffers and records are the same. Random states between updates are nobody's (decision 032). Never decides who
-the members are; never writes a file.
+`compute` runs this rank's shards, sums their gradients, and may start to exchange them. It leaves the model unchanged.
+`commit` waits for all data before it touches the model: combined gradients, clipping, `optimizer.step()`, buffers. So
+an update that fails before that has changed nothing and is recomputed. `evaluate` is a step of the validation.
+
+Every rank that calls `commit` ends with the same bits. In mode `exact` they do not depend on the number of ranks. Mode
+`fast` differs in two places only: a rank's backward passes accumulate in `.grad`, one after the other, and the ranks'
+sums are added in the fastest order. Samples, random states, buffers and records are the same. Random states between
+updates are not part of any state (decision 032). This module never chooses the members and never writes a file.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ __all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "Update
 
 
 class Loader(Protocol):
-    """Where batches come from; see `loader.ShardLoader`."""
+    """Provides batches. See `loader.ShardLoader`."""
 
     def take(self, key: BatchKey) -> Batch:
-        """The batch of a key."""
+        """Return the batch of a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What all members know after a step.
+    """Holds what all members know after a step.
 
     Attributes:
         stats: every shard that had samples, of all ranks, in shard order.
-        pending: the smallest of what the ranks passed as `pending`.
+        pending: the smallest `pending` that any rank passed.
     """
 
     stats: tuple[ShardStats, ...]
@@ -73,7 +73,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """Between `compute` and `commit`; `left`: the sums of all gradients are in `.grad`."""
+    """Keeps an update between `compute` and `commit`. `left`: `.grad` holds the sums of all gradients."""
 
     step: TrainStep
     block: range
@@ -87,23 +87,24 @@ class _Computed:
 
 
 class UpdateEngine:
-    """Computes and commits the updates of one model.
+    """Computes and commits the updates of a model.
 
     Args:
-        model: moved to `device`. Put into training mode if it is in evaluation mode as a whole; parts that the user set
-            to evaluation mode stay there.
-        optimizer: over the model's parameters or some of them; state it already has moves along.
+        model: moved to `device`. Put into training mode if it is in evaluation mode as a whole. Parts that the user set
+        to
+            evaluation mode keep it.
+        optimizer: over some or all of the model's parameters. Existing state is moved along.
         loss_function: (outputs, labels) → mean loss.
         order: of the training samples.
-        seed: the job's; dropout and the like follow from (seed, update, shard).
+        seed: the job's. Dropout and other draws are seeded with (seed, update, shard).
         device: where to compute.
         fn_step_train: WMLA's custom step, see `shard.ShardRunner`.
         metrics: functions of (outputs, labels) → number.
         clip_grad_norm: largest norm of the combined gradient, None for no limit.
-        worker: this worker's number, told to all.
-        test_order: of the validation samples; needed by `evaluate`.
+        worker: this worker's number, sent to all members.
+        test_order: of the validation samples. `evaluate` needs it.
         mode: "exact" or "fast".
-        nan_loss: what to do about a loss that is no finite number: "warn" or "stop".
+        nan_loss: what to do about a loss that is not finite: "warn" or "stop".
 
     Raises:
         Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
@@ -141,7 +142,7 @@ class UpdateEngine:
             model.train()
         model.to(self._device)
         if self._device.type != "cpu":
-            optimizer.load_state_dict(optimizer.state_dict())  # moves the state to where the parameters are now
+            optimizer.load_state_dict(optimizer.state_dict())  # moves the state to the device of the parameters
         self._layout = Layout(model, optimizer, self._shards)
         if worker == 0:
             for line in remarks(model, self._layout, order):
@@ -178,24 +179,24 @@ class UpdateEngine:
 
     @property
     def gradient_bytes(self) -> int:
-        """What the members exchange in an update, at most: the same for all of them."""
+        """Return the most bytes that members exchange in an update, the same for all members."""
         return self._layout.nbytes
 
     def compute(
         self, step: TrainStep, block: range, loader: Loader, group: Group | None = None, *, practice: bool = False
     ) -> None:
-        """Forward and backward of the shards in `block`, gradients added up; the model stays as it was.
+        """Run forward and backward of the shards in `block` and sum their gradients. The model stays unchanged.
 
-        With the group that `commit` will get, gradients leave while the backward pass of the last shard is under way.
-        A second call forgets the first, whatever of it is under way: that is how an update whose commit failed is
-        redone, in another group.
+        With the group that `commit` will get, gradients are sent during the backward pass of the last shard. A second
+        call discards the first, including its transfers. That is how an update whose commit failed is recomputed in
+        another group.
 
         Args:
-            step: which update.
+            step: the update.
             block: this rank's shards.
-            loader: gives their batches.
+            loader: provides their batches.
             group: the members, if they are known.
-            practice: it will be forgotten, not committed.
+            practice: the result will be discarded, not committed.
 
         Raises:
             RuntimeError: a member is gone.
@@ -209,17 +210,19 @@ class UpdateEngine:
         plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
         pool = self._exchanges.vectors(group)
         vectors = [pool.take() for _ in range(max(1, plan.vectors))]
-        if not plan.moves and self._fast:  # this rank has nothing to add, but takes part
+        if not plan.moves and self._fast:  # this rank has nothing to add, but takes part in the all-reduce
             for section in vectors[0].sections:
                 section.zero_()
         computed = _Computed(step, block, (), plan, vectors, pool, group, None)
-        # Shards of one size are added up by autograd; a member that is alone has the sum where it belongs then.
+        # Autograd sums shards of equal size. Weighted ones would need a multiplication after the user's own tensor
+        # hooks. A single member then has the sum where the optimizer reads it, and needs no vector (decision 032).
         adding_up = self._fast and self._runner.leaves and len({count for count in counts if count}) == 1
         left = adding_up and group is not None and group.world == 1
         if left:
             computed = replace(computed, left=True)
         elif group is not None:
             computed = replace(computed, exchange=self._exchanges.between(group, counts, vectors, plan.sums))
+        # Stored before the shards run, so that `_forget` finds the vectors and the exchange if a shard raises.
         self._computed = computed
         outcomes: list[Outcome] = []
         with self._same_buffers(keep_gradients=left):
@@ -234,9 +237,12 @@ class UpdateEngine:
                     left=adding_up and number > 0,
                     leave=left or (adding_up and move is not plan.moves[-1]),
                 )
+                # Only the last shard overlaps with transfers: entries are final when no other shard of this rank adds
+                # to them.
                 if move is plan.moves[-1] and computed.exchange is not None:
                     contribution.settled = computed.exchange.follow(move)
                 seed = derive(self._seed, "train-shard", step.update, move.shard)
+                # Loaded before the random states of the shard are set, so that loading cannot disturb them.
                 batch = loader.take(keys[move.shard])
                 outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
                 if contribution.settled is None:
@@ -247,32 +253,33 @@ class UpdateEngine:
         self._computed = replace(computed, outcomes=tuple(outcomes))
 
     def rehearse(self, loader: Loader) -> None:
-        """Compute one shard and forget it, so that the first update of this process takes no longer than the others.
+        """Compute a shard and discard it, so that the first update of this process is not slower than the others.
 
-        Kernels are chosen and memory is laid out; model, buffers and random states stay as they were.
+        Kernels are chosen and memory is laid out. Model, buffers and random states stay as they were.
         """
-        # First, so that memory is laid out as it will be: gradients come and go beside the optimizer's state.
+        # Before the practice shard: gradients then find the same free memory next to the optimizer's state as later
+        # (decision 025).
         self._space = space_for_state(self._optimizer)
         with preserved():
             self.compute(TrainStep(0, 0, 0), range(1), loader, practice=True)
         self._forget()
 
     def space(self) -> list[Tensor]:
-        """Memory of the rehearsal for the optimizer's state; it is the caller's from now on."""
+        """Return the memory that the rehearsal reserved for the optimizer's state. The caller owns it from now on."""
         space, self._space = self._space, []
         return space
 
     def expect(self, rank: int, world: int) -> None:
-        """Have memory ready for the updates of such a member. From another thread than the one that computes."""
+        """Allocate memory for the updates of a member with this rank. Runs in another thread than the training."""
         filled = (True,) * self._shards
         block = blocks(self._shards, world)[rank]
         plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
         self._exchanges.expect(max(1, plan.vectors), world)
 
     def meet(self, group: Group) -> None:
-        """Look at the other members' memory ahead of the first update with them; all of them must, or none.
+        """Open the other members' windows before the first update with them. Either all members call it, or none.
 
-        From another thread than the one that computes.
+        Runs in another thread than the training.
 
         Raises:
             RuntimeError: a member is gone.
@@ -280,23 +287,27 @@ class UpdateEngine:
         self._exchanges.meet(group)
 
     def commit(self, group: Group, *, pending: int) -> Committed:
-        """Exchange, combine, step the optimizer; the computed update becomes part of the model on every rank.
+        """Exchange, combine and step the optimizer. The computed update becomes part of the model on every rank.
 
         Args:
             group: the members of this generation.
-            pending: any int, such as the newest generation this rank has heard of.
+            pending: any int, such as the newest generation this rank knows.
 
         Raises:
-            RuntimeError: a member is gone. The model is unchanged; compute again, in another group.
-            Unprocessable: a loss is no finite number, and that is to stop the training. The model is unchanged.
+            RuntimeError: a member is gone. The model is unchanged. Compute again, in another group.
+            Unprocessable: a loss is not finite, and the training must stop. The model is unchanged.
         """
         computed, self._computed = self._computed, None
+        # Taken out before any transfer: if one fails, the loop computes the update again and never commits this one
+        # twice.
         if computed is None:
             raise ValueError("commit without compute")
         self._check_block(computed.block, group)
         step = computed.step
         counts = self._order.samples_of(step.epoch, step.update_in_epoch)
         exchange = computed.exchange
+        # Started transfers belong to the group of `compute`. In another group they would pair with those of another
+        # update.
         if (computed.left or exchange is not None) and computed.group is not group:
             raise ValueError("commit with another group than compute")
         if exchange is None and not computed.left:
@@ -304,12 +315,14 @@ class UpdateEngine:
             exchange.start_all()
         report = self._reports.of_update(computed.outcomes, pending, alone=group.world == 1)
         told = Told(group, self._train_header, report, counts)
-        # Everybody's records are here, so everybody's vectors are final.
+        # The records of all members have arrived, so the vectors of all members are final.
         summary = told.summary()
         combined = computed.vectors[0] if exchange is None else exchange.finish()
+        # The last transfer of the update. It may raise, so it comes before any change of the model.
         others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
+        # All ranks see the same losses here, so all of them raise or none does.
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
-        # Everything has arrived: from here on nothing waits for anybody.
+        # All data has arrived. Nothing below waits for another member, so a death cannot leave a half-applied update.
         if exchange is None:
             divisor = self._exchanges.divisor(counts)
             self._runner.keep_gradients(divisor)
@@ -321,8 +334,10 @@ class UpdateEngine:
         return Committed(summary.shards, summary.pending)
 
     def _forget(self) -> None:
-        """Drop a computed update. Vectors that transfers may still be reading and writing go with it."""
+        """Discard a computed update. Vectors that transfers may still read and write are dropped with it."""
         computed, self._computed = self._computed, None
+        # Vectors in a window are safe to reuse: a peer may read them, but cannot commit what it reads (decision 012).
+        # Vectors in a transfer are not, because the library may still write into them.
         if computed is not None and (computed.exchange is None or isinstance(computed.exchange, SharedExchange)):
             computed.pool.give_back(computed.vectors)
         self._runner.clear_gradients()
@@ -337,9 +352,9 @@ class UpdateEngine:
         pending: int,
         observe: Observer | None = None,
     ) -> Committed:
-        """One step of the validation: no gradients; the model, its mode, and random states stay as they were.
+        """Run a step of the validation without gradients. The model, its mode and random states stay as they were.
 
-        `observe` is shown outputs and labels of each of this rank's batches, in shard order.
+        `observe` receives outputs and labels of each of this rank's batches, in shard order.
         """
         if self._test_order is None:
             raise ValueError("evaluate needs a test_order")
@@ -359,6 +374,7 @@ class UpdateEngine:
         try:
             yield
         except BaseException:
+            # After an error the gradients are incomplete and must not reach the optimizer.
             keep_gradients = False
             raise
         finally:

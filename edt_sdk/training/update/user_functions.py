@@ -1,4 +1,4 @@
-"""The functions that a user gives for a training: their kinds, and what becomes of their answers."""
+"""Define the types of the functions a user provides for a training, and convert their results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 LossFunction = Callable[[Any, Any], Tensor]
 Metric = Callable[[Any, Any], Any]
 StepFunction = Callable[..., tuple[Any, Any]]
-# Of a validation: sees outputs and labels of each batch.
+# Receives outputs and labels of each batch in a validation.
 Observer = Callable[[Any, Any], None]
 
 
 def metric_names(metrics: Sequence[Metric]) -> tuple[str, ...]:
-    """A name for each metric: its `__name__`, else its class; a number behind the second of the same name."""
+    """Return a name for each metric: its `__name__`, else its class, with a number after repeated names."""
     names: list[str] = []
     for metric in metrics:
         name = str(getattr(metric, "__name__", type(metric).__name__))
@@ -26,12 +26,12 @@ def metric_names(metrics: Sequence[Metric]) -> tuple[str, ...]:
 
 
 def plain(value: Any) -> float:
-    """A tensor of one element, or a number, as a Python float."""
+    """Return a tensor with a single element, or a number, as a Python float."""
     return float(value.detach() if isinstance(value, Tensor) else value)
 
 
 def number_or_none(value: Any) -> float | None:
-    """A count of correct samples as a plain number; None for None and NaN."""
+    """Return a count of correct samples as a plain number, None for None and NaN."""
     if value is None:
         return None
     number = plain(value)

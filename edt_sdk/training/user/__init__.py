@@ -1,6 +1,6 @@
-"""Own everything that the user hands over: the payload of a `train()` call, data sets, callbacks, schedules.
+"""Own everything the user passes in: the payload of a `train()` call, data sets, callbacks, schedules.
 
-Never: the engine. It calls user code and returns what came out.
+Never: the engine. It calls user code and returns the result.
 
 Read first: `payload.py`, then `hooks.py`.
 """

@@ -1,8 +1,8 @@
-"""Which modules travel inside a pickle instead of being imported again at the other end.
+"""Decide which modules travel inside a pickle instead of being imported by the receiver.
 
-Modules whose file lies under the submitted code (or the kernel's working directory, or a folder that the script itself
-put on `sys.path`) travel by value: the worker then needs no copy of the folder, and globals that the script set before
-`train()` arrive with them. Installed packages and this one never do, even where an environment lies inside that folder.
+Modules below the submitted code, the kernel's working directory, or a folder that the script put on `sys.path` travel
+by value. The worker then needs no copy of the folder, and globals that the script set before `train()` arrive with the
+module. Installed packages and this package never travel, even if an environment lies inside such a folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OURS = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def by_value(roots: Sequence[Path]) -> Iterator[None]:
-    """While it holds, cloudpickle stores functions and classes of loaded modules below `roots` by value."""
+    """Make cloudpickle store functions and classes of loaded modules below `roots` by value inside the block."""
     before = cloudpickle.list_registry_pickle_by_value()
     registered: list[ModuleType] = []
     try:
@@ -37,18 +37,20 @@ def by_value(roots: Sequence[Path]) -> Iterator[None]:
         yield
     finally:
         for module in registered:
+            # Undone afterwards: the registry is global, and the user's own pickles must not change.
             cloudpickle.unregister_pickle_by_value(module)
 
 
 def modules_below(roots: Sequence[Path]) -> list[ModuleType]:
-    """Loaded modules whose file lies below one of these folders; `__main__` is by value anyway and not listed."""
+    """Return the loaded modules with a file below one of these folders, except `__main__`, which is always by value."""
     resolved = [root.resolve() for root in roots]
     found = []
+    # A copy of the list, because resolving a lazy module may import others.
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
         if not isinstance(module, ModuleType) or not isinstance(origin, str) or not os.path.isabs(origin):
             continue
-        # cloudpickle looks modules up by their own name: an alias in sys.modules cannot be registered.
+        # cloudpickle looks modules up by their own name, so an alias in sys.modules cannot be registered.
         if module.__name__ != name or name == "__main__":
             continue
         path = Path(origin).resolve()

@@ -1,7 +1,7 @@
-"""Finds the part of an object that cannot be pickled, and names it as the user would write it.
+"""Find the part of an object that cannot be pickled, and name it as the user would write it.
 
-Pickle says "cannot pickle '_thread.lock' object" and nothing about where. The search pickles the parts of a failing
-object one by one and descends into the first one that fails: attributes, elements, variables captured by functions,
+Pickle reports "cannot pickle '_thread.lock' object" without a location. The search pickles the parts of a failing
+object separately and descends into the first part that fails: attributes, elements, variables captured by functions,
 globals they use. It runs only after a failure, so its cost does not matter.
 """
 
@@ -19,11 +19,11 @@ _DEPTH = 30
 
 
 def find_culprit(name: str, value: object) -> tuple[str, object] | None:
-    """The path and the innermost part that does not pickle, or None when all of it does.
+    """Return the path and the innermost part that does not pickle, or None when everything pickles.
 
     Args:
-        name: what the user calls `value`, such as "model".
-        value: where to look.
+        name: the user's name for `value`, such as "model".
+        value: the object to search.
     """
     if _pickles(value):
         return None
@@ -42,13 +42,13 @@ def find_culprit(name: str, value: object) -> tuple[str, object] | None:
 def _pickles(value: object) -> bool:
     try:
         cloudpickle.dumps(value)
-    except Exception:  # whatever a user's __reduce__ raises is the very thing asked for
+    except Exception:  # a __reduce__ of the user's may raise anything, and that is the answer
         return False
     return True
 
 
 def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """What an object consists of, with paths in the user's words."""
+    """Yield the parts of an object with their paths as the user would write them."""
     if isinstance(value, MethodType):
         yield f"{name}.__self__", value.__self__
         yield name, value.__func__
@@ -90,7 +90,7 @@ def _parts_of_function(name: str, function: FunctionType) -> Iterator[tuple[str,
 
 def _parts_of_instance(name: str, value: Any) -> Iterator[tuple[str, object]]:
     if isinstance(value, nn.Module):
-        # Sub-modules first, under the names that the user gave them.
+        # Sub-modules first, under the names the user gave them.
         for table in ("_modules", "_parameters", "_buffers"):
             yield from ((f"{name}.{key}", part) for key, part in vars(value).get(table, {}).items())
     yield from ((f"{name}.{key}", part) for key, part in getattr(value, "__dict__", {}).items())

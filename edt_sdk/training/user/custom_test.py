@@ -1,7 +1,7 @@
-"""The user's own validation, WMLA's `fn_test`: rank 0 runs it over the whole test set while the others wait.
+"""Run the user's own validation, WMLA's `fn_test`: rank 0 runs it over the whole test set while the others wait.
 
-It sees the model in evaluation mode and may do with it what it likes: modes, parameters, buffers and random states are
-as before when it returns, so that a validation never changes a training.
+The function gets the model in evaluation mode and may change it. When it returns, modes, parameters, buffers and random
+states are restored, so a validation never changes a training.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from edt_sdk.training.update.update import Loader
 
 
 class TestBatches:
-    """The test set in batches `(inputs, labels)` of `batch_size`, in order; can be iterated more than once."""
+    """Iterates over the test set in batches `(inputs, labels)` of `batch_size`, in order, any number of times."""
 
-    __test__ = False  # not a test of pytest's
+    __test__ = False  # pytest must not collect this class
 
     def __init__(self, loader: Loader, keys: Sequence[BatchKey]) -> None:
         self._loader = loader
@@ -36,17 +36,17 @@ class TestBatches:
 
 
 def run(function: Callable[..., Any], facade: Any, model: nn.Module, batches: TestBatches, seed: int) -> float:
-    """The validation loss that `function(model, test_iter, fn_args)` returns.
+    """Return the validation loss of `function(model, test_iter, fn_args)`.
 
     Args:
         function: the user's.
-        facade: what it gets as the model.
+        facade: passed as the model.
         model: the module behind the facade.
         batches: the test set.
-        seed: of the job; the random states do not depend on the epoch, as in the engine's own validation.
+        seed: of the job. The random states do not depend on the epoch, as in the engine's own validation.
 
     Raises:
-        Unprocessable: it returned something that is no number.
+        Unprocessable: the result is no number.
     """
     flags = state.flags(model)
     before = state.own_copies(model)
@@ -56,6 +56,7 @@ def run(function: Callable[..., Any], facade: Any, model: nn.Module, batches: Te
             set_states(derive(seed, "fn_test"))
             loss = function(facade, batches, None)
     finally:
+        # In `finally`: a failing test function must not leave the model in evaluation mode.
         state.put_flags(model, flags)
         state.put_tensors(model, {name: before[name] for name in state.differing(model, before) if name in before})
     try:

@@ -1,8 +1,8 @@
-"""Opens the data set of a training, once in each worker.
+"""Open the data set of a training, once in each worker.
 
-The user's function is called in every worker. The first worker of a training calls it alone: model code often downloads
-or unpacks its data there, and several workers doing that at once would destroy each other's files. The others wait for
-it once and then call it side by side.
+The user's function runs in every worker. The first worker of a training runs it alone under a file lock, because model
+code often downloads or unpacks its data there, and concurrent calls would destroy each other's files. The other workers
+wait for the lock once and then run the function concurrently.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from edt_sdk.schemas.errors import Unprocessable
 
 
 def open_datasets(function: Callable[[], Any], lock: Path) -> tuple[Any, Any | None]:
-    """The training and the validation set (None for none, or an empty one).
+    """Return the training and the validation set. The latter is None when it is missing or empty.
 
     Args:
-        function: the user's `datasets_function`; what it raises passes through.
-        lock: a file of this training, created when missing.
+        function: the user's `datasets_function`. Its errors pass through.
+        lock: the lock file of this training, created when missing.
 
     Raises:
-        Unprocessable: it did not return two map-style data sets, or the training set is empty.
+        Unprocessable: the result is not two map-style data sets, or the training set is empty.
     """
     return _checked(_first_alone(function, lock))
 
 
 def _first_alone(function: Callable[[], Any], lock: Path) -> Any:
+    # A lock of the kernel's is released with the process, so a worker that dies while downloading blocks no other.
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # An empty lock file means that no worker has finished the function. A crash releases the lock and leaves it
+        # empty.
         if os.fstat(descriptor).st_size == 0:
             result = function()
             os.write(descriptor, b"opened\n")

@@ -1,9 +1,9 @@
-"""The user's callbacks: they run on rank 0, and what they change there changes everywhere.
+"""Run the user's callbacks on rank 0, and apply their changes on every member.
 
-After each hook rank 0's learning rates and other numbers of the optimizer's groups go to all members, and so do
-parameters and buffers that the hook wrote to, parameters it froze and modules it set to evaluation. The callback
-objects go with them, as bytes that only the next rank 0 unpickles: nothing they know dies with a worker. Hooks run
-under random states of their own, so that they neither disturb the training nor depend on where it runs.
+After each hook all members get rank 0's learning rates and other numbers of the optimizer's groups, the parameters and
+buffers the hook wrote, the parameters it froze, and the modules it set to evaluation mode. The callback objects travel
+as bytes that only the next rank 0 unpickles, so their state survives a worker. Hooks run under their own random states.
+So they do not disturb the training, and their draws do not depend on the worker.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class Hooks:
-    """The callbacks of one training, in one member.
+    """Runs the callbacks of a training in one member.
 
     Args:
-        callbacks: as they came with the payload; only rank 0's are used.
-        model: the module that is trained.
+        callbacks: as in the payload. Only rank 0's are used.
+        model: the trained module.
         optimizer: its optimizer.
         epochs: of the training.
         seed: the job's.
@@ -46,38 +46,39 @@ class Hooks:
         self._parameters = _identities(optimizer)
         self._trainable = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
         self._params = {"optimizer": optimizer, "epochs": epochs, "loss": None, "test_loss": None}
-        # The objects as bytes, as of the last hook; None while they are as the payload had them, or cannot be pickled.
+        # The pickled objects after the last hook. None while they equal the payload's, or when they cannot be pickled.
         self._frozen: bytes | None = None
-        self._ours = True  # whether `_callbacks` are what `_frozen` says
+        self._ours = True  # whether `_callbacks` equal `_frozen`
         self._portable = True
 
     @property
     def frozen(self) -> bytes | None:
-        """The callback objects after the last hook, for `adopt` elsewhere."""
+        """Return the callback objects after the last hook, for `adopt` in another member."""
         return self._frozen
 
     def adopt(self, frozen: bytes | None) -> None:
-        """Go on with the objects of another member, or of a checkpoint; None: as they came with the payload."""
+        """Continue with the objects of another member or a checkpoint. None continues with those of the payload."""
         if frozen != self._frozen:
             self._frozen, self._ours = frozen, False
 
     def tell(self, *, loss: float | None, test_loss: float | None) -> None:
-        """What `callback.params` says in the hooks to come: the newest mean losses, None before the first."""
+        """Set `callback.params` for the next hooks: the newest mean losses, None before the first."""
         self._params["loss"], self._params["test_loss"] = loss, test_loss
 
     def run(self, group: Group, position: int, hook: str, *arguments: Any, done: Callable[[], None]) -> None:
-        """Call a hook on rank 0 and share what it changed; all members call this at the same step.
+        """Call a hook on rank 0 and share its changes. All members call this at the same step.
 
         Args:
-            group: the generation's.
-            position: of the step in the schedule; names the random states.
-            hook: a method's name; objects without it are skipped.
+            group: of the generation.
+            position: of the step in the schedule. It seeds the random states.
+            hook: a method's name. Objects without it are skipped.
             *arguments: its arguments.
-            done: called once in every member, as soon as all that the hook did is in place there; on rank 0 before
-                the others are told, so that its loss, or theirs, never makes it run twice there.
+            done: called once in every member as soon as all changes of the hook are applied there. On rank 0 this is
+            before
+                the other members get them, so that the loss of a member never makes the hook run twice.
 
         Raises:
-            RuntimeError: a member is gone; where `done` was not called, nothing has changed.
+            RuntimeError: a member is gone. If `done` was not called, nothing has changed.
             Unprocessable: a callback changed which parameters the optimizer trains.
         """
         if not self._callbacks:
@@ -91,6 +92,7 @@ class Hooks:
         before = state.own_copies(self._model) if group.world > 1 else {}
         self._call(position, hook, arguments)
         self._check_parameters()
+        # Freeze after every hook: callbacks may keep state, and the next rank 0 continues with these bytes.
         known, self._frozen = self._frozen, self._freeze()
         changes = self._changes(before, known) if group.world > 1 else b""
         done()
@@ -107,7 +109,7 @@ class Hooks:
             self._bind()
             call_all(self._callbacks, hook, *arguments)
         if not self._model.training:
-            # A hook that evaluates the model and leaves it so does not mean to go on training like that.
+            # A hook that leaves the model in evaluation mode did not intend to train in that mode.
             state.put_flags(self._model, (flags[0], state.flags(self._model)[1]))
 
     def _bind(self) -> None:
@@ -120,7 +122,7 @@ class Hooks:
             return None
         try:
             return freeze(self._callbacks, self._model, self._optimizer, None)
-        except Exception as error:  # pickle, and every __reduce__ of the user's classes, raise what they like
+        except Exception as error:  # pickle and user __reduce__ methods may raise anything
             log.info(
                 "The callbacks cannot be pickled (%s: %s): should this worker leave, another one goes on with "
                 "the objects that train() was given.",
@@ -131,7 +133,7 @@ class Hooks:
             return None
 
     def _changes(self, before: dict[str, torch.Tensor], known: bytes | None) -> bytes:
-        """What the hook changed; `known` are the callback objects that all have."""
+        """Return the hook's changes. `known` are the callback objects that all members have."""
         scalars, flags = state.group_scalars(self._optimizer), state.flags(self._model)
         objects = None if self._frozen == known else self._frozen
         changed = (scalars, flags, state.differing(self._model, before), objects)
@@ -150,7 +152,7 @@ class Hooks:
         if _identities(self._optimizer) != self._parameters or not trainable <= self._trainable:
             raise Unprocessable(
                 "A callback gave the optimizer other parameters, or thawed some that were frozen when train() began.",
-                hint="Start with all of them in the optimizer and requires_grad=True; a callback may freeze them in "
+                hint="Start with all of them in the optimizer and requires_grad=True. A callback may freeze them in "
                 "on_train_begin and thaw them later.",
                 field="user_callback",
             )

@@ -1,9 +1,9 @@
-"""From recorded metrics to WMLA's logger callbacks and to the lines its engine printed.
+"""Deliver recorded metrics to WMLA's logger callbacks, and print the lines of its engine.
 
-Two families of loggers share their hooks' names and differ in arguments: `driver_logger`/`worker_logger` (WMLA 1.2–2.x,
-`LoggerCallback`) and `driver_logger_callback`/`worker_logger_callback` (WMLA 4–5). The driver's loggers are fed
-from the metrics file, in order and once a line; a worker's from what it computed itself. A logger of the user's
-replaces the default one, which prints. Every value handed over is a plain Python number.
+Two families of loggers share the names of their hooks and differ in arguments: `driver_logger`/`worker_logger` (WMLA
+1.2–2.x, `LoggerCallback`) and `driver_logger_callback`/`worker_logger_callback` (WMLA 4–5). The driver's loggers get
+the lines of the metrics file, in order and each line once. A worker's loggers get its own results. A user's logger
+replaces the default, which prints. Every value passed is a plain Python number.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ NAN = float("nan")
 
 
 class PrintingLogger(LoggerCallback):
-    """The driver's default: what WMLA's engine printed."""
+    """Prints the lines of WMLA's engine. The driver's default."""
 
     def log_train_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
-        """Two lines for each finished micro-batch."""
+        """Print two lines for each finished micro-batch."""
         _print_tags(completed_batch, "train", loss, acc)
 
     def log_test_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
-        """Two lines for each validation."""
+        """Print two lines for each validation."""
         _print_tags(completed_batch, "test", loss, acc)
 
 
 class RunningEpoch:
-    """Numbers of one epoch so far in the units of WMLA 1.2.
+    """Accumulates the numbers of an epoch so far in the units of WMLA 1.2.
 
-    The running loss is the sum of the batches' mean losses over the number of samples, which is what its logs show
-    (2.3 with a batch of 64 is 0.036); accuracy is a fraction.
+    The running loss is the sum of the batches' mean losses over the number of samples, as in WMLA's logs (2.3 with a
+    batch of 64 is 0.036). Accuracy is a fraction.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -46,7 +46,7 @@ class RunningEpoch:
         self._right = 0.0
 
     def add(self, loss: float | None, accuracy: float | None, samples: int) -> None:
-        """One finished micro-batch."""
+        """Add a finished micro-batch."""
         self.batches += 1
         self.samples += samples
         self._loss += NAN if loss is None else loss
@@ -54,24 +54,24 @@ class RunningEpoch:
 
     @property
     def loss(self) -> float:
-        """Sum of mean losses ÷ samples."""
+        """Return the sum of mean losses ÷ samples."""
         return self._loss / self.samples
 
     @property
     def accuracy(self) -> float:
-        """Right answers ÷ samples."""
+        """Return right answers ÷ samples."""
         return self._right / self.samples
 
 
 class EpochMeans:
-    """Means over the samples of an epoch so far, by name."""
+    """Accumulates means over the samples of an epoch so far, by name."""
 
     def __init__(self) -> None:
         self._samples = 0
         self._sums: dict[str, float] = {}
 
     def add(self, values: dict[str, float | None], samples: int) -> dict[str, float]:
-        """Add one update's means; the means of the epoch so far."""
+        """Add the means of an update and return those of the epoch so far."""
         self._samples += samples
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, 0.0) + (NAN if value is None else value) * samples
@@ -79,7 +79,7 @@ class EpochMeans:
 
 
 class DriverLoggers:
-    """The loggers of one training in the driver.
+    """Calls the loggers of a training in the driver.
 
     Args:
         logger: the user's `driver_logger`, or None.
@@ -95,14 +95,14 @@ class DriverLoggers:
         self._started = 0.0
 
     def begin(self) -> None:
-        """Before the first metric."""
+        """Call `on_train_begin`, before the first metric."""
         self._started = time.monotonic()
         print(START, flush=True)
         call(self._old, "on_train_begin")
         call(self._new, "on_train_begin")
 
     def deliver(self, line: MetricLine) -> None:
-        """Hand one line of the metrics file to every logger."""
+        """Pass one line of the metrics file to every logger."""
         if isinstance(line, TrainLine):
             self._train(line)
             return
@@ -111,14 +111,14 @@ class DriverLoggers:
         call(self._new, "log_test_metrics", _numbers(line.loss, line.accuracy, line.metrics), 0, line.epoch)
 
     def recall(self, line: MetricLine) -> None:
-        """Take into the sums what a driver that died delivered: no logger hears of it again."""
+        """Add a line to the sums without calling a logger: the previous driver, now dead, has delivered it."""
         loggers = self._old, self._new
         self._old = self._new = None
         self.deliver(line)
         self._old, self._new = loggers
 
     def end(self, epochs: int) -> None:
-        """After the last metric."""
+        """Call `on_train_end`, after the last metric."""
         call(self._old, "on_train_end")
         call(self._new, "on_train_end")
         seconds = time.monotonic() - self._started
@@ -144,7 +144,7 @@ class DriverLoggers:
 
 
 class WorkerLoggers:
-    """The loggers of one worker: what it computed itself, batch by batch.
+    """Calls the loggers of a worker with its own results, batch by batch.
 
     Args:
         worker: its number.
@@ -162,7 +162,7 @@ class WorkerLoggers:
         self._test_batches = 0
 
     def begin(self) -> None:
-        """Before the first metric."""
+        """Call `on_train_begin`, before the first metric."""
         print(START, flush=True)
         call(self._old, "on_train_begin")
         call(self._new, "on_train_begin")
@@ -170,7 +170,7 @@ class WorkerLoggers:
     def train(
         self, epoch: int, world: int, loss: float, accuracy: float | None, samples: int, metrics: dict[str, float]
     ) -> None:
-        """One micro-batch of this worker is committed: its own mean loss, accuracy and metrics."""
+        """Log a committed micro-batch of this worker with its own mean loss, accuracy and metrics."""
         if epoch != self._running.epoch:
             self._running = RunningEpoch(epoch)
         self._batches += 1
@@ -182,20 +182,20 @@ class WorkerLoggers:
         call(self._new, "log_train_metrics", _numbers(loss, accuracy, metrics), self._batches, epoch, world)
 
     def test(self, epoch: int, loss: float, accuracy: float | None, metrics: dict[str, float]) -> None:
-        """One micro-batch of validation by this worker."""
+        """Log a micro-batch of a validation by this worker."""
         self._test_batches += 1
         call(self._old, "log_test_metrics", loss, accuracy or 0.0, self._test_batches, self._worker)
         call(self._new, "log_test_metrics", _numbers(loss, accuracy, metrics), self._test_batches, epoch)
 
     def end(self) -> None:
-        """When the worker leaves or the training is over."""
+        """Call `on_train_end` when the worker leaves or the training is over."""
         call(self._old, "on_train_end")
         call(self._new, "on_train_end")
         print(f"--------END TRAINING: completed {self._batches} iterations --------", flush=True)
 
 
 def call(target: Any, hook: str, *arguments: Any) -> None:
-    """Call a hook that the user's object may or may not have; what it raises passes through."""
+    """Call a hook if the user's object has it. Errors pass through."""
     method = getattr(target, hook, None)
     if method is not None:
         method(*arguments)

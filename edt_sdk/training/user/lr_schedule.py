@@ -1,8 +1,8 @@
-"""The user's learning-rate scheduler, stepped alike by every member.
+"""Step the user's learning-rate scheduler identically in every member.
 
-It came with the payload and holds the optimizer that came with it. What it does follows from its own state and from
-numbers that all members know, so every member steps its own and nothing is sent. Its state travels with the
-model's, to joiners and into checkpoints.
+The scheduler arrives in the payload with its optimizer. Its steps depend on its own state and on numbers that all
+members know. So every member steps its own copy, and nothing is sent. Its state travels with the model's to joiners and
+into checkpoints.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-# torch looks for a wrapper around optimizer.step() that does not survive pickling; the order of calls is the loop's.
+# torch looks for a wrapper around optimizer.step() that pickling loses. The loop ensures the order of the calls.
 _NO_CONCERN = r".*(optimizer\.step\(\)` has been overridden|lr_scheduler\.step\(\)` before `optimizer\.step\(\))"
 
 
 class LearningRate:
-    """The scheduler of one training in one member.
+    """Wraps the scheduler of a training in one member.
 
     Args:
-        scheduler: the user's, or None: then nothing ever happens.
-        every: "update" or "epoch": when it steps.
+        scheduler: the user's. With None nothing ever happens.
+        every: "update" or "epoch", the interval of its steps.
     """
 
     def __init__(self, scheduler: Any, every: str) -> None:
@@ -30,23 +30,23 @@ class LearningRate:
         self._every = every
 
     def updated(self, loss: float, test_loss: float | None) -> None:
-        """An update is committed: its mean loss, and that of the last validation."""
+        """Step after a committed update, with its mean loss and that of the last validation."""
         if self._every == "update":
             self._step(loss, test_loss)
 
     def ended_epoch(self, loss: float | None, test_loss: float | None) -> None:
-        """An epoch is over: the mean loss over its samples, and that of the last validation."""
+        """Step after an epoch, with the mean loss over its samples and that of the last validation."""
         if self._every == "epoch":
             self._step(loss, test_loss)
 
     def state(self) -> dict[str, Any] | None:
-        """What another member needs to go on; None where there is no scheduler."""
+        """Return the state that another member needs to continue, None without a scheduler."""
         return None if self._scheduler is None else dict(self._scheduler.state_dict())
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Go on where `state` was taken."""
+        """Continue from `state`."""
         if self._scheduler is not None and state is not None:
-            # Some schedulers take their part out of the dictionary they are given, or keep lists of it.
+            # A copy, because some schedulers modify the dictionary they load or keep its lists.
             self._scheduler.load_state_dict(copy.deepcopy(state))
 
     def _step(self, loss: float | None, test_loss: float | None) -> None:
@@ -55,6 +55,7 @@ class LearningRate:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_NO_CONCERN, category=UserWarning)
             if isinstance(self._scheduler, ReduceLROnPlateau):
+                # The validation loss where there is one: a plateau of the training loss alone would hide overfitting.
                 known = loss if test_loss is None else test_loss
                 if known is not None:
                     self._scheduler.step(known)

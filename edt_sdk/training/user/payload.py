@@ -1,9 +1,9 @@
-"""What one `train()` call hands to its workers, as one file.
+"""Store everything a `train()` call sends to its workers in one file.
 
-The file is a JSON line (format, Python and torch version), then a single cloudpickle. Single, so that objects stay the
-same objects: the optimizer at the other end holds the parameters of the model at the other end. The line in front is
-read first, so that another Python minor version is refused with a sentence and not by a crash in the unpickler.
-Written atomically with mode 0600; the driver's logger never enters it.
+The file is a JSON line (format, Python and torch version), then a single cloudpickle. A single pickle keeps the
+identity of objects: the receiver's optimizer holds the parameters of the receiver's model. The header line is read
+first, so that another Python minor version gives a clear error instead of a crash in the unpickler. The file is written
+atomically with mode 0600. It never contains the driver's logger.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _LONGEST_HEADER = 4096
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """The numbers of one `train()` call.
+    """Holds the numbers of a `train()` call.
 
     Attributes:
         epochs: ≥ 1.
-        micro_batch: `batch_size` of the call: most samples of one shard.
+        micro_batch: `batch_size` of the call, the most samples of a shard.
         shards: sample counts of the V shards of a full update.
-        loader_workers: processes that load samples beside each worker.
+        loader_workers: processes that load samples for each worker.
         validation_freq, checkpoint_freq: in epochs, 0 for none.
         clip_grad_norm: greatest norm of the combined gradient, None for no clipping.
-        nan_loss: "warn" goes on when a loss is not a number, "stop" fails the job before that update is committed.
-        lr_step: "epoch" or "update": when the learning-rate scheduler steps.
+        nan_loss: "warn" continues when a loss is not a number, "stop" fails the job before that update is committed.
+        lr_step: "epoch" or "update", the interval of the learning-rate scheduler.
     """
 
     epochs: int
@@ -58,7 +58,7 @@ class TrainOptions:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The objects of one `train()` call; meanings as in `edt_sdk.fabric.fabric.FabricModel`."""
+    """Holds the objects of a `train()` call. Meanings as in `edt_sdk.fabric.fabric.FabricModel`."""
 
     model: nn.Module
     datasets_function: Callable[[], Any]
@@ -76,12 +76,12 @@ class Training:
     save_to_onnx: bool = False
 
 
-# How the user calls the parts, where that differs from the names above.
+# The user's names of the parts, where they differ from the fields above.
 _KNOWN_AS = {"callbacks": "user_callback"}
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line. `python` is "major.minor"."""
+    """Holds the first line. `python` is "major.minor"."""
 
     edt_payload: int
     python: str
@@ -89,47 +89,48 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def python_version() -> str:
-    """The "major.minor" of this interpreter; pickles of code hold between equal ones only."""
+    """Return the "major.minor" of this interpreter. Pickled code is valid only between equal versions."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def pack(training: Training, roots: Sequence[Path]) -> bytes:
-    """The file's content.
+    """Return the content of the file.
 
     Args:
-        training: what to pack.
-        roots: folders whose modules travel by value: the submitted code, or the kernel's working directory.
+        training: the objects to pack.
+        roots: folders of modules that travel by value: the submitted code, or the kernel's working directory.
 
     Raises:
-        Unprocessable: a part cannot be pickled; the message names it.
+        Unprocessable: a part cannot be pickled. The message names it.
     """
     parts = {field.name: getattr(training, field.name) for field in fields(training)}
     return dump({**parts, "options": asdict(training.options)}, roots)
 
 
 def dump(parts: Mapping[str, Any], roots: Sequence[Path]) -> bytes:
-    """Named objects as the content of a file, in one pickle; `pack` for anything.
+    """Return named objects as the content of a file, in a single pickle.
 
     Raises:
-        Unprocessable: one of them cannot be pickled; the message names it.
+        Unprocessable: an object cannot be pickled. The message names it.
     """
     with by_value(roots):
         try:
             pickled: bytes = cloudpickle.dumps(dict(parts))
-        except Exception as error:  # pickle, and every __reduce__ of the user's classes, raise what they like
+        except Exception as error:  # pickle and user __reduce__ methods may raise anything
             raise _cannot_pickle(parts, error) from error
     header = Header(edt_payload=FORMAT, python=python_version(), torch=str(torch.__version__))
     return msgspec.json.encode(header) + b"\n" + pickled
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write `data` to `path` with mode 0600: after a crash the file is there as a whole or not at all."""
+    """Write `data` to `path` atomically with mode 0600: after a crash the file is complete or absent."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        # fsync before the rename: after a power loss a renamed file without its data would look complete.
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -137,7 +138,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def read(path: Path) -> Training:
-    """The training in a file; raises what `load` raises."""
+    """Return the training in a file. Raises what `load` raises."""
     parts = load(path)
     if isinstance(parts["options"], dict):  # version 0.1 pickled a `TrainOptions` itself
         parts["options"] = TrainOptions(**parts["options"])
@@ -145,10 +146,10 @@ def read(path: Path) -> Training:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The named objects in a file.
+    """Return the named objects in a file.
 
     Raises:
-        Unprocessable: the file is no payload, of another Python minor version, or cannot be unpickled here.
+        Unprocessable: the file is no payload, is from another Python minor version, or cannot be unpickled here.
     """
     with path.open("rb") as file:
         check_header(file.readline(_LONGEST_HEADER))
@@ -163,14 +164,14 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def check_header(line: bytes) -> Header:
-    """The header, if this interpreter may unpickle what follows it; else Unprocessable."""
+    """Return the header if this interpreter may unpickle the rest, else raise Unprocessable."""
     try:
         header = msgspec.json.decode(line, type=Header)
     except msgspec.DecodeError:
         raise Unprocessable("This file is not what a train() call writes.") from None
     if header.edt_payload != FORMAT:
         raise Unprocessable(
-            f"This training was packed in format {header.edt_payload}; this jupyter-edt reads format {FORMAT}.",
+            f"This training was packed in format {header.edt_payload}, but this jupyter-edt reads format {FORMAT}.",
             hint="Use the same release of jupyter-edt where you submit and where jobs run.",
         )
     if header.python != python_version():
@@ -184,7 +185,7 @@ def check_header(line: bytes) -> Header:
 
 
 def _cannot_pickle(parts: Mapping[str, Any], error: Exception) -> EdtError:
-    """An error that says which part it was."""
+    """Return an error that names the part."""
     for name, value in parts.items():
         culprit = find_culprit(_KNOWN_AS.get(name, name), value)
         if culprit is not None:

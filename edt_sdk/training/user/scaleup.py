@@ -1,9 +1,9 @@
-"""The user's `scaleup_function`: before each epoch, how many workers it may have at most. Pure but for that function.
+"""Call the user's `scaleup_function` before each epoch for the most workers it may have. Pure except for that function.
 
-It is asked `(epoch, most)`, the epoch counted from 0 and V, the most workers that the training can use, and answers a
-number of workers; more than V is V. One that raises or answers something else is ignored from then on with a line in
-the log, as in WMLA, and V holds again. Workers come and go at the boundaries of updates, so a new epoch's first updates
-may still be computed by those of the old one; the result has the same bits in any case.
+Its arguments are `(epoch, most)`: the epoch, counted from 0, and V, the most workers the training can use. The result
+is a number of workers, capped at V. A function that raises or returns anything else is ignored from then on with a log
+line, as in WMLA, and the limit is V again. Workers join and leave at update boundaries, so the first updates of an
+epoch may still use the workers of the previous one. The bits of the result do not depend on it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 
 class ScaleUp:
-    """The maximum of one training from epoch to epoch.
+    """Tracks the maximum number of workers of a training from epoch to epoch.
 
     Args:
-        function: the user's; None for none.
+        function: the user's, or None.
         most: V.
         epochs: of the training.
-        tell: says a sentence in the log.
+        tell: writes a sentence to the log.
     """
 
     def __init__(
@@ -33,7 +33,10 @@ class ScaleUp:
         self._epoch = -1
 
     def begin(self, epoch: int) -> int | None:
-        """The new maximum, None where it stays what it is; asks once an epoch, and for later ones only."""
+        """Return the new maximum, None if it did not change.
+
+        Calls the function once per epoch, never for past epochs.
+        """
         if self._function is None or not self._epoch < epoch < self._epochs:
             return None
         self._epoch = epoch
@@ -43,8 +46,9 @@ class ScaleUp:
     def _ask(self, function: Callable[..., Any], epoch: int) -> int:
         try:
             answer = function(epoch, self._most)
-        except Exception as error:  # the user's, who would rather have a trained model
+        except Exception as error:  # a failing user function must not cost the trained model
             return self._ignore(f"it raised {type(error).__name__}: {error}")
+        # A bool is an int in Python, but surely a mistake. numpy integers have __index__.
         if isinstance(answer, bool) or not hasattr(answer, "__index__") or int(answer) < 1:
             return self._ignore(f"it returned {answer!r} for epoch {epoch}, not a number of workers from 1 on")
         return min(int(answer), self._most)

@@ -1,6 +1,6 @@
-"""The package that PyTorch Elastic was before torch 1.9 included it: torch's modules under their old names.
+"""Provide the package of PyTorch Elastic before torch 1.9 included it: its modules under their old names.
 
-`torchelastic.rendezvous` is `torch.distributed.elastic.rendezvous`, and so on for every module of torch there. The
+`torchelastic.rendezvous` is `torch.distributed.elastic.rendezvous`, likewise for every module that torch still has. The
 program `torchelastic.distributed.launch` is torchrun.
 """
 
@@ -19,7 +19,7 @@ _OWN = frozenset({f"{__name__}.distributed", f"{__name__}.distributed.launch"})
 
 
 class _Renamed(MetaPathFinder, Loader):
-    """Finds torch's modules under their old names. A module exists once, under both names."""
+    """Finds torch's modules under their old names. A module is loaded once under both names."""
 
     def __init__(self) -> None:
         self._specs: dict[str, ModuleSpec | None] = {}
@@ -27,7 +27,7 @@ class _Renamed(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the module with that old name, None when torch has none."""
+        """Return the spec for an old name, None when torch has no such module."""
         prefix, _, rest = fullname.partition(".")
         if prefix != __name__ or not rest or fullname in _OWN:
             return None
@@ -46,10 +46,10 @@ class _Renamed(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module was executed under its own name."""
+        """Do nothing but restore the spec: the module was executed under its own name and keeps it."""
         assert module.__spec__ is not None
         module.__spec__ = self._specs.pop(module.__spec__.name)
 
 
-# First in the list: torch's folders would otherwise give a second copy of a module.
+# Inserted first: the path finder would otherwise load files in torch's folders a second time.
 sys.meta_path.insert(0, _Renamed())

@@ -1,1 +1,1 @@
-"""`pyedt`, the package name of WMLA 4.8: see `pyedt.fabric_model`."""
+"""Provide `pyedt`, the package name of WMLA 4.8: see `pyedt.fabric_model`."""

@@ -1,1 +1,1 @@
-"""The package of `torchelastic.distributed.launch`."""
+"""Contain `torchelastic.distributed.launch`."""

@@ -1,4 +1,4 @@
-"""`python -m torchelastic.distributed.launch`: torchrun, with the one option that it does not have any more."""
+"""Run `python -m torchelastic.distributed.launch`: torchrun, with the one option that torchrun has dropped."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from torch.distributed.run import main as _torchrun
 
-# It started a server of its own for the rendezvous.
+# It started a separate server for the rendezvous.
 _GONE = frozenset({"--with_etcd", "--with-etcd"})
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run it; `args` are those of the command line by default."""
+    """Run torchrun. `args` default to those of the command line."""
     words = list(sys.argv[1:] if args is None else args)
     _torchrun([word for word in words if word not in _GONE])
 
