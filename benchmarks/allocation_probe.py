@@ -22,7 +22,7 @@ from edt_sdk.schemas.wire.control import (
     JobEnded,
     Launch,
     Report,
-    SlotReleased,
+    SlotReturned,
     StopJob,
     ToSupervisor,
     TrainingStarted,
@@ -71,7 +71,7 @@ class Probe:
                 allowed = {slot.id for slot in slots}
                 left, self._held = self._held - allowed, allowed
                 for slot in sorted(left):
-                    self._report(SlotReleased(slot=slot, worker=None, exit_code=None))
+                    self._report(SlotReturned(slot=slot, worker=None, exit_code=None))
             case StopJob(why=why) if not self._over.is_set():
                 self._report(JobEnded(state=JobState.KILLED, message=why))
                 self._over.set()

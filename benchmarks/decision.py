@@ -32,7 +32,7 @@ from benchmarks.summary import Check
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.wire.control import Launch
-from edt_server.channel.spare_supervisors import Kind, Spare, Warm
+from edt_server.channel.spare_supervisors import Spare, SpareKind, SpareSupervisors
 from edt_server.service import Service, open_service
 from edt_server.settings import Settings
 from edt_server.store import Store
@@ -45,7 +45,7 @@ LIMIT = 120.0
 PROBE = Path(__file__).with_name("allocation_probe.py")
 
 
-class Probes(Warm):
+class Probes(SpareSupervisors):
     """Spare supervisors that are probes."""
 
     def take(self, orders: Launch) -> Spare:
@@ -53,7 +53,7 @@ class Probes(Warm):
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen([sys.executable, str(PROBE)], stdin=theirs, start_new_session=True)
-        return Spare(Kind(orders.interpreter, orders.threads_per_slot), process, ours)
+        return Spare(SpareKind(orders.interpreter, orders.threads_per_slot), process, ours)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:

@@ -24,8 +24,8 @@ from benchmarks.workloads.make_workload import KINDS, MOST_WORKERS, Kind  # noqa
 from edt_sdk.schemas.plan import Plan  # noqa: E402
 from edt_sdk.schemas.wire.control import Slot  # noqa: E402
 from edt_server.simulator.engine import (  # noqa: E402
-    Settings,
     SimulatedRun,
+    SimulationSettings,
     simulate,
 )
 from edt_server.simulator.figures import completion, finish_time_fairness  # noqa: E402
@@ -62,7 +62,7 @@ def workload(kinds: Sequence[Kind], seed: int) -> list[SimulatedJob]:
 def play(jobs: Sequence[SimulatedJob], policy: str, resize_cost: float = 1.0) -> SimulatedRun:
     """The jobs on 64 slots."""
     slots = [Slot(id=number, host="h") for number in range(SLOTS)]
-    settings = Settings(resize_cost=resize_cost, tell_speeds=policy == "throughput")
+    settings = SimulationSettings(resize_cost=resize_cost, tell_speeds=policy == "throughput")
     return simulate(make(policy, Plan(), slots), SLOTS, fit(jobs, policy, Plan(), SLOTS), settings)
 
 

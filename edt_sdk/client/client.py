@@ -21,7 +21,7 @@ from edt_sdk.client.job_list import JobList
 from edt_sdk.client.outlook import Outlook, Package
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
-from edt_sdk.display.answers import Answer
+from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
@@ -344,7 +344,7 @@ class Client(CatalogueClient, PlanClient):
         priority: int | None = None,
         max_workers: int | None = None,
         instance_group: str | None = None,
-    ) -> Answer:
+    ) -> WhatIfAnswer:
         """Return the effect of other settings of a job, see `Job.what_if`. Changes nothing."""
         found = job if isinstance(job, Job) else self.job(job)
         return found.what_if(priority=priority, max_workers=max_workers, instance_group=instance_group)

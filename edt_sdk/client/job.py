@@ -20,7 +20,7 @@ import msgspec
 
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display import card
-from edt_sdk.display.answers import Answer
+from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.log_line import LogLine
 from edt_sdk.display.log_text import LogText
 from edt_sdk.display.picture import Picture, fetch_picture
@@ -370,14 +370,14 @@ class Job:
 
     def what_if(
         self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
-    ) -> Answer:
+    ) -> WhatIfAnswer:
         """Return how many slots each job would hold with these settings, and when the training would end.
 
         Changes nothing. Arguments and errors are those of `update`. The forecast assumes that no other job arrives.
         """
         patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
         return msgspec.convert(
-            self._connection.json("GET", f"jobs/{self.id}/what-if", params=msgspec.structs.asdict(patch)), Answer
+            self._connection.json("GET", f"jobs/{self.id}/what-if", params=msgspec.structs.asdict(patch)), WhatIfAnswer
         )
 
     def stop(self) -> Job:

@@ -7,7 +7,7 @@ from datetime import datetime
 from edt_sdk.schemas.what_if import WhatIf
 
 
-class Answer(WhatIf, frozen=True, kw_only=True):
+class WhatIfAnswer(WhatIf, frozen=True, kw_only=True):
     """Holds a `WhatIf` with a repr of a small table and a sentence. See there for its fields."""
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from edt_sdk.client import Client, Job, JobList
-    from edt_sdk.display.answers import Answer
+    from edt_sdk.display.answers import WhatIfAnswer
     from edt_sdk.display.cluster_view import Cluster
     from edt_sdk.display.log_text import LogText
     from edt_sdk.display.picture import Picture
@@ -194,11 +194,11 @@ class EdtMagics(Magics):
     @option("--max-workers", type=int, metavar="N", help="with at most so many slots")
     @option("--instance-group", metavar="G", help="in this queue")
     @line_magic
-    def edt_what_if(self, line: str) -> Answer:
+    def edt_what_if(self, line: str) -> WhatIfAnswer:
         """Tell who would hold how many slots, and when the job would end; nothing is changed."""
         options = parse(self.edt_what_if, line)
         job = self._session.job(options.job)
-        answer: Answer = self._session.run(
+        answer: WhatIfAnswer = self._session.run(
             lambda _: job.what_if(
                 priority=options.priority, max_workers=options.max_workers, instance_group=options.instance_group
             )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from edt_sdk.display.answers import Answer
+from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.readings import Metrics
 from edt_sdk.http.connection import Connection
 from edt_sdk.schemas.job import JobView
@@ -33,7 +33,7 @@ class Watched(Protocol):
     def workers(self) -> Sequence[dict[str, Any]]: ...  # noqa: D102
     def checkpoints(self) -> Sequence[dict[str, Any]]: ...  # noqa: D102
     def update(self, *, priority: int | None = None, max_workers: int | None = None) -> Self: ...  # noqa: D102
-    def what_if(self, *, priority: int | None = None, max_workers: int | None = None) -> Answer: ...  # noqa: D102
+    def what_if(self, *, priority: int | None = None, max_workers: int | None = None) -> WhatIfAnswer: ...  # noqa: D102
     def stop(self) -> Self: ...  # noqa: D102
     def suspend(self) -> Self: ...  # noqa: D102
     def resume(self, checkpoint: str | None = None) -> Self: ...  # noqa: D102

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tornado.web import RequestHandler
 
 from edt_jupyter.wmla.routes import FAMILIES, ROUTES, handlers, pattern
-from edt_jupyter.wmla.unavailable import UnknownHandler
+from edt_jupyter.wmla.unavailable import WmlaUnknownHandler
 from tests.conformance.calls import CALLS, WAYS, sdk_calls
 
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -48,7 +48,7 @@ def answers(path: str, verb: str) -> tuple[str, str]:
             return template, DONE if (template, verb) in routes() else MISSING
     for known, handler in FAMILIES:
         if re.fullmatch(known, plain):
-            return path.rstrip("/"), MISSING if handler is UnknownHandler else LATER
+            return path.rstrip("/"), MISSING if handler is WmlaUnknownHandler else LATER
     return path.rstrip("/"), MISSING
 
 

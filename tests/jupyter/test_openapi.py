@@ -49,7 +49,7 @@ def test_schemas_have_the_fields_of_the_structs(spec):
     from edt_sdk.schemas.forecast import Forecast, Picked, Preview
     from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobView, Reason
     from edt_sdk.schemas.what_if import WhatIf
-    from edt_server.outputs.logs import Line
+    from edt_server.outputs.logs import LoggedLine
 
     schemas = spec["components"]["schemas"]
     pairs = {"Job": JobView, "Spec": JobSpec, "Patch": JobPatch, "Progress": JobProgress, "Reason": Reason}
@@ -57,7 +57,7 @@ def test_schemas_have_the_fields_of_the_structs(spec):
     kept = ("FileEntry", "NewDataset", "Dataset", "NewModel", "ModelChange", "Model", "Training")
     pairs |= {name: getattr(catalogue, name) for name in kept}
     pairs |= {name: getattr(validation, name) for name in ("NewValidation", "Validated", "ClassScores")}
-    for name, struct in {**pairs, "Event": Event, "Line": Line, "WhatIf": WhatIf, **asked}.items():
+    for name, struct in {**pairs, "Event": Event, "LoggedLine": LoggedLine, "WhatIf": WhatIf, **asked}.items():
         assert set(schemas[name]["properties"]) == set(struct.__struct_fields__), name
 
 

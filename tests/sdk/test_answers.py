@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from edt_sdk import InvalidRequest, Unprocessable
-from edt_sdk.display.answers import Answer
+from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.schemas.what_if import WhatIfShare
 
 TOLD = {
@@ -54,9 +54,12 @@ def test_the_client_takes_a_job_or_its_id(peer, client, job):
 
 
 def test_of_what_is_not_known():
-    answer = Answer(job="a", priority=1, max_workers=1, instance_group="default", shares=())
+    answer = WhatIfAnswer(job="a", priority=1, max_workers=1, instance_group="default", shares=())
     assert repr(answer).splitlines()[-1] == "When it would end is not known yet."
-    ends = [repr(Answer(job="a", priority=1, max_workers=1, instance_group="x", shares=(), **known)).splitlines()[-1]
-            for known in ({"ends_now": 1e9}, {"ends_then": 1e9})]  # fmt: skip
+    answers = [
+        WhatIfAnswer(job="a", priority=1, max_workers=1, instance_group="x", shares=(), **known)
+        for known in ({"ends_now": 1e9}, {"ends_then": 1e9})
+    ]
+    ends = [repr(each).splitlines()[-1] for each in answers]
     assert ends[0].endswith("when it would end then is not known.")
     assert ends[1].endswith("when it ends as things are is not known.")

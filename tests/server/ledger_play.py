@@ -64,7 +64,7 @@ class Play:
 
     def leave(self, job):
         for slot in self.ledger.core.leaving(job):
-            self.say(job, control.SlotReleased(slot=slot, worker=None, exit_code=0))
+            self.say(job, control.SlotReturned(slot=slot, worker=None, exit_code=0))
 
     def suspend(self, job):
         return self.do(lambda change: suspension.suspend(change, job, "ann"))

@@ -15,7 +15,7 @@ from edt_sdk.schemas.wire.control import (
     DriverStarted,
     Launch,
     Numbered,
-    SlotReleased,
+    SlotReturned,
     StopJob,
     SupervisorHello,
     Welcome,
@@ -87,7 +87,7 @@ async def delivered(supervisor):
 
 async def test_reports_are_delivered_in_order_and_acknowledged(service, supervisor):
     for number in (1, 2, 3):
-        supervisor.reporter.report(number, SlotReleased(slot=number, worker=None, exit_code=None))
+        supervisor.reporter.report(number, SlotReturned(slot=number, worker=None, exit_code=None))
     await delivered(supervisor)
     assert [report.number for report in service.of(Numbered)] == [1, 2, 3]
     greeting = service.of(SupervisorHello)[0]

@@ -14,7 +14,7 @@ from edt_sdk.schemas.wire.control import (
     GenerationFormed,
     JobEnded,
     Refused,
-    SlotReleased,
+    SlotReturned,
     StopJob,
     TrainingEnded,
     TrainingStarted,
@@ -35,14 +35,14 @@ async def test_a_job_grows_and_shrinks_and_finishes(tmp_path):
         server.allocate(0, 1)
         await server.report(GenerationFormed, number=2, slots=(0, 1))
         server.allocate(1)
-        released = await server.report(SlotReleased, slot=0)
+        released = await server.report(SlotReturned, slot=0)
         assert (released.worker, released.exit_code) == (0, 0)
         ended = await server.report(JobEnded)
         await server.gone()
         assert ended == JobEnded(state=JobState.FINISHED, message="Finished: 1 training, 45 updates.")
         kinds = [type(report) for report in server.reports]
         assert kinds.index(DriverStarted) < kinds.index(TrainingStarted) < kinds.index(TrainingEnded)
-        assert await server.report(SlotReleased, slot=1, exit_code=0)
+        assert await server.report(SlotReturned, slot=1, exit_code=0)
         assert server.progress[-1].update == server.progress[-1].total_updates == 45
         assert {commit["world"] for commit in server.commits()} == {1, 2}
         assert server.stream("driver.stdout").endswith("after train\n")
@@ -57,8 +57,8 @@ async def test_a_job_without_slots_is_suspended_and_goes_on_later(tmp_path):
         server.submit(script(delay=0.004, epochs=6))
         await server.both()
         server.allocate()
-        await server.report(SlotReleased, slot=0, exit_code=0)
-        await server.report(SlotReleased, slot=1, exit_code=0)
+        await server.report(SlotReturned, slot=0, exit_code=0)
+        await server.report(SlotReturned, slot=1, exit_code=0)
         assert not any(isinstance(report, JobEnded) for report in server.reports)
         committed = server.commits()
         server.allocate(5)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from edt_sdk.schemas.job import JobState
-from edt_sdk.schemas.wire.control import GenerationFormed, JobEnded, SlotReleased, StopJob, TrainingStarted, WorkerLost
+from edt_sdk.schemas.wire.control import GenerationFormed, JobEnded, SlotReturned, StopJob, TrainingStarted, WorkerLost
 from tests.server.by_hand import JOB, script, serving
 
 pytestmark = pytest.mark.asyncio
@@ -57,7 +57,7 @@ async def test_a_job_loses_zygotes_and_heirs_and_grows_all_the_same(tmp_path):
         kill(second)
         await two(server, but=second)
         server.allocate(0)
-        await server.report(SlotReleased, slot=1)
+        await server.report(SlotReturned, slot=1)
         server.allocate(0, 1)
         await server.report(GenerationFormed, number=4, slots=(0, 1))
         last = await two(server)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.training.exchange.blocks import blocks, subtrees
-from edt_sdk.training.exchange.tree import Fold, Node, finish
+from edt_sdk.training.exchange.tree import Fold, ShardNode, finish
 
 
 def folded(vectors, block, released=None):
@@ -60,10 +60,10 @@ def test_the_order_of_addition_matters_at_all():
 
 
 def test_the_shape_of_the_tree():
-    assert Node(0, 8).children() == (Node(0, 4), Node(4, 8))
-    assert Node(0, 6).children() == (Node(0, 4), Node(4, 6))
-    assert Node(0, 5).children() == (Node(0, 4), Node(4, 5))
-    assert Node(4, 7).children() == (Node(4, 6), Node(6, 7))
+    assert ShardNode(0, 8).children() == (ShardNode(0, 4), ShardNode(4, 8))
+    assert ShardNode(0, 6).children() == (ShardNode(0, 4), ShardNode(4, 6))
+    assert ShardNode(0, 5).children() == (ShardNode(0, 4), ShardNode(4, 5))
+    assert ShardNode(4, 7).children() == (ShardNode(4, 6), ShardNode(6, 7))
     # Brackets written out by hand, for six shards with one empty.
     a, b, c, d, e, f = random_vectors(6, 1)
     assert (total([a, b, None, d, e, f], [range(6)])).tobytes() == (((a + b) + d) + (e + f)).tobytes()
@@ -72,7 +72,7 @@ def test_the_shape_of_the_tree():
 
 def test_a_node_without_samples_is_none():
     vectors = [np.ones(2, np.float32), None, None, None]
-    assert folded(vectors, range(2, 4)) == {Node(2, 4): None}
+    assert folded(vectors, range(2, 4)) == {ShardNode(2, 4): None}
     assert total([None] * 4, [range(0, 3), range(3, 4)]) is None
 
 
@@ -84,7 +84,7 @@ def test_a_fold_keeps_few_vectors(shards):
         fold.push(shard, np.ones(1, np.float32))
         assert shard + 1 - len(released) <= shards.bit_length()
     (node,) = fold.nodes()
-    assert node == Node(0, shards)
+    assert node == ShardNode(0, shards)
     assert fold.nodes()[node] == shards
 
 
@@ -99,7 +99,7 @@ def test_wrong_use_raises():
     with pytest.raises(ValueError, match="pushed"):
         fold.push(3, None)
     with pytest.raises(ValueError, match="no part holds shard 1"):
-        finish({Node(0, 1): None}, 2)
+        finish({ShardNode(0, 1): None}, 2)
 
 
 @given(shards=st.integers(1, 64), data=st.data())

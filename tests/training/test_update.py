@@ -12,7 +12,7 @@ from edt_sdk.training.exchange import group_exchange as exchange
 from edt_sdk.training.exchange import shared_exchange
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group, connect_store
-from edt_sdk.training.exchange.tree import Node, finish
+from edt_sdk.training.exchange.tree import ShardNode, finish
 from edt_sdk.training.sampling.order import Order
 from edt_sdk.training.sampling.seeds import derive, set_states
 from edt_sdk.training.update.update import TestStep
@@ -71,7 +71,9 @@ def plain_sum(shards, batch):
         set_states(derive(11, "train-shard", 0, key.shard))
         model.zero_grad()
         F.cross_entropy(model(x), y).backward()
-        parts[Node(key.shard, key.shard + 1)] = Sum([p.grad * float(counts[key.shard]) for p in model.parameters()])
+        parts[ShardNode(key.shard, key.shard + 1)] = Sum(
+            [p.grad * float(counts[key.shard]) for p in model.parameters()]
+        )
         model.load_state_dict(start)
     total = finish(parts, shards)
     for parameter, gradient in zip(model.parameters(), total.values, strict=True):

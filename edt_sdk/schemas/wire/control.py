@@ -188,7 +188,7 @@ class RunStopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     why: str
 
 
-class SlotReleased(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class SlotReturned(msgspec.Struct, frozen=True, kw_only=True, tag="SlotReleased"):
     """The worker of this slot is gone (or none was ever started): the slot is free for others."""
 
     slot: int
@@ -218,7 +218,7 @@ Report = (
     | GenerationFormed
     | RunStarted
     | RunStopped
-    | SlotReleased
+    | SlotReturned
     | JobEnded
 )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 
-from edt_sdk.training.exchange.tree import Node
+from edt_sdk.training.exchange.tree import ShardNode
 
 
 @lru_cache(maxsize=256)  # called several times per update
@@ -25,11 +25,11 @@ def blocks(shards: int, world: int) -> tuple[range, ...]:
 
 
 @lru_cache(maxsize=1024)
-def subtrees(block: range, shards: int) -> tuple[Node, ...]:
+def subtrees(block: range, shards: int) -> tuple[ShardNode, ...]:
     """Return the largest tree nodes over [0, shards) inside the block, left to right. Together they cover the block."""
-    found: list[Node] = []
+    found: list[ShardNode] = []
 
-    def visit(node: Node) -> None:
+    def visit(node: ShardNode) -> None:
         if node.stop <= block.start or block.stop <= node.start:
             return
         if block.start <= node.start and node.stop <= block.stop:
@@ -39,5 +39,5 @@ def subtrees(block: range, shards: int) -> tuple[Node, ...]:
             visit(child)
 
     if block:
-        visit(Node(0, shards))
+        visit(ShardNode(0, shards))
     return tuple(found)

@@ -58,7 +58,7 @@ class _Done:
         return True
 
 
-class Watch(Protocol):
+class GroupWatch(Protocol):
     """Receives a callback whenever this member starts or stops waiting for others."""
 
     def waiting(self) -> None:
@@ -71,7 +71,7 @@ class Watch(Protocol):
 class _Transfer:
     """Wraps a handle of the library. `peer_errors.py` recognizes a lost peer because this file does every wait."""
 
-    def __init__(self, handle: Handle, watch: Watch | None) -> None:
+    def __init__(self, handle: Handle, watch: GroupWatch | None) -> None:
         self._handle: Handle | None = handle
         self._watch = watch
 
@@ -170,7 +170,7 @@ class Group:
         self.device = device
         self._gloo: _Backend | None = None
         self._nccl: _Backend | None = None
-        self.watch: Watch | None = None
+        self.watch: GroupWatch | None = None
         # Weak references: a traceback or a half-done update may still hold a transfer, and must not keep the group
         # open.
         self._transfers: weakref.WeakSet[_Transfer] = weakref.WeakSet()

@@ -40,7 +40,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LayoutEntry:
     """Locates the numbers of an entry in `section`, from element `offset`.
 
     Complex numbers are pairs, a last dimension of 2.
@@ -68,7 +68,7 @@ class Flat:
     def __init__(
         self,
         sections: tuple[Tensor, ...],
-        entries: tuple[Entry, ...],
+        entries: tuple[LayoutEntry, ...],
         memory: Tensor | None = None,
         start: int | None = None,
     ) -> None:
@@ -130,7 +130,7 @@ class Layout:
             if kind not in self._kinds:
                 self._kinds.append(kind)
                 lengths.append(0)
-        entries: dict[int, Entry] = {}
+        entries: dict[int, LayoutEntry] = {}
         # Buffers come first: vectors are sent from the end to the start, and a buffer is not final before the end of
         # the backward pass.
         numbers = range(len(values))
@@ -138,7 +138,7 @@ class Layout:
             kind = _kind(values[number])
             section = self._kinds.index(kind)
             shape, strides = _shape_and_strides(values[number])
-            entries[number] = Entry(section, lengths[section], shape, strides, shape.numel())
+            entries[number] = LayoutEntry(section, lengths[section], shape, strides, shape.numel())
             # Matrix kernels may choose another path for other alignments, which would change bits.
             step = ALIGNMENT // kind[0].itemsize
             lengths[section] += -(-shape.numel() // step) * step

@@ -32,7 +32,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReductionPlan:
     """Lists all moves of a rank in an update.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Summand:
 
 
 @lru_cache(maxsize=256)
-def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
+def in_tree(block: range, filled: tuple[bool, ...]) -> ReductionPlan:
     """Return the moves of mode `exact`.
 
     Args:
@@ -94,12 +94,12 @@ def in_tree(block: range, filled: tuple[bool, ...]) -> Plan:
             free.extend(other for _, other in numbers)
             last = moves[-1]
             moves[-1] = Move(last.shard, last.into, last.add, last.merges + numbers)
-    return Plan(tuple(moves), vectors, tuple(s.vector for s in fold.nodes().values() if s is not None))
+    return ReductionPlan(tuple(moves), vectors, tuple(s.vector for s in fold.nodes().values() if s is not None))
 
 
 @lru_cache(maxsize=256)
-def in_one(block: range, filled: tuple[bool, ...]) -> Plan:
+def in_one(block: range, filled: tuple[bool, ...]) -> ReductionPlan:
     """Return the moves of mode `fast`: one after another into a single vector."""
     shards = [shard for shard in block if filled[shard]]
     moves = tuple(Move(shard, 0, number > 0) for number, shard in enumerate(shards))
-    return Plan(moves, min(1, len(moves)), (0,) if moves else ())
+    return ReductionPlan(moves, min(1, len(moves)), (0,) if moves else ())

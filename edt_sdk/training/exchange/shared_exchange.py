@@ -25,7 +25,7 @@ from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.memory_window import Address, View, Window, touch
 from edt_sdk.training.exchange.reduction_plan import Move
-from edt_sdk.training.exchange.tree import Node, finish
+from edt_sdk.training.exchange.tree import ShardNode, finish
 
 CHUNK = 128 << 10
 """Bytes of a slice that are summed at once. Together with the summands they should fit the cache of a core."""
@@ -249,10 +249,10 @@ class SharedExchange:
                     total = some
                 torch.div(total.value, self._divisor, out=result[chunk.start - ours.start : chunk.stop - ours.start])
 
-    def _summands(self) -> tuple[list[tuple[Node, bool]], list[tuple[Tensor, ...]]]:
+    def _summands(self) -> tuple[list[tuple[ShardNode, bool]], list[tuple[Tensor, ...]]]:
         """Return all ranks' subtrees with a flag for samples, and the vectors of the subtrees that have samples."""
         world, shards = self._neighbours.group.world, len(self._counts)
-        nodes: list[tuple[Node, bool]] = []
+        nodes: list[tuple[ShardNode, bool]] = []
         vectors: list[tuple[Tensor, ...]] = []
         for rank, block in enumerate(blocks(shards, world)):
             of_rank = [(node, any(self._counts[node.start : node.stop])) for node in subtrees(block, shards)]

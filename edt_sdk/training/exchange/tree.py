@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Node:
+class ShardNode:
     """Represents the shards start … stop − 1 as one summand of the tree."""
 
     start: int
@@ -30,18 +30,18 @@ class Node:
         """Return True for a single shard."""
         return self.stop - self.start == 1
 
-    def children(self) -> tuple[Node, Node]:
+    def children(self) -> tuple[ShardNode, ShardNode]:
         """Return the two summands of an inner node."""
         # Split at a power of two. With halves, 6 shards on 3 ranks would give rank 1 a block that is no node.
         middle = self.start + (1 << (self.stop - self.start - 1).bit_length() - 1)
-        return Node(self.start, middle), Node(middle, self.stop)
+        return ShardNode(self.start, middle), ShardNode(middle, self.stop)
 
 
 @lru_cache(maxsize=32)
-def _parents(shards: int) -> dict[tuple[Node, Node], Node]:
+def _parents(shards: int) -> dict[tuple[ShardNode, ShardNode], ShardNode]:
     """Return the parent of every pair of siblings."""
-    found: dict[tuple[Node, Node], Node] = {}
-    waiting = [Node(0, shards)]
+    found: dict[tuple[ShardNode, ShardNode], ShardNode] = {}
+    waiting = [ShardNode(0, shards)]
     while waiting:
         node = waiting.pop()
         if not node.leaf:
@@ -67,14 +67,14 @@ class Fold(Generic[T]):
         self._block = block
         self._next = block.start
         self._release = release
-        self._stack: list[tuple[Node, T | None]] = []
+        self._stack: list[tuple[ShardNode, T | None]] = []
 
     def push(self, shard: int, vector: T | None) -> None:
         """Take the next shard of the block, None for an empty shard."""
         if shard != self._next or shard not in self._block:
             raise ValueError(f"shard {shard} pushed, {self._next} of {self._block} expected")
         self._next += 1
-        self._stack.append((Node(shard, shard + 1), vector))
+        self._stack.append((ShardNode(shard, shard + 1), vector))
         # Collapse siblings immediately: waiting for the whole block would keep one vector per shard alive.
         while len(self._stack) > 1:
             (left, a), (right, b) = self._stack[-2:]
@@ -83,17 +83,17 @@ class Fold(Generic[T]):
                 break
             self._stack[-2:] = [(parent, _add(a, b, self._release))]
 
-    def nodes(self) -> dict[Node, T | None]:
+    def nodes(self) -> dict[ShardNode, T | None]:
         """Return the sums of the block's subtrees (`blocks.subtrees`), left to right, after all shards were pushed."""
         if self._next != self._block.stop:
             raise ValueError(f"shard {self._next} of {self._block} is missing")
         return dict(self._stack)
 
 
-def finish(parts: Mapping[Node, T | None], shards: int) -> T | None:
+def finish(parts: Mapping[ShardNode, T | None], shards: int) -> T | None:
     """Return the sum over all V shards from sums of subtrees that cover them. Adds in place. None if all are None."""
 
-    def total(node: Node) -> T | None:
+    def total(node: ShardNode) -> T | None:
         if node in parts:
             return parts[node]
         if node.leaf:
@@ -101,7 +101,7 @@ def finish(parts: Mapping[Node, T | None], shards: int) -> T | None:
         left, right = node.children()
         return _add(total(left), total(right), lambda vector: None)
 
-    return total(Node(0, shards))
+    return total(ShardNode(0, shards))
 
 
 def _add(left: T | None, right: T | None, release: Callable[[T], object]) -> T | None:

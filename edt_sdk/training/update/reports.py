@@ -10,7 +10,7 @@ import numpy as np
 from edt_sdk.training.exchange.buffer_sync import Others
 from edt_sdk.training.exchange.header import Bits, Report, ShardStats
 from edt_sdk.training.exchange.layout import Layout
-from edt_sdk.training.update.shard import Outcome
+from edt_sdk.training.update.shard import ShardOutcome
 from edt_sdk.training.update.user_functions import number_or_none, plain
 
 
@@ -30,7 +30,7 @@ class Reports:
         self._worker = worker
         self._metrics = metrics
 
-    def of_update(self, outcomes: Sequence[Outcome], pending: int, *, alone: bool = False) -> Report:
+    def of_update(self, outcomes: Sequence[ShardOutcome], pending: int, *, alone: bool = False) -> Report:
         """Report the shards of an update. `pending` as in `UpdateEngine.commit`. `alone`: no other member reads it."""
         floats, others = len(self._layout.floats), len(self._layout.others)
         present = np.zeros(len(self._layout.parameters), dtype=np.bool_)
@@ -49,12 +49,12 @@ class Reports:
         stats = self._stats(outcomes)
         return Report(pending, self._worker, os.getpid(), stats, present, changed[:floats], of_shard_0, small)
 
-    def of_test(self, outcomes: Sequence[Outcome], pending: int) -> Report:
+    def of_test(self, outcomes: Sequence[ShardOutcome], pending: int) -> Report:
         """Report the shards of a validation step."""
         none = np.zeros(0, dtype=np.bool_)
         return Report(pending, self._worker, os.getpid(), self._stats(outcomes), none, none, none, b"")
 
-    def _stats(self, outcomes: Sequence[Outcome]) -> tuple[ShardStats, ...]:
+    def _stats(self, outcomes: Sequence[ShardOutcome]) -> tuple[ShardStats, ...]:
         return tuple(
             ShardStats(
                 shard=outcome.shard,
@@ -70,7 +70,7 @@ class Reports:
         )
 
 
-def _bits_of(outcome: Outcome) -> Bits:
+def _bits_of(outcome: ShardOutcome) -> Bits:
     if outcome.changed is None:
         raise ValueError(f"shard {outcome.shard} was not trained")
     return outcome.changed

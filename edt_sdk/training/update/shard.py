@@ -1,4 +1,4 @@
-"""Compute a shard: forward, loss, backward. The result goes into a flat vector and an `Outcome`.
+"""Compute a shard: forward, loss, backward. The result goes into a flat vector and an `ShardOutcome`.
 
 Every shard of an update starts from the same buffers and from its own random states. The contribution of a shard is its
 gradient times its number of samples. So the sum over shards divided by all samples is the gradient of the mean loss.
@@ -33,7 +33,7 @@ _version = attrgetter("_version")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ShardOutcome:
     """Holds the result of a shard before it is shared with other members. Tensors are still on their device.
 
     Attributes:
@@ -111,7 +111,7 @@ class ShardRunner:
         self._versions_before = 0
         self._gradients = Gradients(layout)
 
-    def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> Outcome:
+    def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> ShardOutcome:
         """Run forward and backward. Gradients and buffers go into the contribution's vector."""
         self._buffers.restore()
         if not contribution.left:
@@ -136,7 +136,7 @@ class ShardRunner:
         present = arrivals.rest()
         changed = self._buffers.changed_so_far()
         self._add_buffers(contribution)
-        return Outcome(
+        return ShardOutcome(
             shard=shard,
             samples=len(batch.indices),
             indices=batch.indices,
@@ -150,7 +150,7 @@ class ShardRunner:
         )
 
     @torch.no_grad()
-    def evaluate(self, shard: int, batch: Batch, *, seed: int, observe: Observer | None = None) -> Outcome:
+    def evaluate(self, shard: int, batch: Batch, *, seed: int, observe: Observer | None = None) -> ShardOutcome:
         """Run forward and loss only. The caller has set evaluation mode. `observe` receives outputs and labels."""
         self._buffers.restore()
         self._buffers.lend()
@@ -158,7 +158,7 @@ class ShardRunner:
         outputs, labels, loss = self._forward(batch)
         if observe is not None:
             observe(outputs, labels)
-        return Outcome(
+        return ShardOutcome(
             shard=shard,
             samples=len(batch.indices),
             indices=batch.indices,

@@ -29,7 +29,7 @@ from edt_sdk.training.exchange.group_exchange import Exchange
 from edt_sdk.training.exchange.header import Header, ShardStats
 from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.records import Told
-from edt_sdk.training.exchange.reduction_plan import Plan
+from edt_sdk.training.exchange.reduction_plan import ReductionPlan
 from edt_sdk.training.exchange.shared_exchange import SharedExchange
 from edt_sdk.training.exchange.strategy import Exchanges
 from edt_sdk.training.exchange.vectors import Vectors
@@ -43,7 +43,7 @@ from edt_sdk.training.update.not_a_number import LossGuard
 from edt_sdk.training.update.optimizer_step import OptimizerStep, check_step
 from edt_sdk.training.update.remarks import remarks
 from edt_sdk.training.update.reports import Reports
-from edt_sdk.training.update.shard import Outcome, ShardRunner
+from edt_sdk.training.update.shard import ShardOutcome, ShardRunner
 from edt_sdk.training.update.user_functions import LossFunction, Metric, Observer, StepFunction, metric_names
 
 log = logging.getLogger(__name__)
@@ -77,8 +77,8 @@ class _Computed:
 
     step: TrainStep
     block: range
-    outcomes: tuple[Outcome, ...]
-    plan: Plan
+    outcomes: tuple[ShardOutcome, ...]
+    plan: ReductionPlan
     vectors: list[Flat]
     pool: Vectors
     group: Group | None
@@ -224,7 +224,7 @@ class UpdateEngine:
             computed = replace(computed, exchange=self._exchanges.between(group, counts, vectors, plan.sums))
         # Stored before the shards run, so that `_forget` finds the vectors and the exchange if a shard raises.
         self._computed = computed
-        outcomes: list[Outcome] = []
+        outcomes: list[ShardOutcome] = []
         with self._same_buffers(keep_gradients=left):
             keys = {key.shard: key for key in self._order.keys(step, block)}
             for number, move in enumerate(plan.moves):

@@ -80,7 +80,7 @@ class Training:
 _KNOWN_AS = {"callbacks": "user_callback"}
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class PayloadHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Holds the first line. `python` is "major.minor"."""
 
     edt_payload: int
@@ -118,7 +118,7 @@ def dump(parts: Mapping[str, Any], roots: Sequence[Path]) -> bytes:
             pickled: bytes = cloudpickle.dumps(dict(parts))
         except Exception as error:  # pickle and user __reduce__ methods may raise anything
             raise _cannot_pickle(parts, error) from error
-    header = Header(edt_payload=FORMAT, python=python_version(), torch=str(torch.__version__))
+    header = PayloadHeader(edt_payload=FORMAT, python=python_version(), torch=str(torch.__version__))
     return msgspec.json.encode(header) + b"\n" + pickled
 
 
@@ -163,10 +163,10 @@ def load(path: Path) -> dict[str, Any]:
     return parts
 
 
-def check_header(line: bytes) -> Header:
+def check_header(line: bytes) -> PayloadHeader:
     """Return the header if this interpreter may unpickle the rest, else raise Unprocessable."""
     try:
-        header = msgspec.json.decode(line, type=Header)
+        header = msgspec.json.decode(line, type=PayloadHeader)
     except msgspec.DecodeError:
         raise Unprocessable("This file is not what a train() call writes.") from None
     if header.edt_payload != FORMAT:

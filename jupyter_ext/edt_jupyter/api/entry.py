@@ -34,7 +34,7 @@ _PACKAGE = "package.tar.gz"
 Add = Callable[[Path | None, str], Awaitable[T]]
 
 
-class Entry:
+class UploadedEntry:
     """One body that is being received. `upload` is None for JSON."""
 
     def __init__(self, upload: Upload | None) -> None:
@@ -68,18 +68,18 @@ class Entry:
             self._upload.close()
 
 
-class EntryHandler(ReceivingHandler[Entry], PickingHandler):
+class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler):
     """Base of a handler whose POST adds to the catalogue."""
 
-    def open_sink(self, content_type: str, settings: Settings) -> Entry:
+    def open_sink(self, content_type: str, settings: Settings) -> UploadedEntry:
         """Return a sink that writes an upload to the disk."""
-        return Entry(Upload(self.service.uploads, content_type, settings.max_upload_bytes))
+        return UploadedEntry(Upload(self.service.uploads, content_type, settings.max_upload_bytes))
 
     async def _admit(self) -> None:
         if not self._is_json:
             await super()._admit()
             return
-        self.sink = Entry(None)
+        self.sink = UploadedEntry(None)
 
     @property
     def _is_json(self) -> bool:

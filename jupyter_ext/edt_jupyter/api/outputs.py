@@ -13,7 +13,7 @@ from functools import partial
 from tornado.iostream import StreamClosedError
 
 from edt_jupyter.http.base import EdtHandler
-from edt_jupyter.http.sse import PING, Record, Step, StreamHandler
+from edt_jupyter.http.sse import PING, Record, StreamHandler, StreamStep
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import JobView
 from edt_server.outputs.logs import LogBatch, LogReader, as_text
@@ -62,14 +62,14 @@ class LogsHandler(StreamHandler):
     async def _follow(self, job: str, reader: LogReader, begin: Callable[..., LogBatch]) -> None:
         read = partial(begin, limit=_PAGE)
 
-        async def step() -> Step:
+        async def step() -> StreamStep:
             nonlocal read
             # The state first: the files of an ended job are complete.
             final = self.service.ended(job)
             batch = await asyncio.to_thread(read, final=final)
             read = partial(reader.read, limit=_PAGE)
             records = [Record("line", line, cursor) for line, cursor in zip(batch.lines, batch.cursors(), strict=True)]
-            return Step(records, batch.done, 0.0 if len(records) >= _PAGE else _LOGS_AGAIN)
+            return StreamStep(records, batch.done, 0.0 if len(records) >= _PAGE else _LOGS_AGAIN)
 
         await self.stream(job, step)
 
@@ -110,11 +110,11 @@ class MetricsHandler(StreamHandler):
         test = batch.of_kind("test")
         self.reply({"train": train, "test": test, "speeds": speeds, "next": batch.next, "done": batch.done})
 
-    async def _step(self, job: str, reader: MetricsReader) -> Step:
+    async def _step(self, job: str, reader: MetricsReader) -> StreamStep:
         final = self.service.ended(job)
         batch = await asyncio.to_thread(reader.read, final=final)
         records = [Record("metric", point, cursor) for point, cursor in zip(batch.points, batch.cursors, strict=True)]
-        return Step(records, batch.done, _METRICS_AGAIN)
+        return StreamStep(records, batch.done, _METRICS_AGAIN)
 
 
 class EventsHandler(StreamHandler):
@@ -149,7 +149,7 @@ class Follower:
         self._shown: JobView | None = None
         self._shown_at = 0.0
 
-    async def step(self) -> Step:
+    async def step(self) -> StreamStep:
         """Return the records since the last step."""
         wait = self._shown_at + _BETWEEN_VIEWS - time.monotonic()
         # The view first: a later change wakes the watcher again. A running training wakes it at least twice a
@@ -167,7 +167,7 @@ class Follower:
             records.append(Record("job", view))
             self._shown, self._shown_at = view, time.monotonic()
         pause = wait if view is None or view != self._shown else PING
-        return Step(records, done, 0.0 if more else pause)
+        return StreamStep(records, done, 0.0 if more else pause)
 
 
 class CheckpointsHandler(EdtHandler):

@@ -36,7 +36,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StreamStep:
     """The records to send now, whether they are the last, and the seconds until the next poll without a wake-up."""
 
     records: Iterable[Record]
@@ -53,7 +53,7 @@ class StreamHandler(EdtHandler):
         """Return the cursor to resume after: Last-Event-ID of a reader that reconnects, else `?after=`."""
         return self.request.headers.get("Last-Event-ID", "") or self.get_query_argument("after", "")
 
-    async def stream(self, job: str, step: Callable[[], Awaitable[Step]]) -> None:
+    async def stream(self, job: str, step: Callable[[], Awaitable[StreamStep]]) -> None:
         """Send what `step` returns until it is done. It is called again whenever the job changed."""
         with self.service.hub.watch(job) as watch:
             self._watch = watch
@@ -68,7 +68,7 @@ class StreamHandler(EdtHandler):
         if not self._finished:
             self.finish(set_content_type="text/event-stream")
 
-    async def _send(self, now: Step, step: Callable[[], Awaitable[Step]], watch: Subscription) -> None:
+    async def _send(self, now: StreamStep, step: Callable[[], Awaitable[StreamStep]], watch: Subscription) -> None:
         self.write(b": jupyter-edt\n\n")
         sent = time.monotonic()
         while True:

@@ -11,7 +11,7 @@ from edt_server.wmla import data_pages
 from edt_server.wmla.console import dataset_object, new_dataset
 
 
-class DatasetsHandler(ConsoleHandler):
+class WmlaDatasetsHandler(ConsoleHandler):
     """`/datasets`."""
 
     auth_resource = "edt:catalogue"
@@ -30,7 +30,7 @@ class DatasetsHandler(ConsoleHandler):
         self.done(f"Data set {made.name} is created.", remarks, name=made.name)
 
 
-class DatasetHandler(ConsoleHandler):
+class WmlaDatasetHandler(ConsoleHandler):
     """`/datasets/{name}`."""
 
     auth_resource = "edt:catalogue"

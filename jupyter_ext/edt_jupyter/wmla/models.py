@@ -77,7 +77,7 @@ class TemplateHandler(_EntriesHandler):
         self.done(f"Model template {name} is deleted.")
 
 
-class ModelsHandler(_EntriesHandler):
+class WmlaModelsHandler(_EntriesHandler):
     """`/models`."""
 
     auth_resource = "edt:catalogue"
@@ -107,7 +107,7 @@ class ModelsHandler(_EntriesHandler):
         return made if weights is None else await models.set_weights(self.user, made.name, weights)
 
 
-class ModelHandler(_EntriesHandler):
+class WmlaModelHandler(_EntriesHandler):
     """`/models/{name}`."""
 
     auth_resource = "edt:catalogue"

@@ -8,11 +8,11 @@ from edt_jupyter.wmla.about import ConfHandler, StatusHandler
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.conductor import DriverLogHandler, ExecutorLogHandler, InstanceApplicationsHandler
 from edt_jupyter.wmla.datasets import (
-    DatasetHandler,
     DatasetPicturesHandler,
     DatasetRowsHandler,
-    DatasetsHandler,
     DatasetStopHandler,
+    WmlaDatasetHandler,
+    WmlaDatasetsHandler,
 )
 from edt_jupyter.wmla.exec_files import ExecLogHandler, ExecResultHandler
 from edt_jupyter.wmla.execs import (
@@ -27,13 +27,13 @@ from edt_jupyter.wmla.logon import LogoffHandler, LogonHandler
 from edt_jupyter.wmla.models import (
     ModelFileHandler,
     ModelFilesHandler,
-    ModelHandler,
-    ModelsHandler,
     TemplateFileHandler,
     TemplateFilesHandler,
     TemplateHandler,
     TemplatesHandler,
     WeightFileHandler,
+    WmlaModelHandler,
+    WmlaModelsHandler,
 )
 from edt_jupyter.wmla.resource_plans import PlanTreeHandler, ResourcePlanHandler
 from edt_jupyter.wmla.scheduler import (
@@ -56,9 +56,9 @@ from edt_jupyter.wmla.trainings import (
 from edt_jupyter.wmla.unavailable import (
     HypersearchHandler,
     InferenceHandler,
-    UnknownHandler,
+    WmlaUnknownHandler,
 )
-from edt_jupyter.wmla.validations import ValidationHandler, ValidationsHandler, ValidationStopHandler
+from edt_jupyter.wmla.validations import ValidationStopHandler, WmlaValidationHandler, WmlaValidationsHandler
 
 AUTH = "/auth/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"
@@ -96,8 +96,8 @@ ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (f"{DEEP_LEARNING}/scheduler/kubernetesobjects", KubernetesObjectsHandler),
     (f"{DEEP_LEARNING}/resplans/resplantree", PlanTreeHandler),
     (f"{DEEP_LEARNING}/resplans/resplan/{{name}}", ResourcePlanHandler),
-    (f"{DEEP_LEARNING}/datasets", DatasetsHandler),
-    (f"{DEEP_LEARNING}/datasets/{{name}}", DatasetHandler),
+    (f"{DEEP_LEARNING}/datasets", WmlaDatasetsHandler),
+    (f"{DEEP_LEARNING}/datasets/{{name}}", WmlaDatasetHandler),
     (f"{DEEP_LEARNING}/datasets/{{name}}/csvs", DatasetRowsHandler),
     (f"{DEEP_LEARNING}/datasets/{{name}}/objectimages", DatasetPicturesHandler),
     (f"{DEEP_LEARNING}/datasets/{{name}}/stop", DatasetStopHandler),
@@ -105,18 +105,18 @@ ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (f"{DEEP_LEARNING}/modeltemplates/files/{{file}}", TemplateFileHandler),
     (f"{DEEP_LEARNING}/modeltemplates/{{name}}", TemplateHandler),
     (f"{DEEP_LEARNING}/modeltemplates/{{name}}/files", TemplateFilesHandler),
-    (f"{DEEP_LEARNING}/models", ModelsHandler),
+    (f"{DEEP_LEARNING}/models", WmlaModelsHandler),
     (f"{DEEP_LEARNING}/models/weightfile", WeightFileHandler),
     (f"{DEEP_LEARNING}/models/files/{{file}}", ModelFileHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}", ModelHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}", WmlaModelHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/files", ModelFilesHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/trainingnames", TrainingNamesHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/trainings", TrainingsHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}", TrainingHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/stop", TrainingStopHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/weightfile", TrainingWeightsHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/validations", ValidationsHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}", ValidationHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/validations", WmlaValidationsHandler),
+    (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}", WmlaValidationHandler),
     (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}/stop", ValidationStopHandler),
 )
 # Whole families that answer 501, each a pattern below one of the roots, and then every other path.
@@ -126,7 +126,7 @@ FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
     (rf"{DEEP_LEARNING}/(?:inferences|edimodels)(?:/.*)?", InferenceHandler),
     (rf"{INFERENCE}(?:/.*)?", InferenceHandler),
-    *((rf"{root}(?:/.*)?", UnknownHandler) for root in (AUTH, CONDUCTOR, DEEP_LEARNING)),
+    *((rf"{root}(?:/.*)?", WmlaUnknownHandler) for root in (AUTH, CONDUCTOR, DEEP_LEARNING)),
 )
 
 

@@ -40,5 +40,5 @@ class InferenceHandler(_NoRoute):
         raise HTTPError(501, "Inference is not in this release; download the result and serve the model elsewhere.")
 
 
-class UnknownHandler(_NoRoute):
+class WmlaUnknownHandler(_NoRoute):
     """Every other path."""

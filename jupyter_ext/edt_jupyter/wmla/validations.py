@@ -37,7 +37,7 @@ class _ValidationHandler(ModelTrainingsHandler):
         return validation_object(view, row.spec.registered.validates, result, server=self.base_address)
 
 
-class ValidationsHandler(_ValidationHandler):
+class WmlaValidationsHandler(_ValidationHandler):
     """`/models/{name}/validations`."""
 
     auth_resource = "edt:jobs"
@@ -72,7 +72,7 @@ class ValidationsHandler(_ValidationHandler):
         self.reply(await self.shown(view))
 
 
-class ValidationHandler(_ValidationHandler, RemovingHandler):
+class WmlaValidationHandler(_ValidationHandler, RemovingHandler):
     """`/models/{name}/validations/{validation}`."""
 
     auth_resource = "edt:jobs"

@@ -72,7 +72,7 @@ class Datasets:
         settings = self._settings
         mode, path = COPY, ""
         if upload is not None:
-            limits = intake.Limits(settings.max_package_files, settings.max_package_bytes)
+            limits = intake.IntakeLimits(settings.max_package_files, settings.max_package_bytes)
             intake.unpack_data(upload, filename, places.data, limits)
             folder = places.data
         else:

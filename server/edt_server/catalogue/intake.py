@@ -32,7 +32,7 @@ _TRAIN_DIR = b"--train_dir"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class IntakeLimits:
     """Most files and bytes of code; most bytes of an upload of data, unpacked."""
 
     max_files: int
@@ -50,7 +50,7 @@ class Code:
     console: bool
 
 
-def unpack_data(upload: Path, filename: str, target: Path, limits: Limits) -> None:
+def unpack_data(upload: Path, filename: str, target: Path, limits: IntakeLimits) -> None:
     """Put an upload into the folder `target`, which is made.
 
     Raises:
@@ -103,7 +103,7 @@ def copy_data(source: Path, target: Path) -> None:
             ) from None
 
 
-def pack_code(source: Path, filename: str, main: str | None, package: Path, limits: Limits) -> Code:
+def pack_code(source: Path, filename: str, main: str | None, package: Path, limits: IntakeLimits) -> Code:
     """Make the package of a model's code.
 
     Args:

@@ -114,7 +114,7 @@ class Models:
     def _fill(self, places: Places, new: NewModel, upload: Path | None, filename: str) -> ModelRecord:
         settings = self._settings
         source = upload if upload is not None else below_data_fs(settings.data_fs, new.path or "")
-        limits = intake.Limits(settings.max_package_files, settings.max_package_bytes)
+        limits = intake.IntakeLimits(settings.max_package_files, settings.max_package_bytes)
         code = intake.pack_code(source, filename, new.main, places.code, limits)
         return ModelRecord(
             description=new.description or "",
@@ -161,7 +161,7 @@ class Models:
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
         places = shelf.places(row)
-        limits = intake.Limits(self._settings.max_package_files, self._settings.max_package_bytes)
+        limits = intake.IntakeLimits(self._settings.max_package_files, self._settings.max_package_bytes)
         fresh = places.code.with_name("code-new.tar.gz")
         try:
             code = await asyncio.to_thread(intake.pack_code, upload, filename, main, fresh, limits)

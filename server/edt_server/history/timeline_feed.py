@@ -19,7 +19,7 @@ DEFAULT_POINTS = 500
 _PAGE = 1000
 
 
-class EventList(Protocol):
+class TimelineEvents(Protocol):
     """The part of a store that is read."""
 
     def events(self, *, kinds: frozenset[str] | None = None, after: int = 0, limit: int | None = None) -> list[Event]:
@@ -36,7 +36,7 @@ class TimelineFeed:
         names: maps ids to the jobs' names.
     """
 
-    def __init__(self, store: EventList, newest: Callable[[], int], names: Callable[[str], str]) -> None:
+    def __init__(self, store: TimelineEvents, newest: Callable[[], int], names: Callable[[str], str]) -> None:
         self._store = store
         self._newest = newest
         self._names = names

@@ -22,7 +22,7 @@ from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import Lease, Store, StoreError, StoreUnavailable, Writer
 from edt_server.system.processes import is_alive
-from edt_server.system.standstill import BEAT, Pulse, Watch
+from edt_server.system.standstill import BEAT, StandstillPulse, StandstillWatch
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class Leadership:
         self._renewed = float("-inf")
         self._seen: Lease | None = None
         self._seen_at = 0.0
-        self._watch = Watch()
-        self._pulse = Pulse()
+        self._watch = StandstillWatch()
+        self._pulse = StandstillPulse()
 
     @property
     def confirmed(self) -> bool:
@@ -127,7 +127,7 @@ class Leadership:
                 return tx.lease(LEASE)
         if found is not None and found.holder is not None:
             log.warning("this server leads from now on: the one at %s %s", found.url or "an unknown address", why)
-        self._fencing, self._renewed, self._seen, self._pulse = mine.fencing, begun, None, Pulse()
+        self._fencing, self._renewed, self._seen, self._pulse = mine.fencing, begun, None, StandstillPulse()
         return None
 
     def start_heartbeat(self) -> None:

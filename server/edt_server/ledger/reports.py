@@ -83,7 +83,7 @@ def _record(change: Change, job: str, report: control.Report, time: float) -> No
             seq = change.append(events.RUN_STOPPED, job, {"number": number, "why": why}, time=time)
             if change.core.holding(job) and change.row(job).state is JobState.RUNNING:
                 change.set_state(job, JobState.RECOVERING, why, cause=seq, time=time)
-        case control.SlotReleased(slot=slot, worker=worker, exit_code=exit_code):
+        case control.SlotReturned(slot=slot, worker=worker, exit_code=exit_code):
             release(change, job, slot, worker, exit_code)
         case control.JobEnded(state=state, message=message):
             end(change, job, state if state.final else JobState.FAILED, message, time=time)

@@ -31,7 +31,7 @@ _FOREVER = float("inf")
 _ALL = 1 << 62
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a log.
 
     Attributes:
@@ -61,7 +61,7 @@ class LogBatch:
         ends: file and offset behind each of them.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[LoggedLine, ...]
     next: str
     done: bool
     before: Mapping[str, int]
@@ -94,7 +94,7 @@ class Placed:
     time: float
     order: int
     end: int
-    line: Line
+    line: LoggedLine
 
 
 def merge(files: Iterable[Sequence[Placed]], *, limit: int, until: float = _FOREVER) -> list[Placed]:
@@ -258,7 +258,7 @@ class LogReader:
         placed: list[Placed] = []
         for text, end in tail.lines:
             time = self._index.time_of(source.indexed, end)
-            line = Line(
+            line = LoggedLine(
                 time=newest if time is None else time,
                 stream=source.stream,
                 worker=source.worker,
@@ -311,6 +311,6 @@ def elog_name(folder: str) -> str:
     return f"log/{folder}/stdout"
 
 
-def as_text(lines: Iterable[Line]) -> str:
+def as_text(lines: Iterable[LoggedLine]) -> str:
     """The lines as they were printed."""
     return "".join(f"{line.text}\n" for line in lines)

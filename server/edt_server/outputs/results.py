@@ -51,7 +51,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """One file of the zip: its name there, its path on disk, and how many bytes are taken."""
 
     name: str
@@ -132,7 +132,7 @@ def _exact(paths: JobPaths) -> Iterator[Checkpoint]:
             )
 
 
-def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[Member]:
+def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[ArchiveMember]:
     root = paths.result_dir
     if part == "all":
         yield from _walk(root, root, "")
@@ -145,7 +145,7 @@ def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[Member]:
         yield from _walk(paths.streams_dir, paths.streams_dir, "streams/")
 
 
-def _walk(root: Path, folder: Path, prefix: str) -> Iterator[Member]:
+def _walk(root: Path, folder: Path, prefix: str) -> Iterator[ArchiveMember]:
     """Yield regular files below `folder`, sorted, whose real path is below `root`, without temporary files."""
     inside = root.resolve()
     for place, folders, files in os.walk(folder):
@@ -156,10 +156,10 @@ def _walk(root: Path, folder: Path, prefix: str) -> Iterator[Member]:
                 continue
             real = path.resolve()
             if real.is_relative_to(inside) and real.is_file():
-                yield Member(prefix + path.relative_to(folder).as_posix(), real, real.stat().st_size)
+                yield ArchiveMember(prefix + path.relative_to(folder).as_posix(), real, real.stat().st_size)
 
 
-def _read(member: Member) -> Iterator[bytes]:
+def _read(member: ArchiveMember) -> Iterator[bytes]:
     left = member.size
     with member.path.open("rb") as file:
         while left:

@@ -141,14 +141,14 @@ def _whole_characters(data: bytes, start: int, end: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class LogEnd:
     """The byte offset behind which the last lines are, and whether there are fewer than were asked for, being long."""
 
     offset: int
     cut: bool = False
 
 
-def end_of(path: Path, lines: int, *, most: int | None = None) -> End:
+def end_of(path: Path, lines: int, *, most: int | None = None) -> LogEnd:
     """Where the last `lines` lines of `path` begin; at 0 for no file.
 
     What is written behind the last line break, without an end yet, is not counted as a line.
@@ -170,17 +170,17 @@ def end_of(path: Path, lines: int, *, most: int | None = None) -> End:
                 block = file.read(start - before)
                 start, breaks, data = before, breaks + block.count(b"\n"), block + data
     except (FileNotFoundError, NotADirectoryError):
-        return End(0)
+        return LogEnd(0)
     if breaks <= lines:
         # Fewer than asked for: all of a small file; of a large one what begins behind the first line break, if any.
         if start == 0:
-            return End(0)
+            return LogEnd(0)
         first = data.find(b"\n") + 1
-        return End(start if first == len(data) else start + first, cut=True)
+        return LogEnd(start if first == len(data) else start + first, cut=True)
     place = len(data)
     for _ in range(lines + 1):
         place = data.rfind(b"\n", 0, place)
-    return End(start + place + 1)
+    return LogEnd(start + place + 1)
 
 
 def line_at(path: Path, offset: int) -> int:

@@ -19,7 +19,7 @@ from edt_server.core.core import Core
 from edt_server.core.events import JobChanged, SlotReleased
 from edt_server.core.instructions import Revoke
 from edt_server.ledger import Ledger
-from edt_server.simulator.engine import Engine, Settings
+from edt_server.simulator.engine import Engine, SimulationSettings
 from edt_server.simulator.recorded import work_done
 from edt_server.simulator.speed import Speed
 from edt_server.simulator.workload import SimulatedJob
@@ -116,7 +116,7 @@ def forecast(now: Now, job: str, change: JobChanged | None) -> float | None:
     core = copy.deepcopy(now.core)
     jobs = [_simulated(now, each) for each in core.jobs if each in now.rows]
     present = {each: len(core.holding(each)) + len(core.leaving(each)) for each in core.jobs}
-    engine = Engine(core, len(core.slots), jobs, Settings(), present=present, begin=now.time)
+    engine = Engine(core, len(core.slots), jobs, SimulationSettings(), present=present, begin=now.time)
     for each in core.jobs:
         for slot in core.leaving(each):
             engine.leave(each, slot, now.time)

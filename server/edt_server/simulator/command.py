@@ -18,7 +18,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import Settings, SimulatedRun, simulate
+from edt_server.simulator.engine import SimulatedRun, SimulationSettings, simulate
 from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness
 from edt_server.simulator.picture import allocation, draw
 from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make
@@ -94,7 +94,7 @@ def _question(arguments: argparse.Namespace) -> _Question:
 
 
 def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> SimulatedRun:
-    settings = Settings(
+    settings = SimulationSettings(
         resize_cost=arguments.resize_cost,
         grace=0.0 if policy in RIGID else arguments.grace,
         interval=arguments.interval,

@@ -39,7 +39,7 @@ class Scheduler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SimulationSettings:
     """The behaviour of the world around the scheduler, in seconds.
 
     Attributes:
@@ -137,7 +137,7 @@ class Engine:
         scheduler: gets all events; its slots and plan are set already.
         slots: the number of its slots.
         jobs: the workload; jobs named in `present` have arrived in the scheduler before.
-        settings: see `Settings`.
+        settings: see `SimulationSettings`.
         clock: measures how long the scheduler takes; by default nothing is measured.
         watch: called at intervals with (simulated seconds, jobs ended, jobs).
         present: jobs that are there already → slots they occupy; they run from `begin` on.
@@ -149,7 +149,7 @@ class Engine:
         scheduler: Scheduler,
         slots: int,
         jobs: Sequence[SimulatedJob],
-        settings: Settings = Settings(),  # frozen
+        settings: SimulationSettings = SimulationSettings(),  # frozen
         *,
         clock: Callable[[], float] = lambda: 0.0,
         watch: Callable[[float, int, int], None] | None = None,
@@ -354,7 +354,7 @@ def simulate(
     scheduler: Scheduler,
     slots: int,
     jobs: Sequence[SimulatedJob],
-    settings: Settings = Settings(),  # frozen
+    settings: SimulationSettings = SimulationSettings(),  # frozen
     *,
     clock: Callable[[], float] = lambda: 0.0,
     watch: Callable[[float, int, int], None] | None = None,

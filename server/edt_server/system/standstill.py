@@ -22,7 +22,7 @@ _STOPPED = "Tt"
 Marks = tuple[tuple[str, ...], ...]
 
 
-class Watch:
+class StandstillWatch:
     """Observes processes from outside, one after the other."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Watch:
         return now - self._since >= SEEN
 
 
-class Pulse:
+class StandstillPulse:
     """The beats of this process. One thread uses it, but any may call `unbroken_since`.
 
     Without beats (before `begin`) it knows of no gap.

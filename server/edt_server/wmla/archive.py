@@ -35,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArchiveLayout:
     """The top of an archive: folders and files there, and every file's name."""
 
     folders: frozenset[str]
@@ -84,7 +84,7 @@ def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_
     return Packed(_in_front(archive.path, singles, main, code_dir, folder / "with-files.tar"), code_dir)
 
 
-def layout(archive: Path, max_files: int, max_bytes: int) -> Layout:
+def layout(archive: Path, max_files: int, max_bytes: int) -> ArchiveLayout:
     """Return the names at the top of an archive. PackageError when it cannot be read."""
     folders: set[str] = set()
     files: set[str] = set()
@@ -107,10 +107,10 @@ def layout(archive: Path, max_files: int, max_bytes: int) -> Layout:
             f"The package is not a readable tar archive: {error}.",
             hint="Send a tar, gzipped or not, of the model's folder.",
         ) from None
-    return Layout(frozenset(folders), frozenset(files))
+    return ArchiveLayout(frozenset(folders), frozenset(files))
 
 
-def code_folder(top: Layout, *, main: str, model_dir: str) -> str:
+def code_folder(top: ArchiveLayout, *, main: str, model_dir: str) -> str:
     """Return the folder that holds the code: the folder the request names, else the only one, else none."""
     if model_dir and model_dir in top.folders:
         return model_dir

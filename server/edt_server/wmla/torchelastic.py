@@ -22,7 +22,7 @@ _OWN_RENDEZVOUS = re.compile(r"--rdzv[-_]backend(?:=|\s+)edt\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class TorchelasticStart:
     """How the script is started.
 
     Attributes:
@@ -34,7 +34,7 @@ class Started:
     command: TorchrunCommand
 
 
-def started(arguments: Arguments) -> Started:
+def started(arguments: Arguments) -> TorchelasticStart:
     """Return what a line with torchrun as its `--exec-start` asks for.
 
     Raises:
@@ -48,23 +48,23 @@ def started(arguments: Arguments) -> Started:
     return _named(arguments, parse(arguments.script))
 
 
-def _among_others(arguments: Arguments) -> Started:
+def _among_others(arguments: Arguments) -> TorchelasticStart:
     before = arguments.script[: len(arguments.script) - arguments.behind]
     options, others = sorted_out(before)
     own = (*others, *arguments.script[len(before) :])
-    return Started(replace(arguments, script=own), parse(options))
+    return TorchelasticStart(replace(arguments, script=own), parse(options))
 
 
-def _of_command(arguments: Arguments) -> Started:
+def _of_command(arguments: Arguments) -> TorchelasticStart:
     command = arguments.command
     if _NEEDS_A_SHELL.search(command) or _OWN_RENDEZVOUS.search(command):
-        return Started(arguments, parse(()))
+        return TorchelasticStart(arguments, parse(()))
     try:
         words = shlex.split(command)
     except ValueError:
-        return Started(arguments, parse(()))  # the shell reports what is wrong with it
+        return TorchelasticStart(arguments, parse(()))  # the shell reports what is wrong with it
     if not names_torchrun(words):
-        return Started(arguments, parse(()))
+        return TorchelasticStart(arguments, parse(()))
     found = parse(words)
     if arguments.main and found.script and PurePosixPath(found.script).name != arguments.main:
         raise InvalidRequest(
@@ -75,6 +75,8 @@ def _of_command(arguments: Arguments) -> Started:
     return _named(replace(arguments, command=""), found)
 
 
-def _named(arguments: Arguments, found: TorchrunCommand) -> Started:
+def _named(arguments: Arguments, found: TorchrunCommand) -> TorchelasticStart:
     """Return the arguments with the script of torchrun's command line."""
-    return Started(replace(arguments, main=found.script or arguments.main, script=found.args, behind=0), found)
+    return TorchelasticStart(
+        replace(arguments, main=found.script or arguments.main, script=found.args, behind=0), found
+    )

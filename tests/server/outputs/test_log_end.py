@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.outputs.logs import LogReader
-from edt_server.outputs.tail import End, end_of, line_at
+from edt_server.outputs.tail import LogEnd, end_of, line_at
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_no_more_than_the_end_is_read(tmp_path, content, shown):
 
 
 def test_there_may_be_no_file_yet(tmp_path):
-    assert end_of(tmp_path / "none", 5) == End(0)
+    assert end_of(tmp_path / "none", 5) == LogEnd(0)
 
 
 def test_a_reader_begins_with_the_last_lines_of_everybody_and_goes_on_behind_them(paths):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.outputs import logs
-from edt_server.outputs.logs import Line, LogReader, Placed, TimeIndex, as_text, elog_name, merge
+from edt_server.outputs.logs import LoggedLine, LogReader, Placed, TimeIndex, as_text, elog_name, merge
 from edt_server.outputs.tail import MAX_LINE
 
 
@@ -248,7 +248,7 @@ def test_whatever_is_written_and_read_when_each_line_is_told_once(tmp_path_facto
 
 @given(st.lists(st.lists(st.floats(0, 100)), max_size=5), st.integers(0, 20), st.floats(0, 100))
 def test_merge_gives_the_earliest_lines_in_order(files, limit, until):
-    line = Line(time=0, stream="stdout", worker=None, err=False, text="")
+    line = LoggedLine(time=0, stream="stdout", worker=None, err=False, text="")
     placed = [[Placed(t, order, 0, line) for t in sorted(times)] for order, times in enumerate(files)]
     merged = [entry.time for entry in merge(placed, limit=limit, until=until)]
     assert merged == sorted(t for times in files for t in times if t <= until)[:limit]

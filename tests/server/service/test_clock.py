@@ -86,7 +86,7 @@ def test_a_job_whose_turn_is_over_waits_and_comes_back(play):
     p.late = 11.0
     p.do(pass_time)
     assert p.outcome.allocations["a"].slots == ()
-    p.report("a", control.SlotReleased(slot=0, worker=0, exit_code=0))
+    p.report("a", control.SlotReturned(slot=0, worker=0, exit_code=0))
     assert (p.state("a"), p.state("b")) == (JobState.PENDING, JobState.LAUNCHING)
     assert p.outcome.launches == ("b",)
     texts = [event.text for event in p.ledger.store.events(job="a")]
@@ -95,7 +95,7 @@ def test_a_job_whose_turn_is_over_waits_and_comes_back(play):
     p.trains("b")
     p.late = 22.0
     p.do(pass_time)
-    p.report("b", control.SlotReleased(slot=0, worker=0, exit_code=0))
+    p.report("b", control.SlotReturned(slot=0, worker=0, exit_code=0))
     assert (p.state("a"), p.state("b")) == (JobState.LAUNCHING, JobState.PENDING)
     assert [slot.id for slot in p.outcome.allocations["a"].slots] == [0]
 

@@ -52,7 +52,7 @@ def test_a_job_grows_when_it_trains_and_gives_back_when_it_does_not(taking):
     assert [(row.state, before) for row, before in outcome.states] == [(JobState.RUNNING, JobState.LAUNCHING)]
     _, outcome = taking.report(3, control.TrainingEnded(training=0, updates=7))
     assert outcome.allocations[taking.job].slots == ()
-    _, outcome = taking.report(4, control.SlotReleased(slot=0, worker=0, exit_code=0))
+    _, outcome = taking.report(4, control.SlotReturned(slot=0, worker=0, exit_code=0))
     assert taking.ledger.core.leaving(taking.job) == (1,)
 
 
@@ -74,8 +74,8 @@ def test_a_report_counts_once_and_none_may_be_missing(taking):
 
 def test_a_slot_released_twice_is_free_once(taking):
     for number in (1, 2):
-        taking.report(number, control.SlotReleased(slot=0, worker=0, exit_code=1))
-    taking.report(3, control.SlotReleased(slot=2, worker=None, exit_code=None))
+        taking.report(number, control.SlotReturned(slot=0, worker=0, exit_code=1))
+    taking.report(3, control.SlotReturned(slot=2, worker=None, exit_code=None))
     check(taking.ledger.core)
     assert taking.ledger.row(taking.job).last_report == 3
 

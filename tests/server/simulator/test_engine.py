@@ -7,7 +7,7 @@ import pytest
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import Engine, Settings
+from edt_server.simulator.engine import Engine, SimulationSettings
 from edt_server.simulator.figures import completion, figures
 from edt_server.simulator.policies import POLICIES, RIGID, make
 
@@ -30,7 +30,7 @@ def test_two_jobs_share_and_the_survivor_grows(play, job):
 
 
 def test_a_worker_that_leaves_slowly_works_meanwhile_and_keeps_the_other_waiting(play, job):
-    run = play([job("a"), job("b", time=5)], settings=Settings(resize_cost=0, grace=2))
+    run = play([job("a"), job("b", time=5)], settings=SimulationSettings(resize_cost=0, grace=2))
     a, b = run.lives
     assert a.sizes[:2] == ((0, 8), (7, 4))
     assert b.start == 7
@@ -38,13 +38,13 @@ def test_a_worker_that_leaves_slowly_works_meanwhile_and_keeps_the_other_waiting
 
 
 def test_decisions_in_rounds(play, job):
-    run = play([job("a", time=1, work=70)], settings=Settings(resize_cost=0, interval=60))
+    run = play([job("a", time=1, work=70)], settings=SimulationSettings(resize_cost=0, interval=60))
     assert run.lives[0].sizes == ((60, 8), (68.75, 0))
 
 
 def test_priority_is_a_weight_under_fair_share_and_an_order_under_priority(play, job):
     jobs = [job("low", work=60), job("high", work=60, priority=10000)]
-    cheap = Settings(resize_cost=0)
+    cheap = SimulationSettings(resize_cost=0)
     assert [life.sizes[-2][1] for life in play(jobs, settings=cheap).lives] == [8, 5]
     assert play(jobs, settings=cheap).lives[0].sizes[0] == (0, 3)
     strict = play(jobs, "priority", settings=cheap)
@@ -54,13 +54,13 @@ def test_priority_is_a_weight_under_fair_share_and_an_order_under_priority(play,
 def test_a_program_that_is_not_elastic_keeps_what_it_has_and_the_others_share_the_rest(play, job):
     program = job("program", work=60, max_workers=6, min_workers=6, keeps=True)
     heavy = job("heavy", time=1, work=2 * 9 + 8, priority=50_000)
-    run = play([program, heavy], settings=Settings(resize_cost=0))
+    run = play([program, heavy], settings=SimulationSettings(resize_cost=0))
     assert run.lives[0].sizes == ((0, 6), (10, 0))
     assert run.lives[1].sizes == ((1, 2), (10, 8), (11, 0))
 
 
 def test_workers_come_and_go_in_units(play, job):
-    run = play([job("a", slots_per_unit=4), job("b", time=5)], slots=7, settings=Settings(resize_cost=0))
+    run = play([job("a", slots_per_unit=4), job("b", time=5)], slots=7, settings=SimulationSettings(resize_cost=0))
     assert {size for _, size in run.lives[0].sizes} == {0, 4}
     assert run.lives[1].sizes[0] == (5, 3)
 
@@ -68,14 +68,16 @@ def test_workers_come_and_go_in_units(play, job):
 def test_in_a_rigid_queue_units_stay_whole_and_who_never_fits_holds_nobody_up(play, job):
     units = job("units", slots_per_unit=4, max_workers=8)
     program = job("program", time=1, max_workers=8, min_workers=8, keeps=True)
-    run = play([units, program, job("small", time=2, max_workers=2)], "rigid-fifo", slots=6, settings=Settings())
+    run = play(
+        [units, program, job("small", time=2, max_workers=2)], "rigid-fifo", slots=6, settings=SimulationSettings()
+    )
     assert [life.sizes[:1] for life in run.lives] == [((0, 4),), (), ((2, 2),)]
     assert figures(run).unfinished == 1
 
 
 def test_the_rigid_queues(play, job):
     jobs = [job("big", work=60, max_workers=6), job("all", time=1, max_workers=8), job("small", time=2, max_workers=2)]
-    free = Settings(resize_cost=0)
+    free = SimulationSettings(resize_cost=0)
     assert ends(play(jobs, "rigid-fifo", settings=free)) == {"big": 10, "all": 20, "small": 60}
     assert ends(play(jobs, "rigid-backfill", settings=free)) == {"big": 10, "all": 52, "small": 42}
 
@@ -87,7 +89,9 @@ def test_a_job_that_never_fits_ends_the_simulation_and_not_itself(play, job):
 
 
 def test_more_jobs_than_slots_take_turns(play, job):
-    run = play([job(f"j{n}", work=200, max_workers=1) for n in range(3)], slots=2, settings=Settings(resize_cost=0))
+    run = play(
+        [job(f"j{n}", work=200, max_workers=1) for n in range(3)], slots=2, settings=SimulationSettings(resize_cost=0)
+    )
     assert all(life.end is not None for life in run.lives)
     # Were nobody to give way, the third would have to wait for the end of another.
     assert run.lives[2].start < 200
@@ -96,7 +100,7 @@ def test_more_jobs_than_slots_take_turns(play, job):
 def test_a_job_that_is_given_up_never_ends_and_leaves_its_place(play, job):
     plan = Plan(instance_groups=(InstanceGroup(name="default", preemption=False, pending_timeout=3.0),))
     jobs = [job("a"), job("b", time=1), job("c", time=9)]
-    run = play(jobs, "", plan=plan, settings=Settings(resize_cost=0))
+    run = play(jobs, "", plan=plan, settings=SimulationSettings(resize_cost=0))
     assert ends(run) == {"a": 10, "b": None, "c": 20}
     assert run.lives[1].sizes == ()
 
@@ -109,7 +113,7 @@ def test_every_policy_finishes_every_job_within_its_slots(play, job, policy):
         for n in range(60)
     ]
     told = []
-    run = play(jobs, policy, slots=10, settings=Settings(grace=0.5), watch=lambda *now: told.append(now))
+    run = play(jobs, policy, slots=10, settings=SimulationSettings(grace=0.5), watch=lambda *now: told.append(now))
     assert all(life.end is not None for life in run.lives)
     assert all(
         left >= right - 1e-9 for left, right in zip([t for t, _, _ in told][1:], [t for t, _, _ in told], strict=False)
@@ -151,14 +155,14 @@ def test_turns_shorter_than_the_pause_are_refused_and_not_played_for_ever(play, 
     plan = Plan(instance_groups=(InstanceGroup(name="default", quantum=5.0),))
     jobs = [job(f"j{n}", max_workers=1) for n in range(5)]
     with pytest.raises(Unprocessable, match="no job gets on"):
-        play(jobs, "", plan=plan, slots=2, settings=Settings(resize_cost=30))
+        play(jobs, "", plan=plan, slots=2, settings=SimulationSettings(resize_cost=30))
 
 
 def test_it_may_stop_with_one_job_or_after_so_many_instants(job):
     def playing():
         there = [Slot(id=number, host="h") for number in range(4)]
         jobs = [job("short", work=8, max_workers=2), job("long", work=80, max_workers=2)]
-        return Engine(make("fairshare", Plan(), there), 4, jobs, Settings(resize_cost=0))
+        return Engine(make("fairshare", Plan(), there), 4, jobs, SimulationSettings(resize_cost=0))
 
     whole = ends(playing().run())
     assert whole == {"short": 4, "long": 40}

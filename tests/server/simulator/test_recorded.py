@@ -61,11 +61,11 @@ def test_what_happened(rows):
 
 
 def test_played_again_it_takes_as_long(rows, play):
-    from edt_server.simulator.engine import Settings
+    from edt_server.simulator.engine import SimulationSettings
 
     jobs = workload_of(rows)
     assert [job.name for job in jobs] == ["a", "b"]
-    run = play(jobs, settings=Settings(resize_cost=0))
+    run = play(jobs, settings=SimulationSettings(resize_cost=0))
     assert [life.end for life in run.lives] == pytest.approx([40, 60])
 
 
@@ -77,7 +77,7 @@ PROGRAM = JobArrived("program", 5000, 4, "default", min_workers=4, slots_per_uni
 
 
 def test_a_program_keeps_its_slots_again_and_units_stay_whole(play):
-    from edt_server.simulator.engine import Settings
+    from edt_server.simulator.engine import SimulationSettings
 
     past = Recorder()
     past.tell(slots(8), 0)
@@ -99,7 +99,7 @@ def test_a_program_keeps_its_slots_again_and_units_stay_whole(play):
         ("pairs", 2, 2, False),
         ("heavy", 1, 1, False),
     ]
-    again = play(jobs, settings=Settings(resize_cost=0))
+    again = play(jobs, settings=SimulationSettings(resize_cost=0))
     assert [life.end for life in again.lives] == pytest.approx([30, 40, 60])
     assert [life.sizes for life in again.lives] == [happened[life.job.name].sizes for life in again.lives]
 

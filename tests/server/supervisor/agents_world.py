@@ -193,7 +193,7 @@ class World:
             case SendReport(number=number, report=report):
                 assert number == len(self.reports) + 1
                 self.reports.append(report)
-                if isinstance(report, control.SlotReleased):
+                if isinstance(report, control.SlotReturned):
                     assert all(report.slot != each.id for agent in self.agents.values() for each in agent.slots)
                     self.later.append(Acknowledged(number))
             case Finish():

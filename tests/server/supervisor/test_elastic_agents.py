@@ -46,10 +46,10 @@ def test_nobody_halts_before_the_joiner_is_ready():
 def test_a_revoked_slot_is_released_when_its_agent_is_gone():
     world = running(3)
     world.allocate(slots(0, 1))
-    assert not world.of(control.SlotReleased)
+    assert not world.of(control.SlotReturned)
     world.settle()
     assert world.members == [0, 1]
-    (released,) = world.of(control.SlotReleased)
+    (released,) = world.of(control.SlotReturned)
     assert (released.slot, released.worker, released.exit_code) == (2, 2, 0)
 
 
@@ -69,7 +69,7 @@ def test_units_come_and_go_as_a_whole():
     world.allocate(slots(0, 1))
     world.settle()
     assert world.members == [0]
-    assert {report.slot for report in world.of(control.SlotReleased)} == {2, 3}
+    assert {report.slot for report in world.of(control.SlotReturned)} == {2, 3}
 
 
 def test_what_is_left_of_two_units_makes_another():
@@ -78,7 +78,7 @@ def test_what_is_left_of_two_units_makes_another():
     world.settle()
     (agent,) = world.agents.values()
     assert [slot.id for slot in agent.slots] == [0, 3]
-    assert {report.slot for report in world.of(control.SlotReleased)} == {1, 2}
+    assert {report.slot for report in world.of(control.SlotReturned)} == {1, 2}
 
 
 def test_an_agent_is_on_one_host():

@@ -92,7 +92,7 @@ def test_a_revoked_member_leaves_at_the_next_boundary_and_its_slot_is_free_when_
     story.say(1, link.Left(worker=1, generation=3, update=4))
     assert story.of(SendReport) == []
     story.exit(1)
-    assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=0)
+    assert story.reports[-1] == control.SlotReturned(slot=1, worker=1, exit_code=0)
 
 
 def test_wishes_during_a_change_wait_until_everybody_joined_and_left(story):
@@ -119,7 +119,7 @@ def test_a_worker_in_no_generation_is_simply_ended_when_its_slot_is_revoked(stor
     story.allocate(3, 0)
     assert story.last == [End(1, 0.0)]
     story.exit(1, -15, signals=(15,))
-    assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=-15)
+    assert story.reports[-1] == control.SlotReturned(slot=1, worker=1, exit_code=-15)
     assert not story.machine.over
 
 
@@ -130,7 +130,7 @@ def test_a_slot_that_comes_back_while_its_worker_leaves_is_released_and_taken_ag
     story.allocate(3, 0)
     story.allocate(4, 0, 1)
     story.exit(1, -15, signals=(15,))
-    assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=-15)
+    assert story.reports[-1] == control.SlotReturned(slot=1, worker=1, exit_code=-15)
     number = story.of(SendReport)[-1].number
     assert story.machine.holding == (0, 1), "the server may not know yet"
     story.allocate(5, 0, 1)
@@ -177,9 +177,9 @@ def test_the_end_of_a_training_frees_every_slot_and_the_next_takes_new_ones(stor
     story.exit(0, 0)
     assert story.reports[-4:] == [
         control.TrainingEnded(training=0, updates=9),
-        control.SlotReleased(slot=0, worker=0, exit_code=0),
-        control.SlotReleased(slot=1, worker=1, exit_code=0),
-        control.SlotReleased(slot=2, worker=2, exit_code=-15),
+        control.SlotReturned(slot=0, worker=0, exit_code=0),
+        control.SlotReturned(slot=1, worker=1, exit_code=0),
+        control.SlotReturned(slot=2, worker=2, exit_code=-15),
     ]
     assert story.told(link.TrainingDone) == [SendMessage(DRIVER, link.TrainingDone(training=0, updates=9))]
     story(Acknowledged(len(story.reports)))

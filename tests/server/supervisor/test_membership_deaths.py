@@ -97,7 +97,7 @@ def test_leavers_of_a_change_that_never_formed_are_told_the_newer_one_too(story)
     assert told_of(story) == (5, [(0, False)], [0, 2])
     story.left(2, 5)
     story.exit(2)
-    assert isinstance(story.reports[-1], control.SlotReleased)
+    assert isinstance(story.reports[-1], control.SlotReturned)
     story.joined(0, 5)
     assert story.reports[-1].workers == (0,)
 
@@ -108,7 +108,7 @@ def test_a_leaver_that_dies_is_simply_gone(story):
     story.kill(1)
     assert story.of(Note)
     assert story.told(link.Generation) == []
-    assert story.reports[-1] == control.SlotReleased(slot=1, worker=1, exit_code=-9)
+    assert story.reports[-1] == control.SlotReturned(slot=1, worker=1, exit_code=-9)
     story.joined(0, 3)
     assert isinstance(story.reports[-1], control.GenerationFormed)
 
@@ -278,7 +278,7 @@ def test_suspend_and_resume(story):
     for worker in (0, 1):
         story.left(worker, 3, update=7)
         story.exit(worker)
-        assert story.reports[-1] == control.SlotReleased(slot=worker, worker=worker, exit_code=0)
+        assert story.reports[-1] == control.SlotReturned(slot=worker, worker=worker, exit_code=0)
     assert story.machine.processes == {}
     story.allocate(3, 6)
     assert story.of(StartDriver) == []
@@ -316,7 +316,7 @@ def test_without_a_training_the_workers_are_ended_and_the_driver_stays(story):
     story.allocate(2)
     assert story.last == [End(0, 0.0)]
     story.exit(0, -15, signals=(15,))
-    assert story.reports[-1] == control.SlotReleased(slot=0, worker=0, exit_code=-15)
+    assert story.reports[-1] == control.SlotReturned(slot=0, worker=0, exit_code=-15)
     story.train()
     story.allocate(3, 1)
     story.hello(1)

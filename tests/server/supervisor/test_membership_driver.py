@@ -71,7 +71,7 @@ def test_a_training_that_ends_while_it_is_being_suspended_has_ended(story):
     story.exit(1, 0)
     story.exit(0, 0)
     assert story.told(link.TrainingDone)
-    released = [report.slot for report in story.reports if isinstance(report, control.SlotReleased)]
+    released = [report.slot for report in story.reports if isinstance(report, control.SlotReturned)]
     assert released == [1, 0]
     story.exit(DRIVER, 0)
     assert story.reports[-1].state is JobState.FINISHED

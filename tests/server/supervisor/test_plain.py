@@ -125,7 +125,7 @@ def test_a_slot_that_is_taken_away_ends_all_and_they_begin_again() -> None:
     assert [type(report) for report in reports(out)] == [control.RunStopped]
     assert [each for each in out if isinstance(each, End)] == [End(0, 0.0), End(1, 0.0)]
     assert reports(story.tell(Exited(0, -15, (15,)))) == []
-    assert reports(story.tell(Exited(1, 0, (15,)))) == [control.SlotReleased(slot=7, worker=1, exit_code=0)]
+    assert reports(story.tell(Exited(1, 0, (15,)))) == [control.SlotReturned(slot=7, worker=1, exit_code=0)]
     again = story.allocate(*slots(3, 9))
     assert [(each.worker, each.task.run, each.task.slots) for each in again if isinstance(each, StartTask)] == [
         (2, 2, slots(3)),
@@ -138,7 +138,7 @@ def test_suspended_all_slots_are_released_once_and_all_processes_end() -> None:
     story.run()
     story.allocate()
     released = reports(story.tell(Exited(0, -9, (15, 9)), Exited(1, -15, (15,))))
-    assert [report.slot for report in released if isinstance(report, control.SlotReleased)] == [3, 7]
+    assert [report.slot for report in released if isinstance(report, control.SlotReturned)] == [3, 7]
     assert story.machine.holding == (3, 7)
     story.tell(Acknowledged(6))
     assert story.machine.holding == ()
@@ -149,8 +149,8 @@ def test_a_slot_never_used_is_released_at_once() -> None:
     story = Story(spec(size=3))
     story.allocate(*slots(0, 1))
     assert reports(story.allocate()) == [
-        control.SlotReleased(slot=0, worker=None, exit_code=None),
-        control.SlotReleased(slot=1, worker=None, exit_code=None),
+        control.SlotReturned(slot=0, worker=None, exit_code=None),
+        control.SlotReturned(slot=1, worker=None, exit_code=None),
     ]
 
 

@@ -81,7 +81,7 @@ class World:
 
     def heard(self, report: control.Report) -> None:
         match report:
-            case control.SlotReleased(slot=slot):
+            case control.SlotReturned(slot=slot):
                 occupied = {each for slots in (*self.living.values(), *self.waiting.values()) for each in slots}
                 assert slot not in occupied
                 self.held.remove(slot)  # KeyError: released twice

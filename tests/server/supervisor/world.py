@@ -140,7 +140,7 @@ class World(WorldOfSlots, WorldOfWorkers):
             case control.JobEnded():
                 assert not self.processes
                 self.ended = report
-            case control.SlotReleased(slot=slot):
+            case control.SlotReturned(slot=slot):
                 assert all(process.slot != slot for process in self.workers.values())
             case control.WorkerLost(worker=worker):
                 assert worker not in self.workers

@@ -27,7 +27,7 @@ class WorldOfSlots:
     def take_report(self):
         number, report = self.to_server.popleft()
         match report:
-            case control.SlotReleased(slot=slot):
+            case control.SlotReturned(slot=slot):
                 assert slot in self.held | self.leaving, "released twice"
                 kept = slot in self.held
                 self.held.discard(slot)
@@ -41,7 +41,7 @@ class WorldOfSlots:
             case control.JobEnded():
                 self.held, self.leaving, self.demand = set(), set(), False
         self.to_supervisor.append(Acknowledged(number))
-        if isinstance(report, control.TrainingEnded) or (isinstance(report, control.SlotReleased) and kept):
+        if isinstance(report, control.TrainingEnded) or (isinstance(report, control.SlotReturned) and kept):
             self.level()
 
     def server_actions(self):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import msgspec
 
 from edt_server.system.processes import identify
-from edt_server.system.standstill import BEAT, NOTICED, SEEN, Pulse, Watch, stopped
+from edt_server.system.standstill import BEAT, NOTICED, SEEN, StandstillPulse, StandstillWatch, stopped
 from tests.waiting import until
 
 ECHO = "import sys\nfor line in sys.stdin:\n    print(line, end='', flush=True)\n"
@@ -46,7 +46,7 @@ def say(process: subprocess.Popen[str]) -> None:
 def test_a_stopped_process_stands_still_when_it_has_been_seen_so_for_long() -> None:
     with running(ECHO) as process:
         say(process)
-        watch, who = Watch(), identify(process.pid)
+        watch, who = StandstillWatch(), identify(process.pid)
         assert not watch.stands_still(who, 0.0)
         assert not watch.stands_still(who, 100.0)  # it waits, but it is not stopped
         stop(process)
@@ -57,7 +57,7 @@ def test_a_stopped_process_stands_still_when_it_has_been_seen_so_for_long() -> N
 
 def test_one_that_has_run_between_two_looks_does_not_stand_still() -> None:
     with running(ECHO) as process:
-        watch, who = Watch(), identify(process.pid)
+        watch, who = StandstillWatch(), identify(process.pid)
         say(process)
         stop(process)
         assert not watch.stands_still(who, 0.0)
@@ -85,7 +85,7 @@ def test_all_threads_have_to_be_stopped_and_the_process_to_be_the_one() -> None:
 
 def test_two_processes_are_not_taken_for_one() -> None:
     with running(ECHO) as one, running(ECHO) as other:
-        watch = Watch()
+        watch = StandstillWatch()
         for process in (one, other):
             say(process)
             stop(process)
@@ -95,7 +95,7 @@ def test_two_processes_are_not_taken_for_one() -> None:
 
 def test_whoever_is_seen_to_stand_still_notices_it() -> None:
     assert BEAT < NOTICED < SEEN
-    pulse = Pulse()
+    pulse = StandstillPulse()
     assert pulse.unbroken_since(0.0, 1000.0)  # nobody beats yet
     pulse.begin(0.0)
     assert not pulse.beat(0.1)
@@ -110,7 +110,7 @@ def test_whoever_is_seen_to_stand_still_notices_it() -> None:
 
 
 def test_a_gap_before_the_first_beat_is_one() -> None:
-    pulse = Pulse()
+    pulse = StandstillPulse()
     pulse.begin(10.0)
     assert not pulse.unbroken_since(10.0, 10.0 + SEEN)
     assert pulse.beat(10.0 + SEEN)

@@ -133,7 +133,7 @@ class Machine(ABC):
 
     def _release(self, slot: int) -> None:
         worker, code = self._exits.pop(slot, (None, None))
-        self._send(control.SlotReleased(slot=slot, worker=worker, exit_code=code))
+        self._send(control.SlotReturned(slot=slot, worker=worker, exit_code=code))
         self._slots.release(slot, self._reports)
 
     def _send(self, report: control.Report) -> None:
