@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab front-end screenshots test test-long test-all labs check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
+.PHONY: help install demo lab types front-end screenshots test test-long test-all labs check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -30,6 +30,9 @@ demo: $(STAMP) ## two trainings share four slots, in a notebook on a real Jupyte
 lab: $(STAMP) ## JupyterLab on notebooks/, with the extension and four slots
 	@$(BIN)/python hatch_build.py || echo "JupyterLab starts without it."
 	@$(BIN)/python demo/lab.py
+
+types: $(STAMP) ## the front end's types, from the OpenAPI description
+	@$(BIN)/python jupyter_ext/lab/make_types.py
 
 front-end: $(STAMP) ## the JupyterLab extension, built when its sources are newer; Node comes from a wheel
 	@$(BIN)/python hatch_build.py

@@ -87,7 +87,7 @@ async def rounds(settings: Settings, package: Path, jobs: int, number: int) -> i
             await until(all_train, "all probes to have their slots")
             begun = (await service.timeline(USER, points=2))["rows"][-1]["seq"]
             for each in range(number):
-                await service.update(USER, views[0].id, JobPatch(priority=HIGH if each % 2 == 0 else LOW))
+                await service.change_settings(USER, views[0].id, JobPatch(priority=HIGH if each % 2 == 0 else LOW))
                 await until(lambda: settled(service), "the change to be over")
             return int(begun)
         finally:

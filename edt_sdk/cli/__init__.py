@@ -1,6 +1,6 @@
 """Own `edt`: the verbs of the SDK at a shell prompt.
 
-stdout carries only the answer (for `submit`, the job's id). Everything said to a person goes to stderr. An error is one
+stdout carries only the answer (for `submit`, the job's id). Messages to people go to stderr. An error is one
 line.
 
 Exit codes: 0 fine; 1 the job failed (`wait`, `submit --wait`); 2 wrong use, also when the server reports it (no such
@@ -29,12 +29,12 @@ GROUPS = (
     "simulating",
 )  # fmt: skip
 
-# Verbs behind whose `--` stand a script's own arguments.
+# Verbs that take a script's own arguments after `--`.
 TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     own, script_args = _split(words)
     parser = build_parser()
@@ -52,14 +52,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever reads has seen enough (`edt logs … | head`). Python would complain again when it flushes at exit.
+        # The reader closed the pipe (`edt logs … | head`). Without this Python reports it again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of all verbs."""
+    """Return the parser of all verbs."""
     common = _Parser(add_help=False)
     server = common.add_argument_group("server")
     server.add_argument("--url", help="address of the Jupyter Server (default: EDT_URL, else the one that runs here)")
@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def complain(refused: EdtError) -> int:
-    """Say what is wrong on stderr, and which exit code that is."""
+    """Print the error on stderr and return its exit code."""
     first, *rest = str(refused).splitlines() or [refused.code]
     print(f"edt: {first}", *rest, sep="\n", file=sys.stderr)
     if isinstance(refused, JobFailed):
@@ -88,7 +88,7 @@ def complain(refused: EdtError) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One clean line instead of argparse's usage block; also for the verbs, whose parsers take this class."""
+    """Print one line instead of argparse's usage block. The parsers of the verbs take this class too."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"edt: {message} — see: {self.prog} --help\n")
@@ -106,7 +106,7 @@ class _Version(argparse.Action):
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
-    """What is ours, and what stands after `--` for the submitted script."""
+    """Split the words into our own and those after `--`, for the submitted script."""
     if "--" not in words:
         return words, None
     at = words.index("--")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from edt_sdk.cli.session import Verbs, add_verb, client, job, print_json, table
+from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, table
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.fields import given
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
 
 _WHAT_IF = "Tell who would hold how many slots, and when the job would end, with other settings. Nothing is changed."
 
@@ -17,17 +19,16 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
     listing.add_argument("--all", action="store_true", help="other users' jobs as well")
     listing.add_argument("--state", help="only jobs in this state")
+    listing.add_argument("--tag", help="only jobs with this tag")
     listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
     listing.add_argument("--before", metavar="ID", help="only jobs older than this one")
     get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
     get.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    update = add_verb(verbs, common, "update", run_update, "Change a job while it lives.", job="the job")
+    update = add_verb(verbs, common, "update", run_update, "Change the settings of a job.", job="the job")
     what_if = add_verb(verbs, common, "what-if", run_what_if, _WHAT_IF, job="the job")
     what_if.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    for verb in (update, what_if):
-        verb.add_argument("--priority", type=int, metavar="P", help="weight under fair share")
-        verb.add_argument("--max-workers", type=int, metavar="N", help="most slots it may hold")
-        verb.add_argument("--instance-group", metavar="G", help="the queue it moves to")
+    add_options(update, JobPatch, *JobPatch.__struct_fields__, unset=True)
+    add_options(what_if, JobPatch, *SCHEDULED, unset=True)
     stop = add_verb(verbs, common, "stop", run_stop, "End jobs; logs and checkpoints stay.")
     stop.add_argument("ids", metavar="ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="all of mine")
@@ -35,8 +36,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     resume = add_verb(
         verbs, common, "resume", run_resume, "Let a suspended, stopped or failed job go on.", job="the job"
     )
-    resume.add_argument("--checkpoint", metavar="NAME", help="from where, such as epoch-3 (default: the newest)")
-    resume.add_argument("--instance-group", metavar="G", help="the queue it goes on in (default: the one it was in)")
+    add_options(resume, JobResume, *JobResume.__struct_fields__)
     delete = add_verb(verbs, common, "delete", run_delete, "Remove jobs with their logs and results.")
     delete.add_argument("ids", metavar="ID", nargs="+")
 
@@ -44,7 +44,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run_list(arguments: argparse.Namespace) -> int:
     """`edt list`."""
     server = client(arguments)
-    found = server.jobs(all=arguments.all, state=arguments.state, limit=arguments.limit, before=arguments.before)
+    found = server.jobs(**given(arguments, ("all", "state", "tag", "limit", "before")))
     views = [each.view for each in found]
     if arguments.output == "json":
         print_json({"jobs": views})
@@ -52,13 +52,14 @@ def run_list(arguments: argparse.Namespace) -> int:
     if not views:
         print("No jobs. Submit one: edt submit FOLDER --main train.py --max-workers 4", file=sys.stderr)
         return 0
-    rows = []
+    rows, tagged = [], any(view.tags for view in views)
     for view in views:
         p = view.progress
         done = f"{100 * p.update / p.total_updates:.0f} %" if p is not None and p.total_updates else "-"
         slots = "-" if view.state.final else f"{view.slots}/{view.max_workers}"
-        rows.append((view.id, view.name, view.state, slots, done, view.priority, view.owner))
-    print(table(("ID", "NAME", "STATE", "SLOTS", "DONE", "PRIORITY", "OWNER"), rows))
+        tags = (", ".join(view.tags),) if tagged else ()
+        rows.append((view.id, view.name, view.state, slots, done, view.priority, view.owner, *tags))
+    print(table(("ID", "NAME", "STATE", "SLOTS", "DONE", "PRIORITY", "OWNER", *(("TAGS",) if tagged else ())), rows))
     if found.more:
         next_page = f"`edt list --before {views[-1].id}` lists those that come next"
         print(
@@ -74,22 +75,22 @@ def run_get(arguments: argparse.Namespace) -> int:
         print_json(found.view)
     else:
         print(found)
+        if found.tags:
+            print(f"Tags: {', '.join(found.tags)}")
+        if found.notes:
+            print(f"Notes: {found.notes}")
     return 0
 
 
 def run_update(arguments: argparse.Namespace) -> int:
     """`edt update`."""
-    changed = job(arguments).update(
-        priority=arguments.priority, max_workers=arguments.max_workers, instance_group=arguments.instance_group
-    )
-    print(changed)
+    print(job(arguments).update(**given(arguments, JobPatch.__struct_fields__)))
     return 0
 
 
 def run_what_if(arguments: argparse.Namespace) -> int:
     """`edt what-if`."""
-    changes = {name: getattr(arguments, name) for name in ("priority", "max_workers", "instance_group")}
-    answer = job(arguments).what_if(**changes)
+    answer = job(arguments).what_if(**given(arguments, SCHEDULED))
     if arguments.output == "json":
         print_json(answer)
     else:

@@ -37,7 +37,7 @@ def run_logs(arguments: argparse.Namespace) -> int:
     """`edt logs`."""
     chosen = {name: getattr(arguments, name) for name in ("worker", "tail", "since", "follow")}
     for line in job(arguments).log_lines(arguments.stream, **chosen):
-        # Whoever follows sees each line at once, also through a pipe.
+        # Show each line at once, also through a pipe.
         print(line, flush=arguments.follow)
     return 0
 

@@ -1,4 +1,4 @@
-"""What the verbs share: the client their options name, the shape of a verb, text tables."""
+"""Parts that the verbs share: the client for their options, the parser of a verb, text tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from edt_sdk.formatting.text_table import table
+import msgspec
 
-__all__ = ["Verbs", "add_verb", "client", "job", "print_json", "table"]
+from edt_sdk.formatting.text_table import table
+from edt_sdk.schemas import fields
+
+__all__ = ["Verbs", "add_options", "add_verb", "client", "job", "print_json", "table"]
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client, Job
@@ -26,7 +29,7 @@ def add_verb(
     *,
     job: str | None = None,
 ) -> argparse.ArgumentParser:
-    """A parser for one verb. `job` is the help of its positional ID, None when it takes none."""
+    """Add the parser of one verb. `job` is the help of its positional ID, None when it takes none."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=says, description=says)
     parser.set_defaults(run=run)
     if job is not None:
@@ -34,20 +37,26 @@ def add_verb(
     return parser
 
 
+def add_options(
+    parser: argparse.ArgumentParser, struct: type[msgspec.Struct], *names: str, unset: bool = False
+) -> None:
+    """Add an option for each of these fields of a struct; see `fields.options`."""
+    for flag, settings in fields.options(struct, names, unset=unset):
+        parser.add_argument(flag, **settings)
+
+
 def client(arguments: argparse.Namespace) -> Client:
-    """The client for `--url` and `--token`; what it says to people goes to stderr."""
+    """Return the client for `--url` and `--token`; its messages go to stderr."""
     from edt_sdk.client import Client
 
     return Client(arguments.url, arguments.token, output=sys.stderr)
 
 
 def job(arguments: argparse.Namespace) -> Job:
-    """The job whose ID was given."""
+    """Return the job with the given ID."""
     return client(arguments).job(arguments.id)
 
 
 def print_json(value: object) -> None:
-    """Indented JSON of plain data or structs."""
-    import msgspec
-
+    """Print plain data or structs as indented JSON."""
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -33,7 +33,7 @@ from edt_sdk.packing.upload import QUIET_VARIABLE, Multipart, upload_progress
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.forecast import PackedFile
 from edt_sdk.schemas.frameworks import SHELL, Framework
-from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView, tags_of
 from edt_sdk.torchrun.command_line.submission import start_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class SubmitOptions(TypedDict, total=False):
     torchrun: Sequence[str] | str
     data_path: str
     dataset: str
+    notes: str
+    tags: Sequence[str] | str
     args: Sequence[str]
     env: Mapping[str, str] | None
     python: str | None
@@ -106,6 +108,8 @@ class Client(CatalogueClient, PlanClient):
         torchrun: Sequence[str] | str = (),
         data_path: str = "",
         dataset: str = "",
+        notes: str = "",
+        tags: Sequence[str] | str = (),
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         python: str | None = None,
@@ -142,6 +146,8 @@ class Client(CatalogueClient, PlanClient):
                 are the slots, and come before `max_workers`, `min_workers` and `slots_per_unit`.
             data_path: the job's DATA_DIR, relative to the server's data folder. "" for that folder itself.
             dataset: a registered data set of mine, whose folder is the job's DATA_DIR. Not with `data_path`.
+            notes: text about the job, at most 10,000 characters. It may change later, as `tags` may.
+            tags: up to 20 words to find it by; a sequence, or one text with commas.
             args: the script's own arguments.
             env: environment variables of the job. None are taken over from this process.
             python: what it runs in, a path on the server's machine (`interpreters()` lists them); by default what runs
@@ -175,6 +181,8 @@ class Client(CatalogueClient, PlanClient):
             torchrun=torchrun,
             data_path=data_path,
             dataset=dataset,
+            notes=notes,
+            tags=tags,
             args=args,
             env=env,
             python=python,
@@ -266,6 +274,7 @@ class Client(CatalogueClient, PlanClient):
             **start.fields,
             env=dict(said.pop("env", None) or {}),
             warm_start=_job_id(said.pop("warm_start", None)),
+            tags=tags_of(said.pop("tags", ())),
             # The path has no meaning on another machine. The server then takes its configured interpreter.
             python=python or (sys.executable if self.server.local else None),
             # With a chosen interpreter the code need not match the version of the present one.
@@ -306,6 +315,7 @@ class Client(CatalogueClient, PlanClient):
         *,
         all: bool = False,
         state: JobState | str | None = None,
+        tag: str | None = None,
         limit: int | None = None,
         before: Job | str | None = None,
     ) -> JobList:
@@ -314,6 +324,7 @@ class Client(CatalogueClient, PlanClient):
         Args:
             all: also the jobs of other users, as far as the server shows them.
             state: only jobs in this state.
+            tag: only my jobs with this tag.
             limit: at most this many, up to 10 000. None for the newest 1000.
             before: only jobs older than this one, such as the last job of an earlier list.
 
@@ -323,7 +334,7 @@ class Client(CatalogueClient, PlanClient):
         """
         if state is not None:
             state = _state(state)
-        params: Params = {"all": 1 if all else None, "state": state, "limit": limit}
+        params: Params = {"all": 1 if all else None, "state": state, "tag": tag, "limit": limit}
         if before is not None:
             view = before.view if isinstance(before, Job) else self.job(before).view
             params["before"] = f"{view.created!r},{view.id}"
@@ -333,9 +344,7 @@ class Client(CatalogueClient, PlanClient):
 
     def job(self, job: str) -> Job:
         """Return the job with this id. NotFound when there is none."""
-        if not job or PurePath(job).name != job:
-            raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
-        return Job(self._connection, msgspec.convert(self._connection.json("GET", f"jobs/{job}"), JobView))
+        return Job(self._connection, job).refresh()
 
     def what_if(
         self,

@@ -13,7 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
@@ -39,7 +39,7 @@ from edt_sdk.schemas.errors import (
     WaitTimeout,
 )
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView
+from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView, tags_of
 from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.waiting.waiting import ProgressLine, fetch, in_thread, sight_lost, watch
@@ -61,13 +61,17 @@ class Job:
 
     Args:
         connection: the server's.
-        view: the job as last seen.
+        view: the job as last seen; or its id, and the server is asked when the view is needed.
         taken: when the view was taken, seconds since the epoch. Now by default.
+
+    Raises:
+        InvalidRequest: the text is not an id.
     """
 
-    def __init__(self, connection: Connection, view: JobView, taken: float | None = None) -> None:
+    def __init__(self, connection: Connection, view: JobView | str, taken: float | None = None) -> None:
         self._connection = connection
-        self._view = view
+        self._id = _checked_id(view) if isinstance(view, str) else view.id
+        self._seen = None if isinstance(view, str) else view
         self._taken = time.time() if taken is None else taken
 
     # --- what it is ---------------------------------------------------------------------------------------------------
@@ -80,7 +84,24 @@ class Job:
     @property
     def id(self) -> str:
         """The id of the job, unique on the server."""
-        return self._view.id
+        return self._id
+
+    @property
+    def _view(self) -> JobView:
+        if self._seen is None:
+            self.refresh()
+            assert self._seen is not None
+        return self._seen
+
+    @property
+    def notes(self) -> str:
+        """Text about the job, as last seen."""
+        return self._view.notes
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The words to find the job by, as last seen."""
+        return self._view.tags
 
     @property
     def name(self) -> str:
@@ -123,7 +144,7 @@ class Job:
 
     def saw(self, view: JobView) -> None:
         """Take over a newer view from a stream."""
-        self._view, self._taken = view, time.time()
+        self._seen, self._taken = view, time.time()
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -351,22 +372,35 @@ class Job:
     # --- changing it --------------------------------------------------------------------------------------------------
 
     def update(
-        self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
+        self,
+        *,
+        priority: int | None = None,
+        max_workers: int | None = None,
+        instance_group: str | None = None,
+        notes: str | None = None,
+        tags: Sequence[str] | str | None = None,
     ) -> Job:
-        """Change settings of a living job and return self.
+        """Change settings of the job and return self: `notes` and `tags` at any time, the others until it has ended.
 
         Args:
             priority: weight under fair share, 1 … 10**9.
             max_workers: most slots it may hold, ≥ 1.
             instance_group: the queue it moves to.
+            notes: text about the job, at most 10,000 characters; "" for none.
+            tags: up to 20 words to find it by, in place of the present ones; a sequence, or one text with commas.
 
         Raises:
             Conflict: it has ended.
             Unprocessable: the value cannot be used here.
         """
-        patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
-        changes = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
-        return self._answer("PATCH", "", changes)
+        patch = JobPatch(
+            priority=priority,
+            max_workers=max_workers,
+            instance_group=instance_group,
+            notes=notes,
+            tags=None if tags is None else tags_of(tags),
+        )
+        return self._answer("PATCH", "", patch.check().changes())
 
     def what_if(
         self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
@@ -376,9 +410,8 @@ class Job:
         Changes nothing. Arguments and errors are those of `update`. The forecast assumes that no other job arrives.
         """
         patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
-        return msgspec.convert(
-            self._connection.json("GET", f"jobs/{self.id}/what-if", params=msgspec.structs.asdict(patch)), WhatIfAnswer
-        )
+        params = patch.changes()
+        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/what-if", params=params), WhatIfAnswer)
 
     def stop(self) -> Job:
         """End the job as KILLED and return self. Its logs and checkpoints stay."""
@@ -426,6 +459,8 @@ class Job:
         seed: int | None = None,
         warm_start: Job | str | None = None,
         dataset: str | None = None,
+        notes: str | None = None,
+        tags: Sequence[str] | str | None = None,
         args: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Job:
@@ -450,6 +485,8 @@ class Job:
             "seed": seed,
             "warm_start": begins,
             "dataset": dataset,
+            "notes": notes,
+            "tags": None if tags is None else tags_of(tags),
             "args": None if args is None else list(args),
             "env": None if env is None else dict(env),
         }
@@ -615,3 +652,9 @@ class Job:
         except EdtError as refused:
             return str(refused)
         return ""
+
+
+def _checked_id(job: str) -> str:
+    if not job or PurePath(job).name != job:
+        raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
+    return job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from edt_sdk.schemas.what_if import WhatIf
+from edt_sdk.schemas.forecast import WhatIf
 
 
 class WhatIfAnswer(WhatIf, frozen=True, kw_only=True):

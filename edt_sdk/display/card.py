@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from textwrap import shorten
 from typing import Any
 
 import msgspec
@@ -169,6 +170,10 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
         trouble: why the view could not be renewed. The card turns grey and shows it.
     """
     lines = [head_html(view, grey=bool(trouble)), facts_html(view)]
+    if view.tags:
+        lines.append(" ".join(f"<code>{escape(tag)}</code>" for tag in view.tags))
+    if view.notes:
+        lines.append(escape(shorten(view.notes, 200, placeholder=" …")))
     if view.validates:
         lines.append(f"validates <code>{escape(view.validates)}</code>")
     if view.warm_start:

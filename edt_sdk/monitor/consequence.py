@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.monitor.parts import lasting
-from edt_sdk.schemas.what_if import WhatIf
+from edt_sdk.schemas.forecast import WhatIf
 
 # Others named in a sentence; more are counted.
 _NAMED = 3

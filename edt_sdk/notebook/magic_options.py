@@ -13,8 +13,11 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
+import msgspec
 from IPython.core import magic, magic_arguments
 from IPython.core.error import UsageError
+
+from edt_sdk.schemas import fields
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -25,7 +28,7 @@ _COLUMN = 24
 
 
 def parsed(function: F) -> F:
-    """Outermost decorator of a magic: makes its parser from the `option`s below, and `%name?` from both."""
+    """Make the parser of a magic from the `option`s below it, and `%name?` from both. The outermost decorator."""
     told = inspect.cleandoc(function.__doc__ or "")
     made = cast(F, _arguments.magic_arguments()(function))
     cell = made.__name__ in cast(Any, magic).magics["cell"]
@@ -34,7 +37,7 @@ def parsed(function: F) -> F:
 
 
 def help_text(name: str, told: str, parser: argparse.ArgumentParser, *, cell: bool) -> str:
-    """What `%name?` shows: how it is written, what it does, with examples if `told` has any, and every option."""
+    """Return what `%name?` shows: usage, description, examples if `told` has any, and every option."""
     positional = [action for action in parser._actions if not action.option_strings]
     optional = [action for action in parser._actions if action.option_strings]
     words = [f"[{action.dest.upper()}{' …' if action.nargs == '*' else ''}]" for action in positional]
@@ -63,18 +66,29 @@ def _described(head: str, actions: list[argparse.Action]) -> Iterator[str]:
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """One argument, as argparse's `add_argument` takes it."""
+    """Add one argument, with the parameters of argparse's `add_argument`."""
     return cast(Callable[[F], F], _arguments.argument(*names, **settings))
 
 
+def options_of(struct: type[msgspec.Struct], *names: str, unset: bool = False) -> Callable[[F], F]:
+    """Add an option for each of these fields of a struct; see `fields.options`."""
+
+    def add(function: F) -> F:
+        for flag, settings in reversed(list(fields.options(struct, names, unset=unset))):
+            function = option(flag, **settings)(function)
+        return function
+
+    return add
+
+
 def job_argument(function: F) -> F:
-    """The positional argument of magics about one job."""
+    """Add the positional argument of magics about one job."""
     says = "id of the job, or a variable that holds it; the last one by default"
     return option("job", nargs="?", help=says)(function)
 
 
 def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
-    """The arguments in `line`; UsageError, one clean line, when they are wrong."""
+    """Return the arguments in `line`, or raise a UsageError of one line."""
     # Not IPython's parse_argstring: it splits unlike a shell and tears --env A='b c' apart.
     try:
         return cast(argparse.Namespace, cast(Any, function).parser.parse_args(words(line)))
@@ -87,7 +101,7 @@ def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
 
 
 def words(line: str) -> list[str]:
-    """`line` split as a shell would; UsageError when a quote is left open."""
+    """Split `line` as a shell does; raise UsageError when a quote is not closed."""
     try:
         return shlex.split(line)
     except ValueError as wrong:
@@ -95,15 +109,15 @@ def words(line: str) -> list[str]:
 
 
 def line_magic(function: F) -> F:
-    """`%name`."""
+    """Register `%name`."""
     return cast(F, cast(Any, magic).line_magic(function))
 
 
 def line_cell_magic(function: F) -> F:
-    """`%name` and `%%name`."""
+    """Register `%name` and `%%name`."""
     return cast(F, cast(Any, magic).line_cell_magic(function))
 
 
 def magics(cls: C) -> C:
-    """Class of magics."""
+    """Register a class of magics."""
     return cast(C, cast(Any, magic).magics_class(cls))

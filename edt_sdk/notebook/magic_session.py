@@ -1,4 +1,4 @@
-"""What the magics of one notebook have in common: one client, the jobs seen so far, and the one touched last."""
+"""The state that the magics of one notebook share: one client, the jobs seen so far, and the last one used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MagicSession:
     """The state behind the magics.
 
     Args:
-        shell: whose variables may hold jobs.
+        shell: the shell; its variables may hold jobs.
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
@@ -30,7 +30,7 @@ class MagicSession:
         self._last: str | None = None
 
     def run(self, work: Callable[[Client], Any]) -> Any:
-        """`work` with the client; what is refused becomes one clean line, and a server that is gone is found again."""
+        """Run `work` with the client. A refusal becomes one line, and a lost server is searched for again."""
         try:
             if self.client is None:
                 from edt_sdk.client import Client
@@ -42,23 +42,28 @@ class MagicSession:
                 self.client = None  # it may have another port or token by now
             raise UsageError(str(refused)) from None
 
-    def job(self, name: str | None) -> Job:
-        """The job with this id, or of the variable with this name; the last one touched without a name."""
+    def job(self, name: str | None, *, seen: bool = True) -> Job:
+        """Return the job with this id, or of the variable with this name; the last one touched without a name.
+
+        `seen=False` makes no request for an id: the one that follows finds out whether there is such a job.
+        """
+        from edt_sdk.client import Job
+
         found = self.named(name) if name else self._last
         if found is None:
             raise UsageError("Which job? Give its id; %edt_jobs lists them.")
         if not isinstance(found, str):
             return self.touched(found)
-        return self.touched(self.run(lambda client: client.job(found)))
+        return self.touched(self.run(lambda client: client.job(found) if seen else Job(client.connection, found)))
 
     def given(self, magic: Callable[..., Any], name: str | None) -> Job:
-        """The job of this name; without one the last one touched will not do."""
+        """Return the job of this name, without a request; the last one touched is not taken for it."""
         if not name:
             raise UsageError(f"%{magic.__name__} needs the id of a job.")
-        return self.job(name)
+        return self.job(name, seen=False)
 
     def named(self, name: str) -> Job | str:
-        """What the variable of this name holds, if that is a job or the id of one, else the name itself: an id."""
+        """Return the job or id in the variable of this name, else the name itself as an id."""
         from edt_sdk.client import Job
 
         held = self._shell.user_ns.get(name)
@@ -70,15 +75,15 @@ class MagicSession:
         self.names.remember([job.id])
         return job
 
-    # --- for completion, which asks nobody ----------------------------------------------------------------------------
+    # --- for completion, without a request ----------------------------------------------------------------------------
 
     def jobs(self) -> list[str]:
-        """What may stand for a job: variables that hold one, then ids seen so far."""
+        """Return the words that may name a job: variables that hold one, then ids seen so far."""
         from edt_sdk.client import Job
 
         variables = [name for name, value in self._shell.user_ns.items() if isinstance(value, Job) and name[0] != "_"]
         return [*variables, *self.names]
 
     def groups(self) -> list[str]:
-        """Instance groups that the server has told of; none before the first request."""
+        """Return the instance groups that the server has named; none before the first request."""
         return [] if self.client is None else list(self.client.info.instance_groups)

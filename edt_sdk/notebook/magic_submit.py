@@ -1,10 +1,11 @@
-"""`%edt_submit`, `%%edt_submit` and `%edt_clone`: what becomes a job.
+"""`%edt_submit`, `%%edt_submit` and `%edt_clone`: the magics that submit jobs.
 
-A folder, a file, this notebook's cells, or one cell with what it needs; or a job that there is already.
+The source is a folder, a file, this notebook's cells, one cell with the code it needs, or an earlier job.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from edt_sdk.notebook.magic_options import (
     line_magic,
     magics,
     option,
+    options_of,
     parse,
     parsed,
     words,
@@ -29,6 +31,8 @@ from edt_sdk.packing.cell_needs import take_along
 from edt_sdk.packing.cells import cells_of
 from edt_sdk.packing.sources import Collected, from_cells
 from edt_sdk.schemas.errors import PackageError
+from edt_sdk.schemas.fields import given
+from edt_sdk.schemas.job import CLONEABLE, SUBMITTABLE, JobSpec
 from edt_sdk.torchrun.command_line.command import asked
 
 if TYPE_CHECKING:
@@ -54,35 +58,13 @@ class SubmitMagics(Magics):
     @option("--tag", metavar="TAG", help=f"of a notebook only the cells with this tag (--notebook: {TAG})")
     @option("--dry-run", action="store_true", help="submit nothing: list what would be sent, and when it would start")
     @option("--main", metavar="FILE", help="main script, relative to the folder")
-    @option("--max-workers", type=int, default=1, metavar="N", help="most slots it may hold at once (default 1)")
-    @option("--min-workers", type=int, default=1, metavar="N", help="slots it cannot run without (default 1)")
-    @option("--slots-per-unit", type=int, default=1, metavar="N", help="its slots come N at a time (default 1)")
-    @option("--pending-timeout", type=float, metavar="S", help="give up after S seconds without a slot")
-    @option("--name", help="what to call it (default: from the source)")
-    @option("--priority", type=int, default=5000, metavar="P", help="weight under fair share (default 5000)")
-    @option("--instance-group", default="", metavar="G", help="the queue (default: the server's first)")
-    @option(
-        "--mode",
-        choices=("exact", "fast"),
-        default="exact",
-        help="exact (default): equal bits for any number of workers",
-    )
-    @option("--seed", type=int, default=0, help="seed of the training (default 0)")
-    @option("--threads-per-slot", type=int, metavar="N", help="threads of a worker")
-    @option(
-        "--warm-start", metavar="JOB", help="begin with the weights of another job: its id, or a variable that holds it"
-    )
-    @option("--framework", default="edtPyTorch", metavar="F", help="what runs it (default: edtPyTorch, our engine)")
-    @option("--command", metavar="CMD", help="run this in a shell in place of the script; with another framework")
-    @option("--data-path", default="", metavar="DIR", help="DATA_DIR, relative to the server's data folder")
-    @option("--dataset", default="", metavar="NAME", help="a registered data set, whose folder is DATA_DIR")
-    @option("--env", action="append", default=[], metavar="K=V", help="an environment variable; repeatable")
+    @options_of(JobSpec, *SUBMITTABLE)
     @option("--quiet", action="store_true", help="do not list what is packed")
     @line_cell_magic
     def edt_submit(self, line: str, cell: str | None = None) -> Job | Package:
         """Submit a training, and return its Job.
 
-        What follows a lone -- goes to the script, or is said to torchrun. Variables of the notebook are put
+        What follows a lone -- goes to the script, or to torchrun. Variables of the notebook are put
         in where {name} or $name stands. Over a cell, the functions, classes, imports and plain values that the
         cell uses are taken along from the cells that were run before; what was taken is listed.
 
@@ -95,7 +77,6 @@ class SubmitMagics(Magics):
         own, rest = _cut(line)
         options = parse(self.edt_submit, own)
         self._check(options, cell)
-        env = _variables(options.env)
         try:
             if cell is not None:
                 options.source = self._from_cell(cell, options.main)
@@ -104,25 +85,7 @@ class SubmitMagics(Magics):
         except PackageError as refused:
             raise UsageError(str(refused)) from None
         options.args = words(rest)
-        wishes: dict[str, Any] = {
-            "tag": options.tag,
-            "name": options.name,
-            "max_workers": options.max_workers,
-            "min_workers": options.min_workers,
-            "slots_per_unit": options.slots_per_unit,
-            "pending_timeout": options.pending_timeout,
-            "priority": options.priority,
-            "instance_group": options.instance_group,
-            "mode": options.mode,
-            "seed": options.seed,
-            "threads_per_slot": options.threads_per_slot,
-            "warm_start": None if options.warm_start is None else self._session.named(options.warm_start),
-            "framework": options.framework,
-            "command": options.command or (),
-            "data_path": options.data_path,
-            "dataset": options.dataset,
-            "env": env,
-        }
+        wishes: dict[str, Any] = {"tag": options.tag, **self._given(options, SUBMITTABLE)}
         if options.dry_run:
             looked: Package = self._session.run(lambda client: client.preview(**asked(options), **wishes))
             return looked
@@ -132,38 +95,29 @@ class SubmitMagics(Magics):
 
     @parsed
     @job_argument
-    @option("--main", metavar="FILE", help="another main script of the same package")
-    @option("--name", help="what to call it")
-    @option("--max-workers", type=int, metavar="N", help="most slots it may hold at once")
-    @option("--min-workers", type=int, metavar="N", help="slots it cannot run without")
-    @option("--priority", type=int, metavar="P", help="weight under fair share")
-    @option("--instance-group", metavar="G", help="the queue")
-    @option("--mode", choices=("exact", "fast"), help="equal bits for any number of workers, or not")
-    @option("--seed", type=int, help="seed of the training")
-    @option("--warm-start", metavar="JOB", help="begin with the weights of another job; '' for none")
-    @option("--dataset", metavar="NAME", help="a registered data set; '' for none")
-    @option("--env", action="append", metavar="K=V", help="its environment, in place of the job's; repeatable")
+    @options_of(JobSpec, *CLONEABLE, unset=True)
     @line_magic
     def edt_clone(self, line: str) -> Job:
         """Submit another job of the package that a job was submitted with, and return it.
 
-        What is not said is as in that job; what follows a lone -- goes to the script, in place of its arguments.
+        What is not given is as in that job; what follows a lone -- goes to the script, in place of its arguments.
 
         Example:
           again = %edt_clone first --priority 8000 -- --lr 0.01
         """
         own, rest = _cut(line)
         options = parse(self.edt_clone, own)
-        env = None if options.env is None else _variables(options.env)
         cloned = self._session.job(options.job)
-        names = ("main", "name", "max_workers", "min_workers", "priority", "instance_group", "mode", "seed", "dataset")
-        said: dict[str, Any] = {name: getattr(options, name) for name in names}
-        if options.warm_start is not None:
-            said["warm_start"] = self._session.named(options.warm_start)
+        said = self._given(options, CLONEABLE)
         if _SCRIPT_ARGS.search(line):
             said["args"] = words(rest)
-        made: Job = self._session.run(lambda _: cloned.clone(env=env, **said))
+        made: Job = self._session.run(lambda _: cloned.clone(**said))
         return self._session.touched(made)
+
+    def _given(self, options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+        """Return the options that were given; a variable may stand for the job of a warm start."""
+        found = given(options, names)
+        return found | ({"warm_start": self._session.named(found["warm_start"])} if "warm_start" in found else {})
 
     @staticmethod
     def _check(options: Any, cell: str | None) -> None:
@@ -198,19 +152,12 @@ class SubmitMagics(Magics):
         return path
 
     def _history(self) -> Sequence[str]:
-        """The cells of this session as they were typed, the one that runs last."""
+        """Return the cells of this session as typed; the running one is last."""
         manager: Any = getattr(self.shell, "history_manager", None)
         return () if manager is None else tuple(manager.input_hist_raw)
 
 
-def _variables(pairs: Sequence[str]) -> dict[str, str]:
-    split = [text.partition("=") for text in pairs]
-    if wrong := [key for key, sign, _ in split if not (key and sign)]:
-        raise UsageError(f"--env takes KEY=VALUE, not {wrong[0]!r}.")
-    return {key: value for key, _, value in split}
-
-
 def _cut(line: str) -> tuple[str, str]:
-    """The line before a lone `--`, and what follows it."""
+    """Split the line at a lone `--`."""
     found = _SCRIPT_ARGS.search(line)
     return (line[: found.start()], line[found.end() :]) if found else (line, "")

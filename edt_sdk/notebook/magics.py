@@ -12,10 +12,12 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
 from edt_sdk.notebook.completion import Known, completer
-from edt_sdk.notebook.magic_options import job_argument, line_magic, magics, option, parse, parsed
+from edt_sdk.notebook.magic_options import job_argument, line_magic, magics, option, options_of, parse, parsed
 from edt_sdk.notebook.magic_session import MagicSession
 from edt_sdk.notebook.magic_submit import SubmitMagics
-from edt_sdk.schemas.validation import DEFAULT_METRICS
+from edt_sdk.schemas.fields import given
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
+from edt_sdk.schemas.validation import NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class EdtMagics(Magics):
     @parsed
     @option("--all", action="store_true", help="other users' jobs as well")
     @option("--state", help="only jobs in this state")
+    @option("--tag", help="only jobs with this tag")
     @option("--limit", type=int, metavar="N", help="the newest N only (default 1000)")
     @option("--before", metavar="JOB", help="only jobs older than this one")
     @line_magic
@@ -51,7 +54,7 @@ class EdtMagics(Magics):
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
         jobs: JobList = self._session.run(
-            lambda client: client.jobs(all=options.all, state=options.state, limit=options.limit, before=options.before)
+            lambda client: client.jobs(**given(options, ("all", "state", "tag", "limit", "before")))
         )
         self._session.names.remember(job.id for job in jobs)
         return jobs
@@ -190,49 +193,31 @@ class EdtMagics(Magics):
 
     @parsed
     @job_argument
-    @option("--priority", type=int, metavar="P", help="with this weight under fair share")
-    @option("--max-workers", type=int, metavar="N", help="with at most so many slots")
-    @option("--instance-group", metavar="G", help="in this queue")
+    @options_of(JobPatch, *SCHEDULED, unset=True)
     @line_magic
     def edt_what_if(self, line: str) -> WhatIfAnswer:
         """Tell who would hold how many slots, and when the job would end; nothing is changed."""
         options = parse(self.edt_what_if, line)
         job = self._session.job(options.job)
-        answer: WhatIfAnswer = self._session.run(
-            lambda _: job.what_if(
-                priority=options.priority, max_workers=options.max_workers, instance_group=options.instance_group
-            )
-        )
+        answer: WhatIfAnswer = self._session.run(lambda _: job.what_if(**given(options, SCHEDULED)))
         return answer
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
     @parsed
     @job_argument
-    @option("--priority", type=int, metavar="P", help="weight under fair share")
-    @option("--max-workers", type=int, metavar="N", help="most slots it may hold")
-    @option("--instance-group", metavar="G", help="the queue it moves to")
+    @options_of(JobPatch, *JobPatch.__struct_fields__, unset=True)
     @line_magic
     def edt_update(self, line: str) -> Job:
-        """Change a job while it lives."""
+        """Change the settings of a job: notes and tags at any time, the others until it has ended."""
         options = parse(self.edt_update, line)
-        job = self._session.job(options.job)
-        changed: Job = self._session.run(
-            lambda _: job.update(
-                priority=options.priority, max_workers=options.max_workers, instance_group=options.instance_group
-            )
-        )
+        job = self._session.job(options.job, seen=False)
+        changed: Job = self._session.run(lambda _: job.update(**given(options, JobPatch.__struct_fields__)))
         return changed
 
     @parsed
     @job_argument
-    @option("--metrics", default=",".join(DEFAULT_METRICS), metavar="M,…", help="what is measured, with commas")
-    @option("--threshold", type=float, metavar="T", help="from which score on a binary output means class 1")
-    @option("--dataset", metavar="NAME", help="a registered data set in place of the training's")
-    @option("--name", help="of the validation's job")
-    @option("--max-workers", type=int, default=1, metavar="N", help="most slots it may hold (default 1)")
-    @option("--instance-group", metavar="G", help="its queue (default: the training's)")
-    @option("--priority", type=int, metavar="P", help="its weight (default: the training's)")
+    @options_of(NewValidation, *NewValidation.__struct_fields__)
     @option("--wait", action="store_true", help="wait for its end and show what it came to")
     @line_magic
     def edt_validate(self, line: str) -> Job | Validation:
@@ -245,9 +230,8 @@ class EdtMagics(Magics):
         """
         options = parse(self.edt_validate, line)
         job = self._session.job(options.job)
-        names = ("threshold", "dataset", "name", "max_workers", "instance_group", "priority")
-        chosen = {name: getattr(options, name) for name in names}
-        started: Job = self._session.touched(self._session.run(lambda _: job.validate(options.metrics, **chosen)))
+        chosen = given(options, NewValidation.__struct_fields__)
+        started: Job = self._session.touched(self._session.run(lambda _: job.validate(**chosen)))
         if not options.wait:
             return started
         result: Validation = self._session.run(lambda _: started.wait().validation())
@@ -273,8 +257,7 @@ class EdtMagics(Magics):
 
     @parsed
     @job_argument
-    @option("--checkpoint", metavar="NAME", help="what to go on from, such as epoch-3 (default: the newest)")
-    @option("--instance-group", metavar="G", help="the queue it goes on in (default: the one it was in)")
+    @options_of(JobResume, *JobResume.__struct_fields__)
     @line_magic
     def edt_resume(self, line: str) -> Job:
         """Let a job go on that was suspended, or stopped, or failed. The job is named, never guessed."""
@@ -297,7 +280,7 @@ class EdtMagics(Magics):
         if options.all:
             ids: list[str] = self._session.run(lambda client: client.stop_all())
             return ids
-        job = self._session.job(options.job)
+        job = self._session.job(options.job, seen=False)
         stopped: Job = self._session.run(lambda _: job.stop())
         return stopped
 

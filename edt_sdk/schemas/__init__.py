@@ -9,6 +9,7 @@ __all__ = [
     "catalogue",
     "errors",
     "events",
+    "fields",
     "forecast",
     "frameworks",
     "job",
@@ -16,6 +17,5 @@ __all__ = [
     "registered",
     "torchrun",
     "validation",
-    "what_if",
     "wmla",
 ]

@@ -2,7 +2,7 @@
 
 A data set is a folder: one of the server's data folder, referenced where it lies or copied, or an upload. A model is
 code with what it is trained with: framework, script, arguments, hyper-parameters, data set, maximum of workers. A
-training of a model is an ordinary job that says whose it is (`JobView.model`, `JobView.dataset`).
+training of a model is an ordinary job that names them (`JobView.model`, `JobView.dataset`).
 
     GET    /datasets                 {"datasets": [Dataset], "types": [str]}
     POST   /datasets                 NewDataset as JSON, or multipart: part `spec` (NewDataset), part `package`
@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework, framework_named
@@ -56,8 +57,18 @@ class Kind(StrEnum):
     TEMPLATE = "template"
 
 
+DatasetTypeName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in DatasetType]})]
+CatalogueName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
+KindName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in Kind]})]
+
+
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: its name relative to the folder, with slashes, and its size in bytes."""
+    """One file of a folder.
+
+    Attributes:
+        name: its path relative to the folder, with slashes.
+        size: bytes.
+    """
 
     name: str
     size: int
@@ -68,7 +79,7 @@ class NewDataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         name: 1 to 100 letters, digits, dots, dashes and underscores.
-        type: one of `DatasetType`.
+        type: what it holds, for people.
         description: for people.
         path: a folder or file of the server's data folder, relative to it or absolute.
         source: a folder or file of the Jupyter server's own files, as its file browser names it; always copied.
@@ -76,9 +87,9 @@ class NewDataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         train, test, val: parts of it, relative to its folder, for scripts that ask for them; "" for all of it.
     """
 
-    name: str
-    type: str = DatasetType.ANY.value
-    description: str = ""
+    name: CatalogueName
+    type: DatasetTypeName = DatasetType.ANY.value
+    description: Annotated[str, Meta(extra_json_schema={"maxLength": _LONGEST_TEXT})] = ""
     path: str | None = None
     source: str | None = None
     copy: bool = False
@@ -103,11 +114,11 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     """A registered data set.
 
     Attributes:
-        id: names it in places where `name` could mean another one later.
+        id: identifies it where a later entry could have the same `name`.
         mode: "reference" (used where it lies) or "copy".
         place: the absolute path on the server: the DATA_DIR of a job that uses it.
         path: the same relative to the server's data folder, "" for a copy.
-        files, size: how many files and bytes there were when it was registered; None where nobody counted.
+        files, size: number of files and bytes when it was registered; None when they were not counted.
         created: seconds since the epoch (UTC).
         jobs: how many jobs that have not ended use it.
         trouble: one sentence when it cannot be used now, such as that its folder is gone; "" when all is well.
@@ -116,9 +127,9 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     owner: str
-    type: str
+    type: DatasetTypeName
     description: str
-    mode: str
+    mode: Annotated[str, Meta(extra_json_schema={"enum": ["reference", "copy"]})]
     place: str
     path: str
     train: str
@@ -146,22 +157,22 @@ class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         name: 1 to 100 letters, digits, dots, dashes and underscores.
         path: a folder, script or archive of the server's data folder, relative to it or absolute.
         source: a folder, script or notebook of the Jupyter server's own files, as its file browser names it.
-        template: a model or template whose code it takes a copy of, with what is not said here.
+        template: a model or template to copy the code from, and the settings that are not given here.
         kind: "model", or "template" for code that is only the beginning of models.
         main: main script, relative to the folder; None where only one can be meant.
         framework: what runs the script, see `Framework`.
         args: the script's own arguments.
         hyperparameters: some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`.
-        dataset: the data set a training uses when it does not say, "" for none.
-        max_workers: the most slots of a training that does not say.
+        dataset: the default data set of a training, "" for none.
+        max_workers: the default maximum of slots of a training.
     """
 
-    name: str
+    name: CatalogueName
     description: str | None = None
     path: str | None = None
     source: str | None = None
     template: str | None = None
-    kind: str = Kind.MODEL.value
+    kind: KindName = Kind.MODEL.value
     main: str | None = None
     framework: str | None = None
     args: tuple[str, ...] | None = None
@@ -201,9 +212,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """A model of the catalogue.
 
     Attributes:
-        id: names it in places where `name` could mean another one later.
+        id: identifies it where a later entry could have the same `name`.
         origin: where its code came from, for people.
-        template: the model it was made of, "" for none.
+        template: the model it was made from, "" for none.
         console: its script takes `--train_dir` and `--weights`, as models of WMLA's console do; a training gives them.
         files, size: of its code.
         created, changed: seconds since the epoch (UTC).
@@ -214,7 +225,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     owner: str
-    kind: str
+    kind: KindName
     description: str
     framework: str
     main: str
@@ -242,7 +253,7 @@ class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model is trained; None for what the model says.
+    """How a model is trained; None takes the model's setting.
 
     Attributes:
         name: of the job; the model's by default.
@@ -275,7 +286,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def check_name(name: str, what: str) -> str:
-    """`name`, or InvalidRequest when it is none for a `what`."""
+    """Return `name`, or raise InvalidRequest when it is no name for a `what`."""
     if not _NAME.match(name):
         raise InvalidRequest(
             f"{name!r} is no name for a {what}.",
@@ -286,14 +297,14 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_inside(path: str, field: str) -> str:
-    """`path`, or InvalidRequest when it is absolute or leads out of its folder."""
+    """Return `path`, or raise InvalidRequest when it is absolute or leads out of its folder."""
     if path.startswith(("/", "\\")) or ".." in path.split("/") or "\0" in path:
         raise InvalidRequest(f"{field} must be a path inside the folder, not {path!r}.", field=field)
     return path
 
 
 def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
-    """`values`, or Unprocessable naming what is no hyper-parameter that a script would find."""
+    """Return `values`, or raise Unprocessable for a hyper-parameter that no script would find."""
     for key, value in values.items():
         if key not in HYPERPARAMETERS:
             raise Unprocessable(
@@ -315,7 +326,7 @@ def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_settings(given: NewModel | ModelChange | Training) -> None:
-    """What the three have in common."""
+    """Check the settings that the three have in common."""
     if given.framework is not None:
         framework_named(given.framework)
     if given.max_workers is not None:

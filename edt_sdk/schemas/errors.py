@@ -3,10 +3,10 @@
 EdtError
 ├── InvalidRequest        400  the request itself is malformed
 │   └── PackageError      400  the package (archive) cannot be accepted
-├── NotAllowed            403  somebody else's job, or the authorizer said no
+├── NotAllowed            403  another user's job, or the authorizer refused
 ├── NotFound              404  no such job, log, checkpoint or route
 ├── Conflict              409  the job is in a state that does not allow this
-├── ChangedMeanwhile      412  somebody else changed it since it was read
+├── ChangedMeanwhile      412  it was changed since it was read
 ├── TooLarge              413  the package is over the size cap
 ├── Unprocessable         422  well-formed, but can never be done here
 │   └── NotBuiltYet       422  named in the documentation, not in this release
@@ -16,7 +16,7 @@ EdtError
 └── StorageFailed         507  the server's disk is full, or cannot be written
 
 The server raises them, the HTTP layer writes them as JSON `{"message", "code", "hint", …}` with their status, and the
-SDK raises the same class again from that JSON. A message says what is wrong; the hint says what to do next.
+SDK raises the same class again from that JSON. The message is what is wrong; the hint is what to do next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EdtError(Exception):
 
     Args:
         message: what is wrong, one sentence.
-        hint: what to do next, one sentence; empty when the message says it all.
+        hint: what to do next, one sentence; empty when the message is enough.
         **ids: the things involved (`job="…"`, `field="…"`), written into the JSON beside message and hint.
     """
 
@@ -109,7 +109,7 @@ class NotBuiltYet(Unprocessable):
 
 
 class JobFailed(EdtError):
-    """The job one waited for did not finish; `state` says how it ended."""
+    """The awaited job did not finish; `state` is how it ended."""
 
     code = "job_failed"
 

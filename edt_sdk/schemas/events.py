@@ -1,7 +1,7 @@
 """The one list of events that the timeline, `job.story()` and the core's replay read.
 
-An event is what the store keeps as a row: who, when, what, and which event caused it. Inputs of the core
-(`INPUTS`) are enough to replay every decision; the others are what followed from them.
+An event is a row of the store: which job, when, what, and which event caused it. Inputs of the core
+(`INPUTS`) are enough to replay every decision; the others follow from them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLOT_RELEASED = "slot_released"
 JOB_SUSPENDED = "job_suspended"
 JOB_RESUMED = "job_resumed"
 PLAN_CHANGED = "plan_changed"
-TIME_PASSED = "time_passed"  # no data: the row's time says it
+TIME_PASSED = "time_passed"  # no data: the row has the time
 SPEED_MEASURED = "speed_measured"
 INPUTS = frozenset(
     {
@@ -57,9 +57,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         seq: its number in the whole store, growing.
         time: seconds since the epoch.
         job: the job it belongs to, None for the machine itself.
-        kind: one of the constants of this module.
+        kind: what happened, such as state or generation.
         data: JSON object, by kind.
-        cause: `seq` of the event this followed from, None for the first of a chain.
+        cause: `seq` of the event that caused it, None for the first of a chain.
         text: one sentence for people.
     """
 

@@ -1,23 +1,26 @@
-"""What a submission would be: its files, and when it would start; the answer to a question, nothing submitted."""
+"""Answers to questions that change nothing: what a submission would be, and what a change of settings would do."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
+
+from edt_sdk.schemas.job import Reason
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job that is not submitted yet would start, if nobody else came.
+    """When a job that is not submitted yet would start, if no further job arrived.
 
     Attributes:
-        code: a word for programs: "now", "soon" (others leave a slot for it), "waits", "never" (as things are).
+        code: a word for programs; "soon" means that other jobs leave a slot for it, "never" with this plan and slots.
         text: one sentence with the numbers, for people.
-        start_low, start_high: seconds from now, not before and not after; None where that is not known, or never.
-        slots: that it would hold when it has started and grown; None where it would wait.
+        start_low, start_high: earliest and latest start, seconds from now; null when unknown, or never.
+        slots: how many it would hold once it has started and grown; null when it would wait.
     """
 
-    code: str
+    code: Annotated[str, Meta(extra_json_schema={"enum": ["now", "soon", "waits", "never"]})]
     text: str
     start_low: float | None = None
     start_high: float | None = None
@@ -25,7 +28,12 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a package: its name there, and its size in bytes."""
+    """One file of a package.
+
+    Attributes:
+        name: its path in the package.
+        size: bytes.
+    """
 
     name: str
     size: int
@@ -35,9 +43,9 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """What would be submitted.
 
     Attributes:
-        name: of the job.
-        main: the script it would run, "" where it runs a command.
-        files: everything in the package, by name.
+        name: name of the job.
+        main: the script it would run, empty when it runs a command.
+        files: the files of the package, sorted by name.
         size: bytes of all files.
         notes: sentences on what was left out or would not run.
         forecast: when it would start.
@@ -52,24 +60,65 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a job of mine was made of: its package as it was submitted, and its settings; `job` is its id."""
+    """The source of an earlier job: its package as it was submitted, and its settings.
+
+    Attributes:
+        job: its id.
+    """
 
     job: str
 
 
 class Picked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person has picked, to look at or to submit.
+    """A source that was picked, to preview or to submit.
 
     Attributes:
-        source: a folder, a `.py` or an `.ipynb` file of a Jupyter server, as its contents API names it, "" for the top
-            folder; or a job to make another one of.
-        main: the script to run, relative to the folder; None for the one there is, or the job's.
-        tag: of a notebook only the cells with this tag; None for all.
-        spec: fields of `JobSpec`, all but what packing decides: `main` and `code_dir`; `name` may be left out. Of
-            another job only those that shall be different.
+        source: a folder, a `.py` or an `.ipynb` file of a Jupyter server, as its contents API names it, empty for the
+            top folder; or an earlier job to clone.
+        main: the script to run, relative to the folder; null for the only one, or the earlier job's.
+        tag: of a notebook only the cells with this tag; null for all.
+        spec: fields of `JobSpec` except `main` and `code_dir`, which packing decides; `name` may be left out. For a
+            clone only the fields that differ.
     """
 
     source: str | OfJob
     main: str | None = None
     tag: str | None = None
     spec: dict[str, Any] = {}
+
+
+class WhatIfShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The slots of one job.
+
+    Attributes:
+        now: slots it holds.
+        then: slots it would hold, once every worker that has to leave has left.
+    """
+
+    job: str
+    name: str
+    now: int
+    then: int
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a change of a job's settings: the slots of each job, and the end of this one.
+
+    Attributes:
+        job: id of the job with the changed settings.
+        priority, max_workers, instance_group: its settings after the change.
+        shares: every job that has not ended, in order of arrival.
+        ends_now: forecast of the end of its training without the change, seconds since the epoch; null while its
+            progress is unknown. It assumes that no further job arrives, and that jobs of unknown progress stay.
+        ends_then: the same with the change.
+        reason: why it would not hold what it asks for; null when it would.
+    """
+
+    job: str
+    priority: int
+    max_workers: int
+    instance_group: str
+    shares: tuple[WhatIfShare, ...]
+    ends_now: float | None = None
+    ends_then: float | None = None
+    reason: Reason | None = None

@@ -1,4 +1,4 @@
-"""What runs a job's main script: the engines a submission can name, under the names that WMLA's clients use."""
+"""The frameworks that run a job's main script, by the names that WMLA clients use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from edt_sdk.schemas.errors import Unprocessable
 
 SHELL = ("bash", "-c")
-"""What a command is given to that is one string."""
+"""The shell that runs a command given as one string."""
 
 
 class Framework(StrEnum):
@@ -33,7 +33,7 @@ class Framework(StrEnum):
 
 
 def framework_named(name: str) -> Framework:
-    """The framework of that name; Unprocessable, with those there are, for another."""
+    """Return the framework of that name, or raise Unprocessable with the known names."""
     try:
         return Framework(name)
     except ValueError:

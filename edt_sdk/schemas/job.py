@@ -1,16 +1,20 @@
-"""What a job is, as told to the server (`JobSpec`) and as told by it (`JobView`).
+"""What a job is: the settings a client submits (`JobSpec`) or changes (`JobPatch`), and the job as shown (`JobView`).
 
-Checks that need no server live in `JobSpec.check`, so that the SDK refuses before it sends and the server refuses
-with the same words. What depends on the server (groups, package, interpreter) is checked there.
+A setting that may change later is a field of `JobSettings` and of `JobPatch`, and nothing else lists the settings: the
+options of the command line and of magics, the OpenAPI components and the front end's types are made from the structs
+(`fields.py`). `check` runs at the two trust edges: in the client before it sends, and in the server when a request
+arrives. What depends on the server (groups, package, interpreter) is checked there.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework, framework_named
@@ -21,10 +25,39 @@ from edt_sdk.schemas.wmla import WmlaRequest
 DEFAULT_PRIORITY = 5000
 DEFAULT_INSTANCE_GROUP = "default"
 DEFAULT_SHARDS = 8
+MOST_PRIORITY = 10**9
+MOST_NOTES = 10_000
+MOST_TAGS = 20
+LONGEST_TAG = 40
+# The settings by which the scheduler divides slots. It never sees the others, which may change after the job has ended.
+SCHEDULED = ("priority", "max_workers", "instance_group")
 T = TypeVar("T")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Where msgspec says what is wrong: "… field `shar` …", "… - at `$.instance_groups[0].share`".
+# Where msgspec names the wrong field: "… field `shar` …", "… - at `$.instance_groups[0].share`".
 _FIELD = re.compile(r"field `(?P<named>[^`]+)`|at `\$\.(?:[^`]*\.)?(?P<at>\w+)(?:\[[^`\]]*\])*`")
+
+
+def tags_of(given: Iterable[str] | str) -> tuple[str, ...]:
+    """Return tags from a sequence, or from one text with commas."""
+    return tuple(tag.strip() for tag in given.split(",") if tag.strip()) if isinstance(given, str) else tuple(given)
+
+
+# Bounds are described here and enforced in `check`, whose errors have hints; msgspec's own would have none.
+Count = Annotated[int, Meta(extra_json_schema={"minimum": 1}, extra={"metavar": "N"})]
+Priority = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_PRIORITY}, extra={"metavar": "P"})]
+GroupName = Annotated[str, Meta(extra={"metavar": "G"})]
+Notes = Annotated[str, Meta(extra_json_schema={"maxLength": MOST_NOTES}, extra={"metavar": "TEXT"})]
+Tags = Annotated[
+    tuple[str, ...],
+    Meta(extra_json_schema={"maxItems": MOST_TAGS, "uniqueItems": True}, extra={"metavar": "TAG,…", "parser": tags_of}),
+]
+Mode = Annotated[str, Meta(extra_json_schema={"enum": ["exact", "fast"]})]
+FrameworkName = Annotated[
+    str, Meta(extra_json_schema={"enum": [each.value for each in Framework]}, extra={"metavar": "F"})
+]
+Seconds = Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0}, extra={"metavar": "S"})]
+DatasetName = Annotated[str, Meta(extra={"metavar": "NAME"})]
+JobId = Annotated[str, Meta(extra={"metavar": "JOB"})]
 
 
 class JobState(StrEnum):
@@ -50,69 +83,128 @@ class JobState(StrEnum):
 _FINAL = frozenset({JobState.FINISHED, JobState.KILLED, JobState.FAILED, JobState.ERROR})
 
 
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a job that may change after it was submitted.
+
+    Attributes:
+        priority: weight under fair share; twice the weight gets about twice the slots.
+        max_workers: most slots it may hold at once.
+        instance_group: the queue, empty for the server's first.
+        notes: text about the job for people, at most 10,000 characters.
+        tags: words to find it by, at most 20 of at most 40 characters, separated by commas.
+    """
+
+    max_workers: Count
+    priority: Priority = DEFAULT_PRIORITY
+    instance_group: GroupName = ""
+    notes: Notes = ""
+    tags: Tags = ()
+
+
+class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of a job's settings; None leaves a field as it is.
+
+    Attributes:
+        priority: weight under fair share; twice the weight gets about twice the slots.
+        max_workers: most slots it may hold at once.
+        instance_group: the queue it moves to.
+        notes: text about the job for people; empty for none.
+        tags: words to find it by, separated by commas, in place of the present ones; empty for none.
+    """
+
+    priority: Priority | None = None
+    max_workers: Count | None = None
+    instance_group: GroupName | None = None
+    notes: Notes | None = None
+    tags: Tags | None = None
+
+    def check(self) -> JobPatch:
+        """Return self, or raise Unprocessable or InvalidRequest."""
+        changes = self.changes()
+        if not changes:
+            raise InvalidRequest(
+                "Nothing to change.", hint=f"Give {', '.join(self.__struct_fields__)}.", field="priority"
+            )
+        if self.instance_group == "":
+            raise Unprocessable("instance_group is empty.", hint="Name the queue.", field="instance_group")
+        _check_settings(changes)
+        return self
+
+    def changes(self) -> dict[str, Any]:
+        """Return the settings that this patch sets, by name."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+
+    def scheduling(self) -> JobPatch:
+        """Return the part that the scheduler needs to know."""
+        return JobPatch(**{name: getattr(self, name) for name in SCHEDULED})
+
+    def apply_to(self, settings: JobSettings) -> JobSettings:
+        """Return the settings after the change."""
+        return msgspec.structs.replace(settings, **self.changes())
+
+
+class JobSpec(JobSettings, frozen=True, kw_only=True):
     """One submission.
 
     Attributes:
-        name: what people call it; need not be unique.
-        main: main script, relative to the code folder, POSIX separators; may be "" with a `command`.
-        max_workers: most slots the job may hold at once, ≥ 1.
-        min_workers: slots without which it does not run at all; 1 with `slots_per_unit` means one unit.
-        slots_per_unit: its slots come and go this many at a time; the other two are multiples of it.
-        pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its instance
-            group says.
-        code_dir: name of the package's one top folder, or "" when its files lie at the top.
+        name: what to call the job; need not be unique.
+        main: main script, relative to the code folder, with slashes; may be empty with a `command`.
+        min_workers: slots it cannot run without; 1 with `slots_per_unit` means one unit.
+        slots_per_unit: its slots come and go N at a time; `max_workers` and `min_workers` are multiples of it.
+        pending_timeout: seconds after which it ends with ERROR if it has never held a slot (default: its group's).
+        code_dir: name of the package's one top folder, empty when its files lie at the top.
         args: the script's own arguments.
-        env: environment variables for driver and workers.
-        priority: weight under fair share, ≥ 1.
-        instance_group: the queue, "" for the server's first.
-        mode: "exact" (equal bits for any number of workers) or "fast".
-        seed: seed of sample order, dropout and augmentation; never taken from the clock.
-        threads_per_slot: intra-op threads of a worker, None for cores ÷ slots of the server. Part of the bits.
-        python: interpreter to run the job in, None for the server's configured one.
-        warm_start: id of another job of the same owner, whose final weights (else its newest epoch's) this one's model
-            begins with; "" for the script's own.
-        python_version: "major.minor" the submitter's code was written or pickled for, None when that does not matter.
-        framework: what runs the script, see `Framework`.
-        command: run in place of the script, in the code folder; not with the elastic engine, which needs a script.
-        data_path: the job's DATA_DIR, relative to the server's data folder; "" for that folder itself.
-        dataset: name of a data set of the catalogue, whose folder is the job's DATA_DIR; not with `data_path`.
-        registered: what of the catalogue it uses; the server's word, whatever a client says.
-        torchrun: how the script is started, for the framework of that name.
-        wmla: what the submission of a WMLA client said that only they want to see again, None for other submissions.
+        env: an environment variable for driver and workers; repeatable.
+        mode: exact gives equal bits for any number of workers; fast the same batches, not the same bits.
+        seed: seed of sample order, dropout and augmentation.
+        threads_per_slot: threads of a worker (default: the server's cores ÷ slots). They are part of the bits.
+        python: path of the Python to run the job in (default: this Python, or the server's own).
+        warm_start: id of another job, whose final weights (else its newest epoch's) this model starts with.
+        python_version: "major.minor" the submitter's code was written or pickled for, null when it does not matter.
+        framework: what runs the script. edtPyTorch is the elastic engine; PyTorch starts the script as it is;
+            distPyTorch starts it once for each slot, with RANK and WORLD_SIZE; torchrun starts a PyTorch Elastic
+            script, with torchrun's options after --.
+        command: command to run in the code folder in place of the script; not with edtPyTorch.
+        data_path: the job's DATA_DIR, relative to the server's data folder; empty for that folder itself.
+        dataset: name of a registered data set, whose folder is the job's DATA_DIR; not with `data_path`.
+        registered: what the job uses of the catalogue. Only the server sets it.
+        torchrun: how torchrun starts the script, for the framework of that name.
+        wmla: what only WMLA clients want to read again, null for other submissions.
     """
 
-    name: str
-    main: str
-    max_workers: int
-    min_workers: int = 1
-    slots_per_unit: int = 1
-    pending_timeout: float | None = None
+    name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
+    main: Annotated[str, Meta(extra={"metavar": "FILE"})]
+    min_workers: Count = 1
+    slots_per_unit: Count = 1
+    pending_timeout: Seconds | None = None
     code_dir: str = ""
     args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    priority: int = DEFAULT_PRIORITY
-    instance_group: str = ""
-    mode: str = "exact"
-    seed: int = 0
-    threads_per_slot: int | None = None
-    python: str | None = None
+    env: Annotated[dict[str, str], Meta(extra={"metavar": "K=V"})] = {}
+    mode: Mode = "exact"
+    seed: Annotated[int, Meta(extra_json_schema={"minimum": 0})] = 0
+    threads_per_slot: Count | None = None
+    python: Annotated[str, Meta(extra={"metavar": "PATH"})] | None = None
     python_version: str | None = None
-    warm_start: str = ""
-    framework: str = Framework.EDT.value
-    command: tuple[str, ...] = ()
-    data_path: str = ""
+    warm_start: JobId = ""
+    framework: FrameworkName = Framework.EDT.value
+    command: Annotated[tuple[str, ...], Meta(extra={"metavar": "CMD"})] = ()
+    data_path: Annotated[str, Meta(extra={"metavar": "DIR"})] = ""
     torchrun: TorchrunOptions | None = None
     wmla: WmlaRequest | None = None
-    dataset: str = ""
+    dataset: DatasetName = ""
     registered: Registered | None = None
+
+    @property
+    def settings(self) -> JobSettings:
+        """The settings the job starts with."""
+        return JobSettings(**{name: getattr(self, name) for name in JobSettings.__struct_fields__})
 
     def check(self) -> JobSpec:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         if not self.name.strip() or len(self.name) > 200:
             raise InvalidRequest("name must have 1 to 200 characters.", field="name")
         self._check_program()
-        check_max_workers(self.max_workers)
+        _check_settings(msgspec.structs.asdict(self.settings))
         check_units(self.min_workers, self.max_workers, self.slots_per_unit)
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
             raise Unprocessable(
@@ -120,7 +212,6 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
                 hint="Leave it out to wait as long as it takes.",
                 field="pending_timeout",
             )
-        check_priority(self.priority)
         if self.mode not in ("exact", "fast"):
             raise Unprocessable(f"mode is 'exact' or 'fast', not {self.mode!r}.", field="mode")
         if not 0 <= self.seed < 2**63:
@@ -164,12 +255,25 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             self.torchrun.check()
 
 
+# What a submission may name as an option, and what a clone may name; the rest is decided by packing or by the server.
+SUBMITTABLE = tuple(
+    name
+    for name in JobSpec.__struct_fields__
+    if name not in ("main", "code_dir", "args", "python", "python_version", "torchrun", "wmla", "registered")
+)
+CLONEABLE = tuple(
+    name
+    for name in ("main", *SUBMITTABLE)
+    if name not in ("slots_per_unit", "pending_timeout", "threads_per_slot", "framework", "command", "data_path")
+)
+
+
 def _leaves(path: str) -> bool:
     return path.startswith(("/", "\\")) or ".." in path.split("/")
 
 
 def check_max_workers(value: int) -> int:
-    """`value`, or Unprocessable when it is below 1."""
+    """Return `value`, or raise Unprocessable when it is below 1."""
     if value < 1:
         raise Unprocessable(
             f"max_workers must be at least 1, not {value}.",
@@ -180,7 +284,7 @@ def check_max_workers(value: int) -> int:
 
 
 def check_units(least: int, most: int, unit: int) -> None:
-    """Unprocessable unless a job with these `min_workers`, `max_workers` and `slots_per_unit` can exist."""
+    """Raise Unprocessable unless a job with these `min_workers`, `max_workers` and `slots_per_unit` can exist."""
     if unit < 1:
         raise Unprocessable(f"slots_per_unit must be at least 1, not {unit}.", field="slots_per_unit")
     if most < unit or most % unit:
@@ -207,51 +311,72 @@ def check_units(least: int, most: int, unit: int) -> None:
 
 
 def check_priority(value: int) -> int:
-    """`value`, or Unprocessable when it is outside 1 … 10**9."""
-    if not 1 <= value <= 10**9:
+    """Return `value`, or raise Unprocessable when it is outside 1 … 10**9."""
+    if not 1 <= value <= MOST_PRIORITY:
         raise Unprocessable(
-            f"priority must lie in 1 … 1000000000, not {value}.",
+            f"priority must lie in 1 … {MOST_PRIORITY}, not {value}.",
             hint=f"The default is {DEFAULT_PRIORITY}; twice that gets about twice the slots.",
             field="priority",
         )
     return value
 
 
-class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may change while a job lives; None leaves a field as it is."""
+def check_notes(text: str) -> None:
+    """Raise Unprocessable unless `text` can be a job's notes."""
+    if len(text) > MOST_NOTES:
+        raise Unprocessable(
+            f"notes have at most {MOST_NOTES:,} characters; these have {len(text):,}.",
+            hint="Write longer texts into a file among the job's results.",
+            field="notes",
+        )
+    if "\0" in text:  # PostgreSQL cannot store it
+        raise Unprocessable("notes cannot contain a NUL character.", hint="Remove it.", field="notes")
 
-    priority: int | None = None
-    max_workers: int | None = None
-    instance_group: str | None = None
 
-    def check(self) -> JobPatch:
-        """Return self, or raise Unprocessable or InvalidRequest."""
-        if self.priority is None and self.max_workers is None and self.instance_group is None:
-            raise InvalidRequest(
-                "Nothing to change.", hint="Give priority, max_workers or instance_group.", field="priority"
+def check_tags(tags: tuple[str, ...]) -> None:
+    """Raise Unprocessable unless these can be a job's tags."""
+    if len(tags) > MOST_TAGS:
+        raise Unprocessable(
+            f"A job has at most {MOST_TAGS} tags; these are {len(tags)}.", hint="Leave some out.", field="tags"
+        )
+    for at, tag in enumerate(tags):
+        if not tag.strip() or tag != tag.strip() or "," in tag or not tag.isprintable() or len(tag) > LONGEST_TAG:
+            raise Unprocessable(
+                f"{tag!r} is no tag.",
+                hint=f"A tag has 1 to {LONGEST_TAG} characters, no comma, and no blank at its start or end.",
+                field="tags",
             )
-        if self.priority is not None:
-            check_priority(self.priority)
-        if self.max_workers is not None:
-            check_max_workers(self.max_workers)
-        if self.instance_group == "":
-            raise Unprocessable("instance_group is empty.", hint="Name the queue.", field="instance_group")
-        return self
+        if tag in tags[:at]:
+            raise Unprocessable(f"The tag {tag!r} is there twice.", hint="Give each tag once.", field="tags")
+
+
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "priority": check_priority,
+    "max_workers": check_max_workers,
+    "notes": check_notes,
+    "tags": check_tags,
+}
+
+
+def _check_settings(values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if name in _CHECKS:
+            _CHECKS[name](value)
 
 
 class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a job goes on.
 
     Attributes:
-        checkpoint: what to go on from, as `job.checkpoints()` names it, such as "epoch-3"; None for the newest.
-        instance_group: the queue it goes on in; None for the one it was in.
+        checkpoint: checkpoint to go on from, such as epoch-3 (default: the newest).
+        instance_group: the queue it goes on in (default: the one it was in).
     """
 
-    checkpoint: str | None = None
-    instance_group: str | None = None
+    checkpoint: Annotated[str, Meta(extra_json_schema={"minLength": 1}, extra={"metavar": "NAME"})] | None = None
+    instance_group: GroupName | None = None
 
     def check(self) -> JobResume:
-        """Return self, or raise InvalidRequest for an empty name: it may come from a variable that is not set."""
+        """Return self, or raise InvalidRequest for an empty name, which may come from a variable that is not set."""
         if self.checkpoint is not None and not self.checkpoint.strip():
             raise InvalidRequest(
                 "The name of a checkpoint is empty.",
@@ -261,18 +386,22 @@ class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self
 
 
+REASON_CODES = (
+    "suspended", "never_fits", "busy", "starting", "share", "capped", "order", "limit", "unit", "slower",
+)  # fmt: skip
+
+
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job does not hold what it asked for.
 
     Attributes:
-        code: a word for programs: "busy", "share", "capped", "starting", "order", "limit", "unit", "slower",
-            "never_fits", "suspended".
+        code: a word for programs.
         text: one sentence with the numbers, for people.
         held, entitled, asked: slots.
-        numbers: whatever else the sentence mentions.
+        numbers: the other numbers of the sentence.
     """
 
-    code: str
+    code: Annotated[str, Meta(extra_json_schema={"enum": list(REASON_CODES)})]
     text: str
     held: int
     entitled: int
@@ -281,10 +410,13 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the training is. Updates and epochs count from 0; `update` is the number of committed updates.
+    """How far the training is. Updates and epochs count from 0.
 
-    `loss` and `accuracy` are means over the last update's samples; the `test_` ones are of the last validation.
-    `not_a_number`: the loss of the last update is none, or infinite; JSON has only null for it.
+    Attributes:
+        update: number of committed updates.
+        loss, accuracy: means over the samples of the last update.
+        test_loss, test_accuracy: means of the last validation.
+        not_a_number: the loss of the last update is NaN or infinite, for which JSON has only null.
     """
 
     update: int = 0
@@ -299,12 +431,20 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     not_a_number: bool = False
 
 
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
+class JobView(JobSettings, frozen=True, kw_only=True):
     """A job as the server shows it. Times are seconds since the epoch (UTC).
 
-    `warm_start` is the id of the job with whose weights its model began, "" for the script's own. `dataset` and `model`
-    are names of the catalogue: what it reads, and what it is a training of; "" for none. `validates` is the id of the
-    job whose training it validates, "" for a job that trains.
+    Attributes:
+        slots: how many slots it holds.
+        shards: number of parts of an update's batch, null before the first training.
+        reason: why it does not hold what it asked for.
+        message: one sentence about the state, empty when the state needs none.
+        result_dir: where its results lie on the server's machine.
+        warm_start: id of the job whose weights its model started with; empty for the script's own.
+        framework: what runs its script.
+        dataset: name of the registered data set that it reads; empty for none.
+        model: name of the model of the catalogue that it trains; empty for none.
+        validates: id of the job whose training it validates; empty for a job that trains.
     """
 
     id: str
@@ -315,9 +455,6 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     started: float | None
     ended: float | None
-    priority: int
-    max_workers: int
-    instance_group: str
     mode: str
     seed: int
     main: str
@@ -339,26 +476,31 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_spec(data: bytes | str) -> JobSpec:
-    """A checked JobSpec from JSON; InvalidRequest names the wrong field."""
+    """Return a checked JobSpec from JSON; InvalidRequest names the wrong field."""
     return _parse(data, JobSpec).check()
 
 
 def parse_patch(data: bytes | str) -> JobPatch:
-    """A checked JobPatch from JSON; Unprocessable names the wrong field, InvalidRequest says that it is no JSON."""
+    """Return a checked JobPatch from JSON.
+
+    Raises:
+        InvalidRequest: the body is not JSON, or changes nothing.
+        Unprocessable: a field is unknown or has a wrong value; the error names it.
+    """
     return parse_change(data, JobPatch).check()
 
 
 def parse_resume(data: bytes | str) -> JobResume:
-    """A checked JobResume from JSON, or from no body at all; InvalidRequest names the wrong field."""
+    """Return a checked JobResume from JSON or from an empty body; InvalidRequest names the wrong field."""
     return (_parse(data, JobResume) if data else JobResume()).check()
 
 
 def parse_change(data: bytes | str, cls: type[T]) -> T:
-    """A `cls` from the JSON of a change, not checked yet.
+    """Return a `cls` from the JSON of a change, not checked yet.
 
     Raises:
-        InvalidRequest: it is no JSON.
-        Unprocessable: a field that there is not, or that cannot have this value; `field` names it.
+        InvalidRequest: the body is not JSON.
+        Unprocessable: a field is unknown or has a wrong value; `field` names it.
     """
     try:
         return msgspec.json.decode(data, type=cls)
@@ -369,7 +511,7 @@ def parse_change(data: bytes | str, cls: type[T]) -> T:
 
 
 def convert_change(value: Any, cls: type[T]) -> T:
-    """The same from plain data, such as what an administrator has configured."""
+    """Return a `cls` from plain data, such as a setting of the administrator; raises as `parse_change` does."""
     try:
         return msgspec.convert(value, cls)
     except msgspec.ValidationError as wrong:

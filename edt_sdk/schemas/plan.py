@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, parse_change
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, Seconds, parse_change
 
 POLICIES = ("fairshare", "priority", "fifo")
 DEFAULT_RESOURCE_GROUP = "default"
@@ -23,6 +24,8 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9._-])?\Z")
 _FORMULA = re.compile(
     r"(?:(?P<of>ngpus|ncpus)(?:\s*(?P<sign>[*/])\s*(?P<by>[1-9][0-9]{0,5}))?|(?P<number>[0-9]{1,6}))\Z"
 )
+SlotCount = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
+GroupName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
 Named = TypeVar("Named", "ResourceGroup", "InstanceGroup")
 
 
@@ -36,7 +39,7 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             "" for what the host offers by itself (one slot a GPU, else one a CPU share).
     """
 
-    name: str
+    name: GroupName
     hosts: tuple[str, ...] = ()
     slots: str = ""
 
@@ -55,13 +58,13 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         name: what jobs call it.
-        resource_group: whose slots it divides; children are in that of their parent.
+        resource_group: the resource group with the slots it divides; a child is in that of its parent.
         parent: name of the group it is part of, "" for none.
         policy: how its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule; "priority":
             strictly the higher first, then the earlier; "fifo": strictly the earlier first.
         preemption: slots above a job's entitlement are taken back at the next update; off: when the job gives them up.
-        share: weight against its siblings for slots that nobody owns or that are lent, ≥ 1.
-        own: slots that are its own whenever it has use for them.
+        share: weight against its siblings for slots without an owner and for lent slots, ≥ 1.
+        own: number of slots that are its own whenever it can use them.
         lend: most of its own slots that others may use while it does not; None for all.
         borrow: most slots it may use beyond its own; None for no limit.
         user_shares: owner of jobs → weight, as a level between the group and its jobs; "*" for everybody else (1 where
@@ -71,19 +74,19 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         pending_timeout: seconds after which a job that has never got a slot ends with ERROR; None for never.
     """
 
-    name: str
+    name: GroupName
     resource_group: str = DEFAULT_RESOURCE_GROUP
     parent: str = ""
-    policy: str = "fairshare"
+    policy: Annotated[str, Meta(extra_json_schema={"enum": list(POLICIES)})] = "fairshare"
     preemption: bool = True
-    share: int = 1
-    own: int = 0
-    lend: int | None = None
-    borrow: int | None = None
+    share: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_SHARE})] = 1
+    own: SlotCount = 0
+    lend: SlotCount | None = None
+    borrow: SlotCount | None = None
     user_shares: dict[str, int] | None = None
     throughput_aware: bool = False
-    quantum: float = 60.0
-    pending_timeout: float | None = None
+    quantum: Seconds = 60.0
+    pending_timeout: Seconds | None = None
 
     def check(self) -> InstanceGroup:
         """Return self, or raise Unprocessable."""
@@ -111,7 +114,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of them. The first instance group that holds no others is the one for jobs that name none."""
+    """All groups. The first instance group without children is the default for jobs that name none."""
 
     resource_groups: tuple[ResourceGroup, ...] = (ResourceGroup(name=DEFAULT_RESOURCE_GROUP),)
     instance_groups: tuple[InstanceGroup, ...] = (InstanceGroup(name=DEFAULT_INSTANCE_GROUP),)
@@ -140,12 +143,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self
 
     def leaves(self) -> tuple[InstanceGroup, ...]:
-        """The groups that jobs may be in."""
+        """Return the groups that jobs may be in."""
         parents = {group.parent for group in self.instance_groups}
         return tuple(group for group in self.instance_groups if group.name not in parents)
 
     def group(self, name: str) -> InstanceGroup:
-        """The group of that name that jobs may be in, "" for the first; or Unprocessable with the names there are."""
+        """Return the group of that name that jobs may be in, "" for the first; Unprocessable names the known ones."""
         if not name:
             return self.leaves()[0]
         for group in self.leaves():
@@ -161,7 +164,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
 
     def _check_hosts(self) -> None:
-        """Every host is in one group: of those that name none, one takes the rest."""
+        """Check that every host is in one group: one group without hosts takes the rest."""
         seen: dict[str, str] = {}
         rest = [group.name for group in self.resource_groups if not group.hosts]
         if len(rest) > 1:
@@ -187,7 +190,7 @@ class PlanAsRead(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True, eq
     """A plan with the version it was read in. Equal to a plan of the same groups, whatever its version.
 
     Attributes:
-        version: what the server calls this plan, "" when it does not say.
+        version: the server's version of this plan, "" when unknown.
     """
 
     version: str = ""
@@ -204,17 +207,17 @@ class PlanAsRead(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True, eq
 
 
 def parse_plan(data: bytes | str) -> Plan:
-    """A checked Plan from JSON.
+    """Return a checked Plan from JSON.
 
     Raises:
-        InvalidRequest: it is no JSON.
-        Unprocessable: a field that there is not, or that cannot have this value; `field` names it.
+        InvalidRequest: the body is not JSON.
+        Unprocessable: a field is unknown or has a wrong value; `field` names it.
     """
     return parse_change(data, Plan).check()
 
 
 def slots_by_formula(formula: str, gpus: int, cpus: int) -> int:
-    """How many slots a host with so many GPUs and CPU cores offers under the formula; Unprocessable for no formula."""
+    """Return how many slots a host offers by the formula; raise Unprocessable when it is no formula."""
     found = _FORMULA.match(formula.strip())
     if found is None:
         raise Unprocessable(

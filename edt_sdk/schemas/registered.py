@@ -1,7 +1,7 @@
-"""What of the catalogue a job uses, and which training it validates, as it was when the job was submitted.
+"""The data set and model of the catalogue that a job uses, and the training it validates, as of its submission.
 
-Written by the server alone; what a client sends here is thrown away. A data set or model of the same name that comes
-later is another one, and changes nothing of the job.
+Only the server writes it; what a client sends here is discarded. A data set or model that gets the same name later is
+a different one and does not affect the job.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from edt_sdk.schemas.validation import Validates
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """Ids and settings.
+    """Ids and settings of catalogue entries.
 
     Attributes:
-        model: id of the model it is a training of, "" for a job of its own; `model_name` what people call it.
+        model: id of the model it is a training of, "" for none; `model_name` is its name.
         dataset: id of the data set, "" for none.
         copied: the data set's files are the catalogue's copy, which the job needs until it has ended.
         train, test, val: parts of the data set, relative to its folder, "" for all of it.
         hyperparameters: what `pth_parameter_mgr` finds; None for a job without.
         console: the script takes `--train_dir` and `--weights`, as models of WMLA's console do.
-        weights: it begins with weights that were put into its folder: the model's own, or those that it validates.
-        validates: what it validates, None for a training.
+        weights: it starts with weights in its folder: the model's own, or those to validate.
+        validates: the training it validates, None for a training.
     """
 
     model: str = ""

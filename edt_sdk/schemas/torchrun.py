@@ -1,4 +1,4 @@
-"""What a torchrun command line says of a script, beside how many workers there are (`JobSpec` has those)."""
+"""The options of a torchrun command line, except the number of workers, which `JobSpec` has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
         shutdown_timeout: seconds that a process has after SIGTERM before SIGKILL.
         virtual_local_rank: each process sees its own GPU alone, as number 0.
         local_rank_argument: the script is given `--local-rank=N` too, as `torch.distributed.launch` gives it.
-        said: what of the command line has another meaning here, a sentence each, for the job's story.
+        said: one sentence for each option with another meaning here, for the job's story.
     """
 
     module: bool = False
@@ -55,7 +55,7 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor tells one agent, beside what it tells every worker (`schemas.context`).
+    """What the supervisor sends to one agent, in addition to what every worker gets (`schemas.context`).
 
     Attributes:
         options: how its processes are started.

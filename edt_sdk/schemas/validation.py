@@ -1,15 +1,17 @@
-"""A validation: a trained model run once over the test data. What is asked for, what its job is told, what came out.
+"""A validation: a trained model run once over the test data. Its request, the settings of its job, and its result.
 
-Names of metrics are read here, once for every surface: `named_metrics`. A validation is an ordinary job, whose
-`Registered.validates` says what it validates; see docs/decisions/031-validations.md.
+`named_metrics` reads names of metrics for every surface. A validation is an ordinary job with `Registered.validates`;
+see docs/decisions/031-validations.md.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 
@@ -17,7 +19,7 @@ DEFAULT_METRICS = ("loss", "accuracy")
 DEFAULT_THRESHOLD = 0.5
 KNOWN = ("loss", "accuracy", "top<K> (such as top5)", "precision", "recall", "f1", "iou", "confusion")
 RESULT = "validation.json"
-# Every other spelling that people and WMLA's clients use, in small letters without blanks, dashes and underscores.
+# Other spellings of users and WMLA clients, in lower case without blanks, dashes and underscores.
 _ALSO = {
     "acc": "accuracy",
     "testloss": "loss",
@@ -31,11 +33,11 @@ _TOP = re.compile(r"top([1-9]\d{0,5})\Z")
 
 
 class Validates(msgspec.Struct, frozen=True, kw_only=True):
-    """What a validation's job validates. The server's word.
+    """The training that a job validates. Only the server sets it.
 
     Attributes:
-        training: id of the job that trained; it may be deleted meanwhile.
-        training_name: what people called it.
+        training: id of the job that trained; it may have been deleted since.
+        training_name: its name.
         metrics: names as `named_metrics` gives them.
         threshold: from which score on a binary output means class 1; None for 0.5, and for the highest score of two.
         calls: which of the script's `train()` calls made the weights, counted from 1; those before it are passed over.
@@ -49,24 +51,29 @@ class Validates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewValidation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request for one.
+    """A request for a validation.
 
     Attributes:
-        metrics: names in any usual spelling, or one text with commas.
-        threshold: as in `Validates`, between 0 and 1.
-        dataset: name of a registered data set in place of the training's; None for the same data.
-        name: of the job; None for the training's, and "-validation".
-        max_workers: most slots it may hold.
-        instance_group, priority: as in `JobSpec`; None for the training's.
+        metrics: what is measured, with commas (default: loss,accuracy). There are loss, accuracy, top<K> (such as
+            top5), precision, recall, f1, iou and confusion.
+        threshold: the score from which a binary output means class 1, between 0 and 1 (default: 0.5).
+        dataset: name of a registered data set (default: the training's).
+        name: what to call the validation's job (default: the training's name and "-validation").
+        max_workers: most slots it may hold at once.
+        instance_group: its queue (default: the training's).
+        priority: its weight under fair share (default: the training's).
     """
 
-    metrics: tuple[str, ...] | str = DEFAULT_METRICS
-    threshold: float | None = None
-    dataset: str | None = None
+    metrics: Annotated[tuple[str, ...] | str, Meta(extra={"metavar": "M,…"})] = DEFAULT_METRICS
+    threshold: (
+        Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1}, extra={"metavar": "T"})]
+        | None
+    ) = None
+    dataset: Annotated[str, Meta(extra={"metavar": "NAME"})] | None = None
     name: str | None = None
-    max_workers: int = 1
-    instance_group: str | None = None
-    priority: int | None = None
+    max_workers: Annotated[int, Meta(extra_json_schema={"minimum": 1}, extra={"metavar": "N"})] = 1
+    instance_group: Annotated[str, Meta(extra={"metavar": "G"})] | None = None
+    priority: Annotated[int, Meta(extra_json_schema={"minimum": 1}, extra={"metavar": "P"})] | None = None
 
     def check(self) -> NewValidation:
         """Return self with the names of its metrics as they are kept; InvalidRequest or Unprocessable."""
@@ -80,7 +87,11 @@ class NewValidation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ClassScores(msgspec.Struct, frozen=True, kw_only=True):
-    """One class: how many labels name it, and what of it was found, as fractions; 0 where nothing can be divided by."""
+    """Scores of one class, as fractions; 0 where the divisor is 0.
+
+    Attributes:
+        samples: number of its labels.
+    """
 
     label: int
     samples: int
@@ -90,18 +101,18 @@ class ClassScores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Validated(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out: the content of RESULT_DIR's `validation.json`.
+    """The result of a validation: the content of RESULT_DIR's `validation.json`.
 
     Attributes:
-        training, training_name: what was validated.
-        samples: of the test data.
-        metrics: those that were asked for and are one number, in that order; None for one that is not a number.
+        training, training_name: id and name of the validated job.
+        metrics: the requested metrics that are one number, in that order; None for NaN.
         own: means of the metrics that the script gave `FabricModel`, by name.
-        classes: how many classes there are; None where only the loss was asked for. 2 for binary outputs.
-        threshold: what binary outputs were compared with, None where the highest score counted.
-        confusion: rows are labels, columns what the model said; None where it was not asked for.
-        per_class: where precision, recall or f1 was asked for; none of more than 1000 classes.
-        time: of its end, seconds since the epoch.
+        classes: number of classes; None when only the loss was requested. 2 for binary outputs.
+        threshold: the score binary outputs were compared with; None when the highest score counted.
+        confusion: rows are labels, columns are predictions; None when it was not requested.
+        per_class: scores by class when precision, recall or f1 was requested; empty above 1000 classes.
+        samples: size of the test data.
+        time: when it ended, seconds since the epoch.
     """
 
     training: str
@@ -117,14 +128,14 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named_metrics(given: Iterable[str] | str) -> tuple[str, ...]:
-    """The names of metrics as they are kept, each once, in the order of `given`.
+    """Return the canonical names of metrics, each once, in the order of `given`.
 
     Args:
         given: names, or one text with commas between them. Upper and lower case, blanks, dashes and underscores make no
             difference; "Top1", "Confusion Matrix" and "F1-Score" are names too.
 
     Raises:
-        InvalidRequest: there is no metric of a name, or none is named.
+        InvalidRequest: a name is unknown, or none is given.
     """
     words = given.split(",") if isinstance(given, str) else list(given)
     found = [_named(word) for word in words if str(word).strip()]
@@ -144,6 +155,6 @@ def _named(word: str) -> str:
 
 
 def top_of(metric: str) -> int | None:
-    """The K of a "top<K>", None for every other metric."""
+    """Return the K of a "top<K>", or None for every other metric."""
     match = _TOP.match(metric)
     return int(match[1]) if match else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
-from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
 from edt_server.store import JobRow, Store
 
 BEGAN = 1_790_000_000.0
@@ -39,9 +39,7 @@ def add_crowd(data_dir: Path, many: int) -> list[str]:
                     shards=8,
                     last_report=1,
                     progress=JobProgress(update=40 if failed else 50, total_updates=50, epochs=5, epoch=4, loss=0.2),
-                    priority=5000,
-                    max_workers=2,
-                    instance_group="default",
+                    settings=JobSettings(priority=5000, max_workers=2, instance_group="default"),
                 )
             )
     store.close()

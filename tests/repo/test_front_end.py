@@ -54,6 +54,13 @@ def test_without_the_registry_it_says_so_and_lab_can_go_on(copied, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_the_types_are_those_of_the_openapi_description(root):
+    spec = importlib.util.spec_from_file_location("make_types", root / "jupyter_ext" / "lab" / "make_types.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.TARGET.read_text(encoding="utf-8") == module.types(), "run `make types`"
+
+
 def test_the_page_may_have_any_version_of_what_it_brings_that_we_are_made_for():
     """The builder would ask for those of the JupyterLab it builds with, and the console warn about all others."""
     package = json.loads((hatch_build.SOURCES / "package.json").read_text())

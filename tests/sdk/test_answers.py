@@ -5,7 +5,7 @@ import pytest
 
 from edt_sdk import InvalidRequest, Unprocessable
 from edt_sdk.display.answers import WhatIfAnswer
-from edt_sdk.schemas.what_if import WhatIfShare
+from edt_sdk.schemas.forecast import WhatIfShare
 
 TOLD = {
     "job": "edt-1",

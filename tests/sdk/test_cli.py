@@ -217,6 +217,9 @@ def test_update_delete_and_the_readers(edt, peer, view, tmp_path):
     peer.on("GET", "jobs/edt-1", view())
     peer.on("PATCH", "jobs/edt-1", view(priority=7))
     assert edt("update", "edt-1", "--priority", "7").returncode == 0
+    assert edt("update", "edt-1", "--tags", "digits,lr 0.1", "--notes", "").returncode == 0
+    sent = [r.body for r in peer.requests if r.method == "PATCH"][-1]
+    assert json.loads(sent) == {"notes": "", "tags": ["digits", "lr 0.1"]}
     assert json.loads(next(r for r in peer.requests if r.method == "PATCH").body) == {"priority": 7}
     peer.on("DELETE", "jobs/edt-1", lambda _: (204, None))
     assert edt("delete", "edt-1").stdout == "edt-1\n"

@@ -8,7 +8,7 @@ import pytest
 
 from edt_sdk.monitor.consequence import consequence
 from edt_sdk.schemas.errors import ServerUnreachable
-from edt_sdk.schemas.what_if import WhatIf
+from edt_sdk.schemas.forecast import WhatIf
 from edt_sdk.waiting.waiting import away_words
 
 NOON = 1_795_176_000.0  # 2026-11-20 12:00 UTC

@@ -1,11 +1,12 @@
 import asyncio
 import io
+import json
 import zipfile
 
 import msgspec
 import pytest
 
-from edt_sdk import InvalidRequest, JobFailed, JobState, NotFound, ServerUnreachable, WaitTimeout
+from edt_sdk import InvalidRequest, JobFailed, JobState, NotFound, ServerUnreachable, Unprocessable, WaitTimeout
 from edt_sdk.client.job import MIME, Job
 from edt_sdk.schemas.job import JobProgress, Reason
 
@@ -129,6 +130,11 @@ def test_verbs(peer, job, make_view):
     peer.on("PATCH", "jobs/edt-1", msgspec.to_builtins(make_view(priority=10000)))
     assert job.update(priority=10000).view.priority == 10000
     assert peer.requests[-1].body == b'{"priority":10000}'
+    assert job.update(tags="digits, lr 0.1", notes="") is job
+    assert json.loads(peer.requests[-1].body) == {"notes": "", "tags": ["digits", "lr 0.1"]}
+    assert (job.notes, job.tags) == ("", ())
+    with pytest.raises(Unprocessable, match="twice"):
+        job.update(tags=["a", "a"])
     for verb, state in (("stop", "KILLED"), ("suspend", "SUSPENDED"), ("resume", "RUNNING")):
         peer.on("POST", f"jobs/edt-1/{verb}", msgspec.to_builtins(make_view(state=JobState(state))))
         assert getattr(job, verb)().view.state == state

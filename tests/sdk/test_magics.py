@@ -149,7 +149,9 @@ def test_no_server_is_one_clean_line_and_is_found_again_later(shell, accepting, 
 def test_the_other_magics(shell, accepting, make_view, tmp_path):
     view = msgspec.to_builtins(make_view(priority=10000))
     accepting.on("PATCH", "jobs/edt-1", view)
+    accepting.requests.clear()
     assert shell.run_line_magic("edt_update", "edt-1 --priority 10000").view.priority == 10000
+    assert [path for path in accepting.paths() if path != "GET "] == ["PATCH jobs/edt-1"]
     accepting.on("GET", "jobs", {"jobs": [view]})
     assert [job.id for job in shell.run_line_magic("edt_jobs", "")] == ["edt-1"]
     accepting.on("GET", "jobs/edt-1/events", {"events": [], "next": 0, "done": False})
@@ -348,7 +350,7 @@ def test_completion_of_values(shell, accepting, tmp_path, monkeypatch):
     assert complete(shell, "%edt_submit digits --main ") == {"train.py", "model.py"}
     assert complete(shell, "%edt_submit digits --instance-group d") == {"default"}
     assert complete(shell, "%edt_submit digits --framework dist") == {"distPyTorch"}
-    assert complete(shell, "%edt_submit --notebook --ta") == {"--tag"}
+    assert complete(shell, "%edt_submit --notebook --ta") == {"--tag", "--tags"}
     assert complete(shell, "%edt_jobs --state RUN") == {"RUNNING"}
     assert complete(shell, "%edt_logs fir") == {"first"}
     assert {"first", "edt-1"} <= complete(shell, "%edt_compare first ")

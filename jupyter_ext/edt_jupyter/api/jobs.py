@@ -45,7 +45,12 @@ class JobsHandler(ReceivingHandler[Upload]):
         chosen = JobState(state) if state else None
         limit = self.number("limit", _PAGE, low=1, high=_MOST)
         jobs = await self.service.jobs(
-            self.user, everybody=self.flag("all"), state=chosen, before=self._before(), limit=limit + 1
+            self.user,
+            everybody=self.flag("all"),
+            state=chosen,
+            tag=self.get_query_argument("tag", "") or None,
+            before=self._before(),
+            limit=limit + 1,
         )
         more = {"next": f"{jobs[limit - 1].created!r},{jobs[limit - 1].id}"} if len(jobs) > limit else {}
         self.reply({"jobs": jobs[:limit], **more})
@@ -85,8 +90,8 @@ class JobHandler(EdtHandler):
         self.reply(await self.service.job(self.user, job))
 
     async def patch(self, job: str) -> None:
-        """Update the job."""
-        self.reply(await self.service.update(self.user, job, parse_patch(self.request.body)))
+        """Change settings of the job."""
+        self.reply(await self.service.change_settings(self.user, job, parse_patch(self.request.body)))
 
     async def delete(self, job: str) -> None:
         """Delete an ended job."""

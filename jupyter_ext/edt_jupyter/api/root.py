@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from importlib.resources import files
 
+from edt_jupyter.api.openapi import document
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.errors import NotFound
 
@@ -36,8 +36,8 @@ class SpecHandler(EdtHandler):
     auth_resource = "edt:cluster"
 
     async def get(self) -> None:
-        """Return the file of the package unchanged."""
-        self.finish(files("edt_jupyter").joinpath("openapi.yaml").read_bytes(), set_content_type="application/yaml")
+        """Send the OpenAPI description."""
+        self.finish(document(), set_content_type="application/yaml")
 
 
 class UnknownHandler(EdtHandler):

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
-from edt_sdk.schemas.job import Reason, check_max_workers, check_priority, check_units
+from edt_sdk.schemas.job import Reason, check_units
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core import reason as reasons
@@ -285,8 +285,10 @@ class Core:
             Unprocessable: no such instance group, a value out of bounds, a plan that contradicts itself or leaves a
                 job without a group.
         """
-        if isinstance(event, JobArrived | JobChanged) and event.instance_group is not None:
+        if isinstance(event, JobArrived):
             self.check_group(event.instance_group)
+        if isinstance(event, JobChanged) and event.patch.instance_group is not None:
+            self.check_group(event.patch.instance_group)
         if isinstance(event, PlanChanged):
             self.check_plan(event.plan)
         return self._step(event, now)
@@ -328,7 +330,7 @@ class Core:
                 job.demand = demand
                 self._put(job)
             case JobChanged():
-                lost = self._change(event)
+                lost = self._change_settings(event)
             case JobSuspended(job=name):
                 job = self._job(name)
                 job.suspended = True
@@ -434,18 +436,17 @@ class Core:
         job.pool = self._group(job).resource_group
         job.attained = job.target = 0
 
-    def _change(self, event: JobChanged) -> Lost:
-        job = self._job(event.job)
-        # Every check comes before the first assignment: a refused event must leave the core as it was.
-        priority = job.priority if event.priority is None else check_priority(event.priority)
-        if event.max_workers is not None:
-            check_max_workers(event.max_workers)
-            check_units(job.min_workers, event.max_workers, job.unit)
-            job.max_workers = event.max_workers
-        job.priority = priority
+    def _change_settings(self, event: JobChanged) -> Lost:
+        job, patch = self._job(event.job), event.patch
+        # The check comes before the first assignment: a refused event must leave the core as it was.
+        if patch.max_workers is not None:
+            check_units(job.min_workers, patch.max_workers, job.unit)
+            job.max_workers = patch.max_workers
+        if patch.priority is not None:
+            job.priority = patch.priority
         lost: Lost = []
-        if event.instance_group is not None and event.instance_group != job.group:
-            job.group = event.instance_group
+        if patch.instance_group is not None and patch.instance_group != job.group:
+            job.group = patch.instance_group
             if self._group(job).resource_group != job.pool:
                 self._enter(job, self._pools[job.pool])
                 lost = [(job, slot) for slot in job.held]

@@ -14,6 +14,7 @@ import msgspec
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import SCHEDULED, JobPatch
 from edt_sdk.schemas.plan import Plan
 from edt_sdk.schemas.wire.control import Slot
 
@@ -70,12 +71,10 @@ class JobDemand(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobChanged(msgspec.Struct, frozen=True, tag=True):
-    """The job's settings from now on; None leaves one as it is."""
+    """Settings of the job have changed; see `JobPatch.scheduling`."""
 
     job: str
-    priority: int | None = None
-    max_workers: int | None = None
-    instance_group: str | None = None
+    patch: JobPatch
 
 
 class JobGone(msgspec.Struct, frozen=True, tag=True):
@@ -149,6 +148,9 @@ def to_data(event: CoreEvent) -> dict[str, Any]:
     """Return the event as a JSON object, job included, kind not."""
     data: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
     del data["type"]  # the row has the kind
+    if isinstance(event, JobChanged):  # rows are flat, as they were before the settings were one struct
+        patch = data.pop("patch")
+        data |= {name: patch[name] for name in SCHEDULED}
     return data
 
 
@@ -159,6 +161,8 @@ def from_data(kind: str, data: dict[str, Any]) -> CoreEvent:
         KeyError: `kind` is no input of the core.
         msgspec.ValidationError: the data does not fit the kind, with the path of the wrong field.
     """
+    if kind == kinds.JOB_CHANGED:
+        data = {**data, "patch": {name: data[name] for name in SCHEDULED if name in data}}
     return msgspec.convert(data, _BY_KIND[kind], str_keys=True)
 
 

@@ -118,9 +118,7 @@ def _settings(row: JobRow) -> JobSpec:
     """Return the settings as a user would give them to submit the job again."""
     spec = msgspec.structs.replace(
         row.spec,
-        priority=row.priority,
-        max_workers=row.max_workers,
-        instance_group=row.instance_group,
+        **msgspec.structs.asdict(row.settings),
         wmla=None,  # the other job comes from another client
     )
     if spec.dataset:

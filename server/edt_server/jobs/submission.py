@@ -64,9 +64,7 @@ class Submission:
             shards=None,
             last_report=0,
             progress=None,
-            priority=spec.priority,
-            max_workers=spec.max_workers,
-            instance_group=spec.instance_group,
+            settings=spec.settings,
         )
 
 

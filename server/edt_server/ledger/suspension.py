@@ -18,7 +18,7 @@ import msgspec
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.job import JobPatch, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.core.events import JobChanged, JobDemand, JobResumed, JobSuspended
 from edt_server.ledger.arrival import arrival
@@ -74,11 +74,11 @@ def resume(
     row = change.row(job)
     _check(row)
     group = _queue(change, row, instance_group)
-    if group != row.instance_group:
+    if group != row.settings.instance_group:
+        patch = JobPatch(instance_group=group)
         if row.state not in _ENDED:
-            before = {"instance_group": row.instance_group}
-            change.apply(JobChanged(job, instance_group=group), before=before, by=by)
-        row = change.tx.update_job(job, instance_group=group)
+            change.apply(JobChanged(job, patch), before={"instance_group": row.settings.instance_group}, by=by)
+        row = change.tx.update_job(job, settings=patch.apply_to(row.settings))
     if row.state not in (JobState.SUSPENDED, *_ENDED):
         if checkpoint:
             raise _workers_run(change, row)
@@ -88,9 +88,7 @@ def resume(
     chosen = find(paths, checkpoint) if checkpoint else ""
     said: dict[str, Any] = {"by": by, "checkpoint": chosen} if chosen else {"by": by}
     if row.state in _ENDED:
-        spec = msgspec.structs.replace(
-            row.spec, priority=row.priority, max_workers=row.max_workers, instance_group=row.instance_group
-        )
+        spec = msgspec.structs.replace(row.spec, **msgspec.structs.asdict(row.settings))
         seq = change.apply(arrival(job, row.owner, spec), name=row.spec.name, again=True, **said)
         # No process of the last attempt runs. The next attempt is launched with its first slot.
         change.tx.update_job(job, supervisor=None, public_key="", ended=None)
@@ -105,7 +103,7 @@ def resume(
 
 def _queue(change: Change, row: JobRow, wanted: str | None) -> str:
     """Return the queue for the resumed job, after a check that the job fits there."""
-    name = row.instance_group if wanted is None else change.core.plan.group(wanted).name
+    name = row.settings.instance_group if wanted is None else change.core.plan.group(wanted).name
     leaves = [group.name for group in change.core.plan.leaves()]
     if name and name not in leaves:  # a row without one is in the first
         raise Unprocessable(
@@ -115,7 +113,7 @@ def _queue(change: Change, row: JobRow, wanted: str | None) -> str:
             job=row.id,
             field="instance_group",
         )
-    if row.state in _ENDED or name != row.instance_group:
+    if row.state in _ENDED or name != row.settings.instance_group:
         change.core.fits(name, row.spec.min_workers, row.spec.slots_per_unit)
     return name
 

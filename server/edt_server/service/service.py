@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.forecast import Forecast
-from edt_sdk.schemas.job import JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
+from edt_sdk.schemas.forecast import Forecast, WhatIf
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.registered import Registered
-from edt_sdk.schemas.what_if import WhatIf
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
 from edt_server.catalogue.pinned import check_folder
@@ -156,15 +156,17 @@ class Service:
         *,
         everybody: bool = False,
         state: JobState | None = None,
+        tag: str | None = None,
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobView]:
         """Return the user's jobs, newest first; with `everybody` also the public view of other users' jobs.
 
-        At most `limit`, and only jobs after the one of `before`: its creation time and its id.
+        At most `limit`, only those with `tag` (the user's own, since tags are not public), and only jobs after the one
+        of `before`: its creation time and its id.
         """
-        states = None if state is None else [state]
-        found = await self._shown(owner=None if everybody else user, states=states, before=before, limit=limit)
+        states, owner = None if state is None else [state], None if everybody and tag is None else user
+        found = await self._shown(owner=owner, states=states, tag=tag, before=before, limit=limit)
         return [view if access.may(user, view.owner) else views.public_view(view) for _, view in found]
 
     async def described(
@@ -212,7 +214,6 @@ class Service:
             Unprocessable: the change itself would be refused.
         """
         row = await self.mine(user, job)
-        patch.check()
         if row.state.final:
             raise ended_already(row, "changed")
         check_change(row.spec, patch)
@@ -381,32 +382,33 @@ class Service:
             raise
         return await self.job(user, accepted.job)
 
-    async def update(self, user: str, job: str, patch: JobPatch) -> JobView:
-        """Change a living job's priority, maximum of workers or queue.
+    async def change_settings(self, user: str, job: str, patch: JobPatch) -> JobView:
+        """Change settings of a job: those that the scheduler needs while it lives, the others at any time.
+
+        Args:
+            user: the user who asks.
+            job: its id.
+            patch: the change, checked already.
 
         Raises:
             Conflict: it has ended.
-            Unprocessable: no such queue, or a value out of bounds.
+            Unprocessable: there is no such queue, or the job cannot have so many workers.
         """
-        patch.check()
+        scheduling = patch.scheduling()
 
         def work(change: Change) -> JobRow:
             row = self._mine(user, job, change.row(job))
-            if row.state.final:
-                raise ended_already(row, "changed")
-            check_change(row.spec, patch)
-            wanted = {
-                "priority": patch.priority,
-                "max_workers": patch.max_workers,
-                "instance_group": patch.instance_group,
-            }
-            if patch.instance_group is not None:
-                change.core.fits(patch.instance_group, row.spec.min_workers, row.spec.slots_per_unit)
-            changes = {key: value for key, value in wanted.items() if value is not None}
-            before = {key: getattr(row, key) for key in changes}
-            event = JobChanged(job, patch.priority, patch.max_workers, patch.instance_group)
-            change.apply(event, before=before, by=user)
-            return change.tx.update_job(job, **changes) if changes else row
+            if changes := scheduling.changes():
+                if row.state.final:
+                    raise ended_already(row, "changed")
+                check_change(row.spec, patch)
+                if patch.instance_group is not None:
+                    change.core.fits(patch.instance_group, row.spec.min_workers, row.spec.slots_per_unit)
+                before = {name: getattr(row.settings, name) for name in changes}
+                change.apply(JobChanged(job, scheduling), before=before, by=user)
+            if others := [name for name in patch.changes() if name not in SCHEDULED]:
+                change.append(kinds.REMARK, job, {"text": f"{user} changed its {' and '.join(others)}."})
+            return change.tx.update_job(job, settings=patch.apply_to(row.settings))
 
         return await self._changed(user, job, work)
 

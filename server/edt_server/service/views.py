@@ -37,6 +37,7 @@ def job_view(
     here = not row.state.final and row.id in ledger.core.jobs
     spec = row.spec
     return JobView(
+        **msgspec.structs.asdict(row.settings),
         id=row.id,
         name=spec.name,
         owner=row.owner,
@@ -45,9 +46,6 @@ def job_view(
         created=row.created,
         started=row.started,
         ended=row.ended,
-        priority=row.priority,
-        max_workers=row.max_workers,
-        instance_group=row.instance_group,
         mode=spec.mode,
         seed=spec.seed,
         main=spec.main,
@@ -73,6 +71,8 @@ def public_view(view: JobView) -> JobView:
     """Return the view of another user's job: its part in sharing the slots, nothing of its work."""
     return msgspec.structs.replace(
         view,
+        notes="",
+        tags=(),
         seed=0,
         main="",
         args=(),

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobPatch, JobProgress, JobState, Reason
-from edt_sdk.schemas.what_if import WhatIf, WhatIfShare
+from edt_sdk.schemas.forecast import WhatIf, WhatIfShare
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobState, Reason
 from edt_server.core.core import Core
 from edt_server.core.events import JobChanged, SlotReleased
 from edt_server.core.instructions import Revoke
@@ -76,16 +76,14 @@ def answer(now: Now, job: str, patch: JobPatch) -> WhatIf:
         Unprocessable: the change would be refused.
         NotFound: the core does not know the job.
     """
-    change = JobChanged(job, patch.priority, patch.max_workers, patch.instance_group)
+    change = JobChanged(job, patch)
     core = copy.deepcopy(now.core)
     core.apply(change, now.time)
     settle(core, now.time)
     row = now.rows[job]
     return WhatIf(
         job=job,
-        priority=row.priority if patch.priority is None else patch.priority,
-        max_workers=row.max_workers if patch.max_workers is None else patch.max_workers,
-        instance_group=row.instance_group if patch.instance_group is None else patch.instance_group,
+        **{name: getattr(patch.apply_to(row.settings), name) for name in SCHEDULED},
         shares=tuple(
             WhatIfShare(
                 job=each,
@@ -128,7 +126,7 @@ def forecast(now: Now, job: str, change: JobChanged | None) -> float | None:
 
 def _simulated(now: Now, job: str) -> SimulatedJob:
     row = now.rows[job]
-    most = max(1, min(row.max_workers, row.shards or row.max_workers))
+    most = max(1, min(row.settings.max_workers, row.shards or row.settings.max_workers))
     speed, left = Speed.by_law(max(most, len(now.core.slots))), float("inf")
     progress = now.progress.get(job)
     if progress is not None and progress.total_updates:

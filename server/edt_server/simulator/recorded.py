@@ -212,10 +212,4 @@ def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
 
 def _change(past: _Past, told: JobChanged) -> None:
     """Keep the last setting of each kind: the workload has only one."""
-    wanted = {
-        "priority": told.priority,
-        "max_workers": told.max_workers,
-        "instance_group": told.instance_group,
-    }
-    changes = {name: value for name, value in wanted.items() if value is not None}
-    past.arrived = msgspec.structs.replace(past.arrived, **changes)
+    past.arrived = msgspec.structs.replace(past.arrived, **told.patch.changes())

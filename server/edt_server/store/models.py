@@ -14,7 +14,7 @@ from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, LargeBi
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot
 
@@ -104,9 +104,7 @@ class JobModel(Base):
     shards: Mapped[int | None]
     last_report: Mapped[int] = mapped_column(BigInteger)
     progress: Mapped[JobProgress | None] = mapped_column(StructJSON(JobProgress))
-    priority: Mapped[int]
-    max_workers: Mapped[int]
-    instance_group: Mapped[str]
+    settings: Mapped[JobSettings] = mapped_column(StructJSON(JobSettings))
     project: Mapped[str | None]
     definition: Mapped[str | None]
     metric: Mapped[str | None]

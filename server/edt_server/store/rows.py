@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.control import ProcessIdentity
 
 
@@ -14,7 +14,8 @@ class JobRow:
     """One job. Times are seconds since the epoch (UTC).
 
     Attributes:
-        spec: as submitted. `priority`, `max_workers` and `instance_group` next to it are the present values.
+        spec: as submitted.
+        settings: the present values of the settings that may change.
         attempt: fencing number of the newest supervisor, 0 before the first.
         message: one sentence about the state, "" when the state is enough.
         interpreter: absolute path of the Python that runs the job.
@@ -43,9 +44,7 @@ class JobRow:
     shards: int | None
     last_report: int
     progress: JobProgress | None
-    priority: int
-    max_workers: int
-    instance_group: str
+    settings: JobSettings
     project: str | None = None
     definition: str | None = None
     metric: str | None = None

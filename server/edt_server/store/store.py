@@ -117,6 +117,7 @@ class Store:
         *,
         owner: str | None = None,
         states: Iterable[JobState] | None = None,
+        tag: str | None = None,
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobRow]:
@@ -125,6 +126,7 @@ class Store:
         Args:
             owner: only this owner's jobs. None for all.
             states: only jobs in these states. None for all.
+            tag: only jobs with this tag. None for all.
             before: (time of creation, id) of a job, for paging: only jobs after it in this order.
             limit: at most so many.
         """
@@ -135,6 +137,11 @@ class Store:
             query = query.where(JobModel.owner == owner)
         if states is not None:
             query = query.where(JobModel.state.in_(list(states)))
+        if tag is not None:
+            tags = type_coerce(JobModel.settings, JSON)["tags"]
+            each = func.json_each if self._engine.dialect.name == "sqlite" else func.json_array_elements_text
+            values = each(tags).table_valued("value")
+            query = query.where(select(values.c.value).where(values.c.value == tag).exists())
         with self._reading() as session:
             return [model.to_row() for model in session.scalars(query)]
 

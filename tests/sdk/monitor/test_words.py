@@ -9,8 +9,8 @@ from edt_sdk.monitor.overview import rows
 from edt_sdk.monitor.pace import Pace
 from edt_sdk.monitor.parts import lasting
 from edt_sdk.monitor.patience import LONGEST_PAUSE, PATIENCE, Silence
+from edt_sdk.schemas.forecast import WhatIf, WhatIfShare
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
-from edt_sdk.schemas.what_if import WhatIf, WhatIfShare
 
 
 def answer(*shares, **more):

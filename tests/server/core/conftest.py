@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.plan import Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
@@ -60,7 +61,7 @@ class Play:
         return self.arrive(job, priority, max_workers, group, **more) + self.train(job)
 
     def change(self, job: str, **changes):
-        return self.step(JobChanged(job, **changes))
+        return self.step(JobChanged(job, JobPatch(**changes)))
 
     def suspend(self, job: str):
         return self.step(JobSuspended(job))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
+from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
@@ -302,7 +303,7 @@ class TestRefusals:
         ("event", "error"),
         [
             (JobDemand("nobody", 1), NotFound),
-            (JobChanged("nobody", 1), NotFound),
+            (JobChanged("nobody", JobPatch(priority=1)), NotFound),
             (JobGone("nobody"), NotFound),
             (SlotReleased("nobody", 0), NotFound),
             (SlotReleased("a", 3), Conflict),
@@ -310,9 +311,8 @@ class TestRefusals:
             (JobArrived("b", 5000, 1, "nogroup"), Unprocessable),
             (JobArrived("b", 0, 1, "default"), Unprocessable),
             (JobArrived("b", 5000, 0, "default"), Unprocessable),
-            (JobChanged("a", priority=0, max_workers=2), Unprocessable),
-            (JobChanged("a", priority=7, max_workers=0), Unprocessable),
-            (JobChanged("a", instance_group="nogroup"), Unprocessable),
+            (JobChanged("a", JobPatch(priority=7, max_workers=0)), Unprocessable),
+            (JobChanged("a", JobPatch(instance_group="nogroup")), Unprocessable),
             (JobDemand("a", -1), Unprocessable),
         ],
     )
@@ -356,8 +356,8 @@ class TestReplay:
             (arrival, JobDemand("a", 2)),
             (arrival, JobDemand("a", 2), JobDemand("a", 1)),
             (arrival, JobDemand("a", 2), JobDemand("a", 1), SlotReleased("a", 1)),
-            (arrival, JobChanged("a", priority=6)),
-            (arrival, JobChanged("a", max_workers=8)),
+            (arrival, JobChanged("a", JobPatch(priority=6))),
+            (arrival, JobChanged("a", JobPatch(max_workers=8))),
             (arrival, JobGone("a")),
             (arrival, JobSuspended("a")),
             (arrival, JobDemand("a", 2), JobSuspended("a")),

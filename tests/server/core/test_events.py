@@ -9,6 +9,7 @@ import pytest
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import (
@@ -34,8 +35,8 @@ ALL = [
     SlotsChanged((Slot(id=0, host="h"), Slot(id=1, host="h", device="cuda:1"))),
     JobArrived("a", 5000, 4, "default"),
     JobDemand("a", 8),
-    JobChanged("a", 10000, None),
-    JobChanged("a", max_workers=3, instance_group="night"),
+    JobChanged("a", JobPatch(priority=10000)),
+    JobChanged("a", JobPatch(max_workers=3, instance_group="night")),
     JobSuspended("a"),
     JobResumed("a"),
     JobGone("a"),
@@ -61,6 +62,14 @@ def test_every_input_has_its_struct():
 def test_keys_for_people_are_not_read():
     data = {"job": "a", "priority": 6000, "max_workers": 4, "instance_group": "default", "name": "digits"}
     assert from_data("job_arrived", data) == JobArrived("a", 6000, 4, "default")
+
+
+def test_a_change_has_the_flat_row_of_earlier_releases():
+    row = {"job": "a", "priority": 8000, "max_workers": None, "instance_group": None}
+    assert to_data(JobChanged("a", JobPatch(priority=8000))) == row
+    assert from_data("job_changed", {**row, "before": {"priority": 5000}, "by": "ana"}) == JobChanged(
+        "a", JobPatch(priority=8000)
+    )
 
 
 def test_wrong_rows_are_refused():

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
@@ -54,9 +55,9 @@ def some_event(core: Core, rng: random.Random, number: int, most_jobs: int, most
     if choice < 0.70:
         return (JobResumed if core.suspended(job) else JobSuspended)(job)
     if choice < 0.77:
-        return JobChanged(job, priority=rng.choice(PRIORITIES))
+        return JobChanged(job, JobPatch(priority=rng.choice(PRIORITIES)))
     if choice < 0.85:
-        return JobChanged(job, max_workers=rng.randint(1, most_slots + 2))
+        return JobChanged(job, JobPatch(max_workers=rng.randint(1, most_slots + 2)))
     if choice < 0.95:
         there = rng.sample(range(most_slots + 4), rng.randint(0, most_slots))
         return SlotsChanged(tuple(Slot(id=slot, host="h") for slot in there))
@@ -226,7 +227,7 @@ def test_many_random_events_under_random_plans():
             numbers = rng.sample(range(14), rng.randint(0, 12))
             event = SlotsChanged(tuple(Slot(id=slot, host=HOSTS[slot % 3]) for slot in numbers))
         elif choice < 0.10 and core.jobs:
-            event = JobChanged(rng.choice(core.jobs), instance_group=rng.choice(leaves))
+            event = JobChanged(rng.choice(core.jobs), JobPatch(instance_group=rng.choice(leaves)))
         elif choice < 0.30 and len(core.jobs) < 12:
             unit = rng.choice((1, 1, 1, 2))
             least = rng.choice((1, 1, unit, 2 * unit))
@@ -242,7 +243,7 @@ def test_many_random_events_under_random_plans():
         else:
             event = some_event(core, rng, number, 0, 8)
             if isinstance(event, SlotsChanged | JobArrived) or (
-                isinstance(event, JobChanged) and event.max_workers is not None
+                isinstance(event, JobChanged) and event.patch.max_workers is not None
             ):
                 event = TimePassed()
         before = held(core)
@@ -372,7 +373,9 @@ def test_the_same_jobs_on_the_same_slots_get_the_same_whatever_happened_on_the_w
     detour = begin()
     for n in range(len(jobs)):
         detour.apply(JobArrived(f"j{n}", 7, 3, "default"), 1.0)
-    rest = [JobChanged(f"j{n}", priority=priority, max_workers=most) for n, (priority, most, _) in enumerate(jobs)]
+    rest = [
+        JobChanged(f"j{n}", JobPatch(priority=priority, max_workers=most)) for n, (priority, most, _) in enumerate(jobs)
+    ]
     rest += [JobDemand(f"j{n}", demand) for n, (_, _, demand) in enumerate(jobs)]
     shuffler.shuffle(rest)
     guest = data.draw(st.integers(0, len(rest)))
@@ -398,7 +401,7 @@ def test_nothing_oscillates(seed):
     digest = core.digest()
     assert core.apply(SlotsChanged(core.slots), 301.0) == []
     for job in core.jobs:
-        assert core.apply(JobChanged(job), 301.0) == []
+        assert core.apply(JobChanged(job, JobPatch()), 301.0) == []
         assert core.apply(JobDemand(job, core._jobs[job].demand), 301.0) == []
         assert core.apply((JobSuspended if core.suspended(job) else JobResumed)(job), 301.0) == []
     assert core.digest() == digest

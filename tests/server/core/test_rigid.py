@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core import snapshot
@@ -151,7 +152,7 @@ def test_nobody_ever_takes_a_slot_from_one_that_runs(steps: list[tuple[str, int,
             case "resume" if job and core.suspended(job):
                 events = [JobResumed(job)]
             case "priority" if job:
-                events = [JobChanged(job, priority=10 ** (size + 1))]
+                events = [JobChanged(job, JobPatch(priority=10 ** (size + 1)))]
         for event in events:
             told = core.apply(event, now)  # type: ignore[arg-type]
             check(core)

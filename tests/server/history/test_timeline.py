@@ -8,6 +8,7 @@ import random
 import pytest
 
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobResumed, JobSuspended, SlotsChanged
 from edt_server.history.story import sentences
@@ -25,7 +26,7 @@ def demo() -> Recorder:
     r.leave()
     r.apply(JobDemand("b", 8))
     r.leave()
-    r.apply(JobChanged("b", priority=10000), before={"priority": 5000})
+    r.apply(JobChanged("b", JobPatch(priority=10000)), before={"priority": 5000})
     r.leave()
     r.apply(JobDemand("a", 0))
     r.leave()
@@ -121,7 +122,7 @@ def test_slots_that_are_taken_away_while_a_job_is_in_them():
 def test_what_changes_no_allocation_makes_no_row(demo):
     rows = allocation(demo.events)
     demo.apply(SlotsChanged(demo.core.slots))
-    demo.apply(JobChanged("b", priority=1))
+    demo.apply(JobChanged("b", JobPatch(priority=1)))
     demo.apply(JobDemand("b", 4))
     noise = Event(seq=0, time=0.0, job="a", kind="generation", data={}, cause=None, text="")
     assert allocation([noise, *demo.events, noise]) == rows
@@ -151,7 +152,7 @@ def test_a_suspended_job_gives_back_and_when_it_is_resumed_others_do(pair):
 def test_the_life_of_a_job_that_came_back_has_a_gap(pair):
     pair.apply(JobGone("b"))
     end = allocation(pair.events)[-1]
-    pair.apply(JobChanged("a", max_workers=1))
+    pair.apply(JobChanged("a", JobPatch(max_workers=1)))
     pair.leave()
     assert during(allocation(pair.events), pair.events, "b")[-1] == end, "nothing behind its end"
     pair.apply(JobArrived("b", 5000, 1, "default"), again=True)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from edt_sdk.schemas.errors import NotFound
-from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.job import JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.files.job_files import PACKAGE
 from edt_server.jobs.stored_package import stored
@@ -32,7 +32,7 @@ def row():
         id="digits-1", owner="ann", spec=JobSpec(name="digits", main="part-00.py", max_workers=1),
         state=JobState.FINISHED, state_since=1.0, created=1.0, started=None, ended=None, attempt=0, message="",
         interpreter="python", threads_per_slot=1, supervisor=None, public_key="", shards=None, last_report=0,
-        progress=None, priority=5000, max_workers=1, instance_group="default",
+        progress=None, settings=JobSettings(priority=5000, max_workers=1, instance_group="default"),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import NotFound
-from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.job import JobSettings, JobSpec, JobState
 from edt_server.history.drawings import Drawings, present
 from edt_server.ledger.ledger import Ledger
 from edt_server.ledger.writer import open_writer
@@ -26,8 +26,8 @@ def row(name):
     return JobRow(
         id=name, owner="ann", spec=JobSpec(name=name, main="train.py", max_workers=1), state=JobState.SUBMITTED,
         state_since=1.0, created=1.0, started=None, ended=None, attempt=0, message="", interpreter="python",
-        threads_per_slot=1, supervisor=None, public_key="", shards=None, last_report=0, progress=None, priority=5000,
-        max_workers=1, instance_group="default",
+        threads_per_slot=1, supervisor=None, public_key="", shards=None, last_report=0, progress=None,
+        settings=JobSettings(priority=5000, max_workers=1, instance_group="default"),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ async def test_only_the_owner_may(settings, package):
             with pytest.raises(NotAllowed):
                 await verb("bob", job)
         with pytest.raises(NotAllowed):
-            await service.update("bob", job, JobPatch(priority=1))
+            await service.change_settings("bob", job, JobPatch(priority=1))
         with pytest.raises(NotAllowed):
             await service.result("bob", job, "all")
         with pytest.raises(NotFound):

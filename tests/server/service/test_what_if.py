@@ -72,7 +72,7 @@ def test_shares_are_those_that_the_change_gives(place):
     assert (answer.priority, answer.max_workers, answer.instance_group) == (10000, 8, "default")
     assert answer.reason.entitled == 5
     assert (answer.ends_now, answer.ends_then) == (None, None)
-    place.ledger.change(lambda change: change.apply(JobChanged("b", 10000)))
+    place.ledger.change(lambda change: change.apply(JobChanged("b", JobPatch(priority=10000))))
     what_if.settle(place.ledger.core, NOW)
     assert {job: len(place.ledger.core.holding(job)) for job in ("a", "b")} == {"a": 3, "b": 5}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import JobRow
 from tests.server.store.cluster import Cluster, Missing
@@ -42,9 +42,7 @@ def make_job(job_id: str = "job-1", **changes) -> JobRow:
         "shards": 8,
         "last_report": 17,
         "progress": JobProgress(update=12, total_updates=184, epoch=1, epochs=8, loss=0.25, accuracy=0.9),
-        "priority": 10000,
-        "max_workers": 3,
-        "instance_group": "default",
+        "settings": JobSettings(priority=10000, max_workers=3, instance_group="default"),
         "project": None,
         "definition": None,
         "metric": None,

@@ -19,7 +19,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from edt_sdk.schemas.job import JobProgress, JobSpec
+from edt_sdk.schemas.job import SCHEDULED, JobProgress, JobSettings, JobSpec
 from edt_server.store import Store, StoreError, schema
 from edt_server.store.engine import make_engine
 from edt_server.store.models import Base
@@ -233,6 +233,9 @@ def _as_read_today(path):
     expected = json.loads(path.read_text())
     for fields in expected["jobs"].values():
         fields["spec"] = _plain(msgspec.convert(fields["spec"], JobSpec))
+        if "settings" not in fields:
+            fields["settings"] = {name: fields.pop(name) for name in SCHEDULED}
+        fields["settings"] = _plain(msgspec.convert(fields["settings"], JobSettings))
         if fields["progress"] is not None:
             fields["progress"] = _plain(msgspec.convert(fields["progress"], JobProgress))
     return expected

@@ -39,7 +39,7 @@ function body(answers: Answers): Omit<IInstanceGroup, 'name' | 'user_shares'> {
   return {
     resource_group: answers['resource_group'] ?? 'default',
     parent: answers['parent'] ?? '',
-    policy: answers['policy'] ?? 'fairshare',
+    policy: (answers['policy'] ?? 'fairshare') as IInstanceGroup['policy'],
     preemption: answers['preemption'] === 'on',
     share: whole(answers, 'share', 1),
     own: whole(answers, 'own', 0),

@@ -24,6 +24,7 @@ import { download } from './download';
 import { Header } from './header';
 import { Logs } from './logs';
 import { Metrics } from './metrics';
+import { Notes } from './notes';
 import { Story } from './story';
 import { OwnResult, Validations } from './validations';
 import { Workers } from './workers';
@@ -124,6 +125,7 @@ export function JobPage(props: {
       <Actions job={job} onFailed={setFailed} />
       {failed !== null && <Failure error={failed} />}
       {!ended && <Controls job={job} groups={info.value?.instance_groups ?? []} onChanged={changed} />}
+      <Notes job={job} onChanged={changed} />
       <Tabs
         label={`Views of ${job.name}`}
         chosen={shows.tab || (validates ? 'validation' : 'metrics')}

@@ -27,7 +27,7 @@ export function counts(jobs: readonly IJobView[]): Record<string, number> {
   );
 }
 
-/** The jobs of the chosen chips (none means all) in whose name, id, owner, group or state each word of `search` is. */
+/** The jobs of the chosen chips (none means all) in whose name, id, owner, group, state, tags or notes each word of `search` is. */
 export function chosen(jobs: readonly IJobView[], chips: ReadonlySet<string>, search: string): IJobView[] {
   const states = new Set(CHIPS.filter(chip => chips.has(chip.name)).flatMap(chip => chip.states));
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
@@ -35,7 +35,9 @@ export function chosen(jobs: readonly IJobView[], chips: ReadonlySet<string>, se
     if (states.size && !states.has(view.state)) {
       return false;
     }
-    const text = `${view.name} ${view.id} ${view.owner} ${view.instance_group} ${view.state}`.toLowerCase();
+    // A card that an older server has made has neither tags nor notes.
+    const own = [view.name, view.id, view.owner, view.instance_group, view.state, ...(view.tags ?? []), view.notes ?? ''];
+    const text = own.join(' ').toLowerCase();
     return words.every(word => text.includes(word));
   });
 }

@@ -25,6 +25,9 @@ export interface Draft {
   seed: string;
   warm_start: string;
   framework: string;
+  notes: string;
+  /** Words with commas between them. */
+  tags: string;
   /** The kernel of the notebook that was in front when the form was opened, as Jupyter names it; "" for none. */
   kernel: string;
   /** What it runs in, a path; "" for what that kernel runs in, else the server's own, and of a clone the job's. */
@@ -49,6 +52,8 @@ export const EMPTY: Draft = {
   seed: '0',
   warm_start: '',
   framework: 'edtPyTorch',
+  notes: '',
+  tags: '',
   kernel: '',
   python: ''
 };
@@ -70,13 +75,18 @@ const WHOLE: readonly (readonly [keyof Draft, number])[] = [
   ['priority', 1],
   ['seed', 0]
 ];
-const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start', 'python'];
+const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start', 'python', 'notes'];
 /** Of these "" says something that a job to clone may say otherwise. */
-const NONE: readonly (keyof Draft)[] = ['dataset', 'instance_group', 'warm_start'];
+const NONE: readonly (keyof Draft)[] = ['dataset', 'instance_group', 'warm_start', 'notes'];
 
 /** True when the code is the one that came in with another job. */
 export function ofJob(draft: Draft): boolean {
   return draft.clone_of !== '' && draft.code === 'job';
+}
+
+/** The tags in a text with commas. */
+export function tagsOf(text: string): string[] {
+  return text.split(',').map(tag => tag.trim()).filter(tag => tag !== '');
 }
 
 /** The request, or what must be mended first. What is empty or as usual is left to the server. */
@@ -98,6 +108,10 @@ export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
     if (draft[name].trim() !== '' || (ofJob(draft) && NONE.includes(name))) {
       spec[name] = draft[name].trim();
     }
+  }
+  const tags = tagsOf(draft.tags);
+  if (tags.length > 0 || ofJob(draft)) {
+    spec['tags'] = tags;
   }
   try {
     spec['args'] = words(draft.args);
@@ -133,6 +147,8 @@ interface Like {
   framework: string;
   warm_start: string;
   dataset?: string;
+  notes?: string;
+  tags?: readonly string[];
 }
 
 /** A draft of another job like this one, of the code that came in with it. */
@@ -153,7 +169,9 @@ export function cloneOf(job: Like): Draft {
     mode: job.mode,
     seed: String(job.seed),
     warm_start: job.warm_start,
-    framework: job.framework
+    framework: job.framework,
+    notes: job.notes ?? '',
+    tags: (job.tags ?? []).join(', ')
   };
 }
 

@@ -265,6 +265,12 @@ export function TrainPage(props: {
               <Field label="Begin with the weights of" hint="Id of a job of yours; empty for none." error={shown.warm_start}>
                 {input => text('warm_start', input)}
               </Field>
+              <Field label="Tags" hint="Words to find it by, separated by commas." error={shown.tags}>
+                {input => text('tags', input)}
+              </Field>
+              <Field label="Notes" hint="Text about the job, for you." error={shown.notes}>
+                {input => text('notes', input)}
+              </Field>
             </div>
           </details>
           <div className="jp-edt-form-end">

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
+from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import CatalogueRow, JobRow, Store, schema
 
@@ -43,9 +43,9 @@ JOBS = [
         shards=8,
         last_report=5,
         progress=JobProgress(update=12, total_updates=184, epochs=8, loss=0.5, accuracy=None),
-        priority=10000,
-        max_workers=3,
-        instance_group="default",
+        settings=JobSettings(
+            priority=10000, max_workers=3, instance_group="default", notes="the second try, ä", tags=("ä", "digits")
+        ),
     ),
     JobRow(
         id="job-2",
@@ -65,9 +65,7 @@ JOBS = [
         shards=None,
         last_report=0,
         progress=None,
-        priority=5000,
-        max_workers=1,
-        instance_group="default",
+        settings=JobSettings(priority=5000, max_workers=1, instance_group="default"),
     ),
 ]
 ENTRIES = [

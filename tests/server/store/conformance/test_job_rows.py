@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from edt_sdk.schemas.errors import Conflict, NotFound
-from edt_sdk.schemas.job import JobProgress, JobState
+from edt_sdk.schemas.job import JobProgress, JobSettings, JobState
 from edt_server.store import JobRow
 from tests.server.store.conformance.specs import with_spec
 
@@ -59,9 +59,7 @@ def test_every_field_but_the_id_can_be_changed(store, job_row):
         shards=None,
         last_report=2**40,
         progress=None,
-        priority=1,
-        max_workers=9,
-        instance_group="night",
+        settings=JobSettings(priority=1, max_workers=9, instance_group="night"),
         project="p",
         definition="d",
         metric="m",

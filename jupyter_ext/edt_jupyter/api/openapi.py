@@ -1,0 +1,39 @@
+"""Build the OpenAPI description: paths from `openapi.yaml`, the schemas of structs from the structs themselves."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from edt_sdk.schemas import catalogue, events, fields, forecast, job, plan, registered, torchrun, validation, wmla
+from edt_server.outputs import logs
+
+_STRUCTS: tuple[type[msgspec.Struct], ...] = (
+    *(job.JobSpec, job.JobPatch, job.JobResume, job.JobView, job.JobProgress, job.Reason),
+    *(torchrun.TorchrunOptions, wmla.WmlaRequest, registered.Registered, validation.Validates),
+    *(forecast.Forecast, forecast.Picked, forecast.OfJob, forecast.Preview, forecast.PackedFile),
+    *(forecast.WhatIf, forecast.WhatIfShare, events.Event, logs.LoggedLine),
+    *(validation.NewValidation, validation.Validated, validation.ClassScores),
+    *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.Training),
+    *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
+    *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup),
+)
+
+
+def schemas() -> dict[str, Any]:
+    """Return the schemas of all structs that cross the API, by name."""
+    found = fields.components(_STRUCTS)
+    for name in ("InstanceGroup", "ResourceGroup"):
+        named = {field: schema for field, schema in found[name]["properties"].items() if field != "name"}
+        found[f"{name}Change"] = {**found[name], "properties": named, "required": []}
+    return found
+
+
+@cache
+def document() -> str:
+    """Return the description as YAML. The file ends with the schemas that no struct has, and JSON is YAML."""
+    lines = (f"    {name}: {msgspec.json.encode(schema).decode()}\n" for name, schema in schemas().items())
+    return files("edt_jupyter").joinpath("openapi.yaml").read_text(encoding="utf-8") + "".join(lines)

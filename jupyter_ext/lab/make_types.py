@@ -1,0 +1,82 @@
+"""Write the front end's types, `src/schemas.ts`, from the OpenAPI description: `make types`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edt_jupyter.api.openapi import document
+
+TARGET = Path(__file__).parent / "src" / "schemas.ts"
+HEAD = (
+    "/** The server's requests and answers. Generated from the OpenAPI description by `make types`; do not edit. */\n"
+)
+# Parts of a submission that no page builds or reads.
+UNUSED = {"JobSpec", "OfJob", "Picked", "Registered", "TorchrunOptions", "Validates", "WmlaRequest"}
+_PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
+
+
+def types() -> str:
+    """Return the TypeScript source."""
+    schemas = yaml.safe_load(document())["components"]["schemas"]
+    return HEAD + "".join(f"\n{_declaration(name, schemas[name])}" for name in sorted(schemas.keys() - UNUSED))
+
+
+def _declaration(name: str, schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        values = ", ".join(map(_quoted, schema["enum"]))
+        return f"export const {name}s = [{values}] as const;\nexport type {name} = (typeof {name}s)[number];\n"
+    return f"{_comment(schema, '')}export interface I{name} {_members(schema, '')}\n"
+
+
+def _members(schema: dict[str, Any], indent: str) -> str:
+    inner = indent + "  "
+    required = schema.get("required", ())
+    lines = [
+        f"{_comment(field, inner)}{inner}{name}{'' if name in required else '?'}: {_type(field, inner)};\n"
+        for name, field in schema["properties"].items()
+    ]
+    return "{\n" + "".join(lines) + indent + "}"
+
+
+def _comment(schema: dict[str, Any], indent: str) -> str:
+    text = " ".join(schema.get("description", "").split()).replace("*/", "* /")
+    return f"{indent}/** {text} */\n" if text else ""
+
+
+def _type(schema: dict[str, Any], indent: str) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return name if name.endswith("State") and name != "GroupState" else f"I{name}"
+    for choice in ("anyOf", "oneOf"):
+        if choice in schema:
+            return " | ".join(_type(each, indent) for each in schema[choice])
+    if "enum" in schema or "const" in schema:
+        return " | ".join(map(_quoted, schema.get("enum", [schema.get("const")])))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " | ".join(_type({**schema, "type": each}, indent) for each in kind)
+    if kind == "array":
+        if "prefixItems" in schema:
+            return "[" + ", ".join(_type(each, indent) for each in schema["prefixItems"]) + "]"
+        item = _type(schema["items"], indent) if "items" in schema else "unknown"
+        return f"({item})[]" if "|" in item else f"{item}[]"
+    if kind == "object":
+        if "properties" in schema:
+            return _members(schema, indent)
+        more = schema.get("additionalProperties")
+        return f"Record<string, {_type(more, indent) if isinstance(more, dict) else 'unknown'}>"
+    return _PLAIN.get(str(kind), "unknown")
+
+
+def _quoted(value: Any) -> str:
+    return "'" + value + "'" if isinstance(value, str) else json.dumps(value)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(types(), encoding="utf-8")
+    sys.stdout.write(f"{TARGET}\n")

@@ -1,0 +1,665 @@
+/** The server's requests and answers. Generated from the OpenAPI description by `make types`; do not edit. */
+
+export interface ICheckpoint {
+  name: string;
+  epoch: number | null;
+  bytes: number;
+  time: number;
+  kind: 'weights' | 'exact';
+  /** Updates committed there; null for weights. */
+  update: number | null;
+  /** Number of the training within the job; null for weights. */
+  training: number | null;
+}
+
+/** Scores of one class, as fractions; 0 where the divisor is 0. */
+export interface IClassScores {
+  label: number;
+  /** Number of its labels. */
+  samples: number;
+  precision: number;
+  recall: number;
+  f1: number;
+}
+
+export interface ICluster {
+  slots: IClusterSlot[];
+  resource_groups: {
+    name: string;
+    slots: number;
+    free: number;
+  }[];
+  groups: IGroupState[];
+  /** Those that have not ended, in order of arrival. */
+  jobs: IClusterJob[];
+  threads_per_slot: number;
+  /** GPUs that jobs of another job store on this machine are in; they are not offered. */
+  elsewhere: {
+    device: string;
+    data_dir: string;
+  }[];
+}
+
+export interface IClusterJob {
+  id: string;
+  name: string;
+  owner: string;
+  group: string;
+  priority: number;
+  held: number;
+  /** Slots it was asked to give back and has not yet. */
+  leaving: number;
+  entitled: number;
+  asked: number;
+  /** Why it does not hold what it asked for; empty otherwise, and for the jobs of others. */
+  reason: string;
+}
+
+export interface IClusterSlot {
+  id: number;
+  host: string;
+  /** "cpu" or "cuda:<index>". */
+  device: string;
+  resource_group: string | null;
+  /** The job in it. */
+  job: string | null;
+  /** The job was asked to give it back, and has not left it yet. */
+  leaving: boolean;
+}
+
+/** A registered data set. */
+export interface IDataset {
+  /** Identifies it where a later entry could have the same `name`. */
+  id: string;
+  name: string;
+  owner: string;
+  type: 'Any' | 'CSV' | 'ImageClassification' | 'ObjectDetection' | 'ImageToVector' | 'LMDB' | 'TFRecords' | 'Other';
+  description: string;
+  /** "reference" (used where it lies) or "copy". */
+  mode: 'reference' | 'copy';
+  /** The absolute path on the server: the DATA_DIR of a job that uses it. */
+  place: string;
+  /** The same relative to the server's data folder, "" for a copy. */
+  path: string;
+  train: string;
+  test: string;
+  val: string;
+  /** Number of files and bytes when it was registered; null when they were not counted. */
+  files: number | null;
+  /** Number of files and bytes when it was registered; null when they were not counted. */
+  size: number | null;
+  /** Seconds since the epoch (UTC). */
+  created: number;
+  /** How many jobs that have not ended use it. */
+  jobs: number;
+  /** One sentence when it cannot be used now, such as that its folder is gone; "" when all is well. */
+  trouble: string;
+}
+
+/** A data set with its jobs, ended ones too, the newest first, and the first of its files. */
+export interface IDatasetDetails {
+  dataset: IDataset;
+  jobs: IJobView[];
+  files: IFileEntry[];
+}
+
+export interface IDatasets {
+  datasets: IDataset[];
+  types: string[];
+  data_folder: string;
+}
+
+export interface IError {
+  message: string;
+  code: string;
+  hint: string;
+}
+
+/** One row of the list. */
+export interface IEvent {
+  /** Its number in the whole store, growing. */
+  seq: number;
+  /** Seconds since the epoch. */
+  time: number;
+  /** The job it belongs to, null for the machine itself. */
+  job: string | null;
+  /** What happened, such as state or generation. */
+  kind: string;
+  /** JSON object, by kind. */
+  data: Record<string, unknown>;
+  /** `seq` of the event that caused it, null for the first of a chain. */
+  cause: number | null;
+  /** One sentence for people. */
+  text: string;
+}
+
+/** One file of a folder. */
+export interface IFileEntry {
+  /** Its path relative to the folder, with slashes. */
+  name: string;
+  /** Bytes. */
+  size: number;
+}
+
+/** When a job that is not submitted yet would start, if no further job arrived. */
+export interface IForecast {
+  /** A word for programs; "soon" means that other jobs leave a slot for it, "never" with this plan and slots. */
+  code: 'now' | 'soon' | 'waits' | 'never';
+  /** One sentence with the numbers, for people. */
+  text: string;
+  /** Earliest and latest start, seconds from now; null when unknown, or never. */
+  start_low: number | null;
+  /** Earliest and latest start, seconds from now; null when unknown, or never. */
+  start_high: number | null;
+  /** How many it would hold once it has started and grown; null when it would wait. */
+  slots: number | null;
+}
+
+/** What an instance group has now. Counts are slots. */
+export interface IGroupState {
+  name: string;
+  resource_group: string;
+  parent: string;
+  policy: string;
+  /** Of its resource group. */
+  slots: number;
+  /** Jobs in it, and in the groups that it holds, that have not ended. */
+  jobs: number;
+  /** Ids of those that hold less than they asked for. */
+  waiting: string[];
+  held: number;
+  entitled: number;
+  /** Slots that are its own, of those that there are now. */
+  own: number;
+  /** What it is entitled to beyond its own, owned by nobody or by others. */
+  borrowed: number;
+  /** Group → slots of `borrowed` that it owns. */
+  lenders: Record<string, number>;
+  /** What others use of its own. */
+  lent: number;
+  /** Group → slots of `lent` that it uses. */
+  borrowers: Record<string, number>;
+}
+
+export interface IInfo {
+  name: 'jupyter-edt';
+  version: string;
+  max_upload_bytes: number;
+  python: string;
+  /** Who the server takes the caller for. */
+  user: string;
+  instance_groups: string[];
+}
+
+/** One queue, or an inner node of the tree that holds other groups and no jobs. */
+export interface IInstanceGroup {
+  /** What jobs call it. */
+  name: string;
+  /** The resource group with the slots it divides; a child is in that of its parent. */
+  resource_group?: string;
+  /** Name of the group it is part of, "" for none. */
+  parent?: string;
+  /** How its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule; "priority": strictly the higher first, then the earlier; "fifo": strictly the earlier first. */
+  policy?: 'fairshare' | 'priority' | 'fifo';
+  /** Slots above a job's entitlement are taken back at the next update; off: when the job gives them up. */
+  preemption?: boolean;
+  /** Weight against its siblings for slots without an owner and for lent slots, ≥ 1. */
+  share?: number;
+  /** Number of slots that are its own whenever it can use them. */
+  own?: number;
+  /** Most of its own slots that others may use while it does not; null for all. */
+  lend?: number | null;
+  /** Most slots it may use beyond its own; null for no limit. */
+  borrow?: number | null;
+  /** Owner of jobs → weight, as a level between the group and its jobs; "*" for everybody else (1 where it is missing). null for no such level. */
+  user_shares?: Record<string, number> | null;
+  /** Divide by measured speed: a slot goes where it speeds up most. */
+  throughput_aware?: boolean;
+  /** Seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots. */
+  quantum?: number;
+  /** Seconds after which a job that has never got a slot ends with ERROR; null for never. */
+  pending_timeout?: number | null;
+}
+
+/** One queue, or an inner node of the tree that holds other groups and no jobs. */
+export interface IInstanceGroupChange {
+  /** The resource group with the slots it divides; a child is in that of its parent. */
+  resource_group?: string;
+  /** Name of the group it is part of, "" for none. */
+  parent?: string;
+  /** How its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule; "priority": strictly the higher first, then the earlier; "fifo": strictly the earlier first. */
+  policy?: 'fairshare' | 'priority' | 'fifo';
+  /** Slots above a job's entitlement are taken back at the next update; off: when the job gives them up. */
+  preemption?: boolean;
+  /** Weight against its siblings for slots without an owner and for lent slots, ≥ 1. */
+  share?: number;
+  /** Number of slots that are its own whenever it can use them. */
+  own?: number;
+  /** Most of its own slots that others may use while it does not; null for all. */
+  lend?: number | null;
+  /** Most slots it may use beyond its own; null for no limit. */
+  borrow?: number | null;
+  /** Owner of jobs → weight, as a level between the group and its jobs; "*" for everybody else (1 where it is missing). null for no such level. */
+  user_shares?: Record<string, number> | null;
+  /** Divide by measured speed: a slot goes where it speeds up most. */
+  throughput_aware?: boolean;
+  /** Seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots. */
+  quantum?: number;
+  /** Seconds after which a job that has never got a slot ends with ERROR; null for never. */
+  pending_timeout?: number | null;
+}
+
+export interface IJobPage {
+  jobs: IJobView[];
+  next?: string;
+}
+
+/** A change of a job's settings; None leaves a field as it is. */
+export interface IJobPatch {
+  /** Weight under fair share; twice the weight gets about twice the slots. */
+  priority?: number | null;
+  /** Most slots it may hold at once. */
+  max_workers?: number | null;
+  /** The queue it moves to. */
+  instance_group?: string | null;
+  /** Text about the job for people; empty for none. */
+  notes?: string | null;
+  /** Words to find it by, separated by commas, in place of the present ones; empty for none. */
+  tags?: string[] | null;
+}
+
+/** How far the training is. Updates and epochs count from 0. */
+export interface IJobProgress {
+  /** Number of committed updates. */
+  update: number;
+  total_updates: number;
+  epoch: number;
+  epochs: number;
+  /** Means over the samples of the last update. */
+  loss: number | null;
+  /** Means over the samples of the last update. */
+  accuracy: number | null;
+  /** Means of the last validation. */
+  test_loss: number | null;
+  /** Means of the last validation. */
+  test_accuracy: number | null;
+  samples_per_second: number | null;
+  /** The loss of the last update is NaN or infinite, for which JSON has only null. */
+  not_a_number: boolean;
+}
+
+/** How a job goes on. */
+export interface IJobResume {
+  /** Checkpoint to go on from, such as epoch-3 (default: the newest). */
+  checkpoint?: string | null;
+  /** The queue it goes on in (default: the one it was in). */
+  instance_group?: string | null;
+}
+
+export const JobStates = ['ERROR', 'FAILED', 'FINISHED', 'KILLED', 'LAUNCHING', 'PENDING', 'RECOVERING', 'RUNNING', 'SUBMITTED', 'SUSPENDED'] as const;
+export type JobState = (typeof JobStates)[number];
+
+/** A job as the server shows it. Times are seconds since the epoch (UTC). */
+export interface IJobView {
+  /** Most slots it may hold at once. */
+  max_workers: number;
+  /** Weight under fair share; twice the weight gets about twice the slots. */
+  priority: number;
+  /** The queue, empty for the server's first. */
+  instance_group: string;
+  /** Text about the job for people, at most 10,000 characters. */
+  notes: string;
+  /** Words to find it by, at most 20 of at most 40 characters, separated by commas. */
+  tags: string[];
+  id: string;
+  name: string;
+  owner: string;
+  state: JobState;
+  state_since: number;
+  created: number;
+  started: number | null;
+  ended: number | null;
+  mode: string;
+  seed: number;
+  main: string;
+  args: string[];
+  /** How many slots it holds. */
+  slots: number;
+  /** Number of parts of an update's batch, null before the first training. */
+  shards: number | null;
+  progress: IJobProgress | null;
+  /** Why it does not hold what it asked for. */
+  reason: IReason | null;
+  /** One sentence about the state, empty when the state needs none. */
+  message: string;
+  /** Where its results lie on the server's machine. */
+  result_dir: string;
+  /** Id of the job whose weights its model started with; empty for the script's own. */
+  warm_start: string;
+  min_workers: number;
+  slots_per_unit: number;
+  pending_timeout: number | null;
+  /** What runs its script. */
+  framework: string;
+  /** Name of the registered data set that it reads; empty for none. */
+  dataset: string;
+  /** Name of the model of the catalogue that it trains; empty for none. */
+  model: string;
+  /** Id of the job whose training it validates; empty for a job that trains. */
+  validates: string;
+}
+
+export interface ILogPage {
+  lines: ILoggedLine[];
+  /** The cursor behind the last line. */
+  next: string;
+  /** The job has ended and these were its last lines. */
+  done: boolean;
+}
+
+/** One line of a log. */
+export interface ILoggedLine {
+  /** When it was seen in its file, seconds since the epoch. */
+  time: number;
+  /** "stdout" or "stderr" of the driver, "elog", or "worker". */
+  stream: string;
+  /** The worker's number, null for the driver. */
+  worker: number | null;
+  /** True when it was written to stderr. */
+  err: boolean;
+  /** Without its newline; bytes that are no UTF-8 are replaced. */
+  text: string;
+}
+
+/** A model of the catalogue. */
+export interface IModel {
+  /** Identifies it where a later entry could have the same `name`. */
+  id: string;
+  name: string;
+  owner: string;
+  kind: 'model' | 'template';
+  description: string;
+  framework: string;
+  main: string;
+  args: string[];
+  hyperparameters: Record<string, unknown>;
+  dataset: string;
+  max_workers: number;
+  /** Where its code came from, for people. */
+  origin: string;
+  /** The model it was made from, "" for none. */
+  template: string;
+  /** Its script takes `--train_dir` and `--weights`, as models of WMLA's console do; a training gives them. */
+  console: boolean;
+  /** Of its code. */
+  files: number;
+  /** Of its code. */
+  size: number;
+  /** Seconds since the epoch (UTC). */
+  created: number;
+  /** Seconds since the epoch (UTC). */
+  changed: number;
+  /** How many jobs there are of it. */
+  trainings: number;
+  /** It has weights of its own, with which a training begins. */
+  weights: boolean;
+}
+
+/** What may change of a model; None leaves a field as it is. `hyperparameters` are replaced as a whole. */
+export interface IModelChange {
+  description?: string | null;
+  main?: string | null;
+  framework?: string | null;
+  args?: string[] | null;
+  hyperparameters?: Record<string, unknown> | null;
+  dataset?: string | null;
+  max_workers?: number | null;
+}
+
+/** A model with its trainings, the newest first, and the files of its code. */
+export interface IModelDetails {
+  model: IModel;
+  trainings: IJobView[];
+  files: IFileEntry[];
+}
+
+export interface IModels {
+  models: IModel[];
+  frameworks: string[];
+  hyperparameters: string[];
+}
+
+/** A data set to be registered. Its files come from an upload, from `path` or from `source`, exactly one of these. */
+export interface INewDataset {
+  /** 1 to 100 letters, digits, dots, dashes and underscores. */
+  name: string;
+  /** What it holds, for people. */
+  type?: 'Any' | 'CSV' | 'ImageClassification' | 'ObjectDetection' | 'ImageToVector' | 'LMDB' | 'TFRecords' | 'Other';
+  /** For people. */
+  description?: string;
+  /** A folder or file of the server's data folder, relative to it or absolute. */
+  path?: string | null;
+  /** A folder or file of the Jupyter server's own files, as its file browser names it; always copied. */
+  source?: string | null;
+  /** With `path`, keep a copy; else it is used where it lies. */
+  copy?: boolean;
+  /** Parts of it, relative to its folder, for scripts that ask for them; "" for all of it. */
+  train?: string;
+  /** Parts of it, relative to its folder, for scripts that ask for them; "" for all of it. */
+  test?: string;
+  /** Parts of it, relative to its folder, for scripts that ask for them; "" for all of it. */
+  val?: string;
+}
+
+/** A model to be added. Its code comes from an upload, from `path`, `source` or `template`, exactly one of these. */
+export interface INewModel {
+  /** 1 to 100 letters, digits, dots, dashes and underscores. */
+  name: string;
+  description?: string | null;
+  /** A folder, script or archive of the server's data folder, relative to it or absolute. */
+  path?: string | null;
+  /** A folder, script or notebook of the Jupyter server's own files, as its file browser names it. */
+  source?: string | null;
+  /** A model or template to copy the code from, and the settings that are not given here. */
+  template?: string | null;
+  /** "model", or "template" for code that is only the beginning of models. */
+  kind?: 'model' | 'template';
+  /** Main script, relative to the folder; null where only one can be meant. */
+  main?: string | null;
+  /** What runs the script, see `Framework`. */
+  framework?: string | null;
+  /** The script's own arguments. */
+  args?: string[] | null;
+  /** Some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`. */
+  hyperparameters?: Record<string, unknown> | null;
+  /** The default data set of a training, "" for none. */
+  dataset?: string | null;
+  /** The default maximum of slots of a training. */
+  max_workers?: number | null;
+}
+
+/** A request for a validation. */
+export interface INewValidation {
+  /** What is measured, with commas (default: loss,accuracy). There are loss, accuracy, top<K> (such as top5), precision, recall, f1, iou and confusion. */
+  metrics?: string[] | string;
+  /** The score from which a binary output means class 1, between 0 and 1 (default: 0.5). */
+  threshold?: number | null;
+  /** Name of a registered data set (default: the training's). */
+  dataset?: string | null;
+  /** What to call the validation's job (default: the training's name and "-validation"). */
+  name?: string | null;
+  /** Most slots it may hold at once. */
+  max_workers?: number;
+  /** Its queue (default: the training's). */
+  instance_group?: string | null;
+  /** Its weight under fair share (default: the training's). */
+  priority?: number | null;
+}
+
+/** One file of a package. */
+export interface IPackedFile {
+  /** Its path in the package. */
+  name: string;
+  /** Bytes. */
+  size: number;
+}
+
+/** All groups. The first instance group without children is the default for jobs that name none. */
+export interface IPlan {
+  resource_groups?: IResourceGroup[];
+  instance_groups?: IInstanceGroup[];
+}
+
+export interface IPoint {
+  /** Which call of train(), from 0. */
+  training: number;
+  kind: 'train' | 'test';
+  update: number;
+  epoch: number;
+  loss: number | null;
+  accuracy: number | null;
+  samples?: number;
+  world?: number;
+  time: number;
+}
+
+/** What would be submitted. */
+export interface IPreview {
+  /** Name of the job. */
+  name: string;
+  /** The script it would run, empty when it runs a command. */
+  main: string;
+  /** The files of the package, sorted by name. */
+  files: IPackedFile[];
+  /** Bytes of all files. */
+  size: number;
+  /** Sentences on what was left out or would not run. */
+  notes: string[];
+  /** When it would start. */
+  forecast: IForecast;
+}
+
+/** Why a job does not hold what it asked for. */
+export interface IReason {
+  /** A word for programs. */
+  code: 'suspended' | 'never_fits' | 'busy' | 'starting' | 'share' | 'capped' | 'order' | 'limit' | 'unit' | 'slower';
+  /** One sentence with the numbers, for people. */
+  text: string;
+  /** Slots. */
+  held: number;
+  /** Slots. */
+  entitled: number;
+  /** Slots. */
+  asked: number;
+  /** The other numbers of the sentence. */
+  numbers: Record<string, unknown>;
+}
+
+/** Hosts and how many slots each of them offers. */
+export interface IResourceGroup {
+  /** What instance groups call it. */
+  name: string;
+  /** Names of its hosts, empty for every host that no other resource group names. */
+  hosts?: string[];
+  /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number; "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
+  slots?: string;
+}
+
+/** Hosts and how many slots each of them offers. */
+export interface IResourceGroupChange {
+  /** Names of its hosts, empty for every host that no other resource group names. */
+  hosts?: string[];
+  /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number; "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
+  slots?: string;
+}
+
+/** How a model is trained; None takes the model's setting. */
+export interface ITraining {
+  /** Of the job; the model's by default. */
+  name?: string | null;
+  /** The training engine. */
+  framework?: string | null;
+  /** A registered data set; "" for none. */
+  dataset?: string | null;
+  /** Most slots the job may hold at once. */
+  max_workers?: number | null;
+  /** The script's arguments, in place of the model's. */
+  args?: string[] | null;
+  /** Over the model's, key by key. */
+  hyperparameters?: Record<string, unknown> | null;
+  /** As in `JobSpec`. */
+  priority?: number;
+  /** As in `JobSpec`. */
+  instance_group?: string;
+  /** As in `JobSpec`. */
+  mode?: string;
+  /** As in `JobSpec`. */
+  seed?: number;
+  /** As in `JobSpec`. */
+  env?: Record<string, string>;
+  /** As in `JobSpec`. */
+  warm_start?: string;
+}
+
+/** The result of a validation: the content of RESULT_DIR's `validation.json`. */
+export interface IValidated {
+  /** Id and name of the validated job. */
+  training: string;
+  /** Id and name of the validated job. */
+  training_name: string;
+  /** Size of the test data. */
+  samples: number;
+  /** The requested metrics that are one number, in that order; null for NaN. */
+  metrics: Record<string, number | null>;
+  /** Means of the metrics that the script gave `FabricModel`, by name. */
+  own: Record<string, number | null>;
+  /** Number of classes; null when only the loss was requested. 2 for binary outputs. */
+  classes: number | null;
+  /** The score binary outputs were compared with; null when the highest score counted. */
+  threshold: number | null;
+  /** Rows are labels, columns are predictions; null when it was not requested. */
+  confusion: number[][] | null;
+  /** Scores by class when precision, recall or f1 was requested; empty above 1000 classes. */
+  per_class: IClassScores[];
+  /** When it ended, seconds since the epoch. */
+  time: number;
+}
+
+/** The effect of a change of a job's settings: the slots of each job, and the end of this one. */
+export interface IWhatIf {
+  /** Id of the job with the changed settings. */
+  job: string;
+  /** Its settings after the change. */
+  priority: number;
+  /** Its settings after the change. */
+  max_workers: number;
+  /** Its settings after the change. */
+  instance_group: string;
+  /** Every job that has not ended, in order of arrival. */
+  shares: IWhatIfShare[];
+  /** Forecast of the end of its training without the change, seconds since the epoch; null while its progress is unknown. It assumes that no further job arrives, and that jobs of unknown progress stay. */
+  ends_now: number | null;
+  /** The same with the change. */
+  ends_then: number | null;
+  /** Why it would not hold what it asks for; null when it would. */
+  reason: IReason | null;
+}
+
+/** The slots of one job. */
+export interface IWhatIfShare {
+  job: string;
+  name: string;
+  /** Slots it holds. */
+  now: number;
+  /** Slots it would hold, once every worker that has to leave has left. */
+  then: number;
+}
+
+export interface IWorker {
+  worker: number;
+  slot: number;
+  host: string;
+  pid: number;
+  rank: number | null;
+  generation: number | null;
+}

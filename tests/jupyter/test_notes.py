@@ -1,0 +1,57 @@
+"""Notes and tags of a job: given at submission, changed at any time, found by a tag, seen by the owner alone."""
+
+import pytest
+
+
+async def test_they_are_kept_changed_after_the_end_and_found(submit, call, until):
+    job = (await submit(notes="first try", tags=["digits", "lr 0.1"], name="tagged")).json
+    other = (await submit(name="plain")).json["id"]
+    assert (job["notes"], job["tags"]) == ("first try", ["digits", "lr 0.1"])
+
+    await call("POST", f"jobs/{job['id']}/stop")
+
+    async def ended():
+        return (await call("GET", f"jobs/{job['id']}")).json["state"] == "KILLED"
+
+    await until(ended, "its end")
+    changed = await call("PATCH", f"jobs/{job['id']}", body={"notes": "", "tags": ["kept"]})
+    assert (changed.status, changed.json["notes"], changed.json["tags"]) == (200, "", ["kept"])
+    assert changed.json["state"] == "KILLED"
+    refused = await call("PATCH", f"jobs/{job['id']}", body={"priority": 1, "notes": "both or none"})
+    assert refused.status == 409
+    assert (await call("GET", f"jobs/{job['id']}")).json["notes"] == ""
+
+    async def listed(**params):
+        return [each["id"] for each in (await call("GET", "jobs", params=params)).json["jobs"]]
+
+    assert await listed(tag="kept") == [job["id"]]
+    assert await listed(tag="digits") == []
+    assert sorted(await listed()) == sorted([job["id"], other])
+    story = (await call("GET", f"jobs/{job['id']}/events")).json["events"]
+    assert sum("changed its notes and tags" in event["text"] for event in story) == 1
+
+
+async def test_a_clone_has_those_of_its_job(submit, call):
+    job = (await submit(notes="why", tags=["digits"])).json["id"]
+    clone = await call("POST", "submissions", body={"source": {"job": job}, "spec": {"tags": ["again"]}})
+    assert (clone.status, clone.json["notes"], clone.json["tags"]) == (201, "why", ["again"])
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "says"),
+    [
+        ({"notes": "x" * 10_001}, "notes", "at most 10,000 characters"),
+        ({"notes": "a\0b"}, "notes", "NUL"),
+        ({"tags": [f"t{n}" for n in range(21)]}, "tags", "at most 20 tags"),
+        ({"tags": ["x" * 41]}, "tags", "1 to 40 characters"),
+        ({"tags": [" "]}, "tags", "no tag"),
+        ({"tags": ["a,b"]}, "tags", "no comma"),
+        ({"tags": ["a", "b", "a"]}, "tags", "twice"),
+        ({"tags": "a"}, "tags", "array"),
+    ],
+)
+async def test_what_is_refused(submit, call, change, field, says):
+    refused = await submit(**change)
+    assert refused.status in (400, 422)
+    assert refused.json["field"] == field
+    assert says in refused.json["message"] + refused.json["hint"]
