@@ -180,6 +180,20 @@ def test_in_the_dark_and_by_keyboard(screen, monitored):
     screen.shot("monitor-dark")
 
 
+def test_all_jobs_in_notebook_7(screen, server, write_notebook, lasting):
+    write_notebook(server, "all.ipynb", "from edt_sdk import Client\nClient().monitor()")
+    screen.open("notebooks/all.ipynb")
+    screen.run_cell()
+    shown = monitor(screen)
+    expect(shown.get_by_role("option", name=re.compile("digits"))).to_have_count(1)
+    screen.shot("monitor-all")
+    tab(screen, "Slots")
+    expect(shown.locator("[data-picture='pictures/slots'] svg")).to_be_visible()
+    tab(screen, "Compare")
+    shown.get_by_role("checkbox", name=re.compile("digits")).check()
+    expect(shown.locator("[data-picture='pictures/compare'] svg")).to_be_visible()
+
+
 def shut_down_kernels(server) -> None:
     headers = {"Authorization": f"token {server.token}"}
     for kernel in requests.get(f"{server.url}api/kernels", headers=headers, timeout=10).json():

@@ -34,13 +34,19 @@ function render(context: { model: Model; el: HTMLElement }): () => void {
   const host = findHost();
   const remove =
     host !== undefined && !isElsewhere(origin, host.baseUrl) ? host.mount(el, place) : standalone(model, el, place, origin);
-  const seen = (): void => model.send({ kind: 'seen' });
-  seen();
-  const timer = setInterval(seen, 1000 * SEEN_EVERY);
+  const tell = (kind: string): void => {
+    try {
+      model.send({ kind });
+    } catch {
+      // The kernel is gone, and its monitor with it.
+    }
+  };
+  tell('seen');
+  const timer = setInterval(() => tell('seen'), 1000 * SEEN_EVERY);
   return () => {
     clearInterval(timer);
-    model.send({ kind: 'gone' });
     remove();
+    tell('gone');
   };
 }
 
