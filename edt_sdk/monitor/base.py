@@ -23,7 +23,7 @@ from typing import Any
 from edt_sdk.formatting.surroundings import in_notebook
 from edt_sdk.http.connection import Connection, watching
 from edt_sdk.monitor.kernel import Output, Signs, display, running_cell
-from edt_sdk.monitor.relay import Relay
+from edt_sdk.monitor.relay import WidgetRelay
 from edt_sdk.monitor.widget import make_widget
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 
@@ -90,7 +90,7 @@ class Monitor(ABC):
             display(self._left, raw=True)
             return self
         self._widget = make_widget(job=self.shows, origin=self.connection.url)
-        self._relay = Relay(self._widget, watching(self.connection))
+        self._relay = WidgetRelay(self._widget, watching(self.connection))
         self._widget.on_msg(self._received)
         self._output = Output(self._widget, self._beside())
         SIGNS.listen()

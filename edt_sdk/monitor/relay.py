@@ -23,7 +23,7 @@ from edt_sdk.schemas.wire.parts import PARTS
 _RECENT = 30.0
 
 
-class Relay:
+class WidgetRelay:
     """Answers the requests of one widget, one after the other, in a thread of its own.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 
 from edt_sdk.http.connection import watching
-from edt_sdk.monitor.relay import Relay
+from edt_sdk.monitor.relay import WidgetRelay
 from edt_sdk.monitor.widget import make_widget
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" aria-label="It goes down &amp; down."></svg>'
@@ -32,7 +32,7 @@ def opened(made):
     made._widget = make_widget(job=made.shows, origin=made.connection.url)
     made.sent = queue.SimpleQueue()
     made._widget.send = made.sent.put
-    made._relay = Relay(made._widget, watching(made.connection))
+    made._relay = WidgetRelay(made._widget, watching(made.connection))
     made._output = Recorded()
     return made
 
