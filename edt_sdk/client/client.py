@@ -430,7 +430,7 @@ class Client(CatalogueClient, PlanClient):
         )
 
     def monitor(self) -> Monitor:
-        """Watch all jobs live: tabs of widgets in a notebook, a line in a terminal. Ends when no job is active."""
+        """Watch all jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
         from edt_sdk.monitor import ClientMonitor
 
         return ClientMonitor(self).show()

@@ -616,9 +616,9 @@ class Job:
         return model
 
     def monitor(self) -> Monitor:
-        """Watch it live: tabs of widgets in a notebook, a line in a terminal.
+        """Watch the job live: its tab as a widget in a notebook, a line in a terminal.
 
-        When the job ends, when the kernel is interrupted, and at `.close()` it leaves a picture that lasts.
+        When the job ends, when the kernel is interrupted, and at `.close()` it leaves a static picture.
         """
         from edt_sdk.monitor import JobMonitor
 

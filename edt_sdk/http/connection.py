@@ -125,9 +125,10 @@ class Connection:
                 url=self.url,
             ) from None
 
-    def text(self, path: str, *, params: Params | None = None) -> str:
-        """Return an answer that is not JSON, such as a picture. Bytes that are not UTF-8 are replaced."""
-        with self.open("GET", path, params=params) as response:
+    def text(self, path: str, *, params: Params | None = None, method: str = "GET", body: str | None = None) -> str:
+        """Return an answer as text, such as a picture. Bytes that are no UTF-8 are replaced; `body` is sent as JSON."""
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        with self.open(method, path, params=params, data=body, headers=headers) as response:
             try:
                 return response.content.decode("utf-8", "replace")
             except requests.RequestException as broken:

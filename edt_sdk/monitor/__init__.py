@@ -1,6 +1,6 @@
-"""Own jobs watched live: tabs of widgets in a notebook, a line in a terminal.
+"""Own the monitors of jobs: when watching ends, what it leaves in a notebook, a kernel's answers to a widget's page.
 
-Never: ipywidgets at import.
+Never: draw what is live (`jupyter_ext/lab/src/monitor/` does), or import ipywidgets when this package is imported.
 
 Read first: `base.py` (what both monitors share), then `job_monitor.py`.
 """

@@ -1,97 +1,117 @@
-"""What all monitors share: shown once, turns in the one thread, an end that leaves something that lasts.
+"""What all monitors share: a widget in a cell, a thread that waits for the end, and a static picture afterwards.
 
-A widget whose kernel is gone shows nothing at all. So a monitor replaces itself, in its own output, by HTML that needs
-neither kernel nor widget: when there is nothing left to watch, when it is closed, when the kernel is interrupted, when
-the server stays away. While no front end shows it any more, it asks for nothing and waits to be shown again; when its
-cell is run again, it ends. Watching never touches a job, but for the controls that say so.
+The front end draws what is live and asks the server itself where it can. The kernel looks at the server now and then,
+because a notebook has to keep a picture also when no browser is open: a widget whose kernel is gone shows nothing. A
+monitor replaces itself by static HTML when there is nothing left to watch, when it is closed, when the kernel is
+interrupted, and when the server stays away.
+
+Invariant: a monitor that no page shows any more sends no request. Pages renew a lease, see `LEASE`. A notebook without
+a browser never takes one, and is watched to the end.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Iterator
-from html import escape
+from contextlib import suppress
 from typing import Any
 
-from edt_sdk.formatting.html_table import GREY
-from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.formatting.surroundings import in_notebook
 from edt_sdk.http.connection import Connection, watching
-from edt_sdk.monitor.counted import counted
-from edt_sdk.monitor.kernel import Output, Signs, display, running_cell, toolkit
-from edt_sdk.monitor.page import Wish
-from edt_sdk.monitor.patience import Silence
-from edt_sdk.monitor.rounds import ROUNDS
-from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound, ServerUnreachable
+from edt_sdk.monitor.kernel import Output, Signs, display, running_cell
+from edt_sdk.monitor.relay import WidgetRelay
+from edt_sdk.monitor.widget import make_widget
+from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 
 _log = logging.getLogger("edt_sdk.monitor")
 Bundle = dict[str, Any]
+
+# Seconds between two looks of one monitor. With many monitors each looks less often.
+EVERY = 3.0
+_EACH = 0.5
+# Seconds for which a page that shows the widget counts as there; it renews this three times as often.
+LEASE = 30.0
+# Seconds after which a cell counts as one next to which a person watches, such as `job.wait()`.
+_BUSY = 3.0
+# Seconds without an answer after which a monitor gives up: as long as the server's machine may take to restart.
+PATIENCE = 600.0
+_LONGEST_PAUSE = 15.0
+_OPEN: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
 class Monitor(ABC):
     """One thing that is watched.
 
     Args:
-        connection: whose server it is; the monitor has a connection of its own.
+        connection: a connection to the server; the monitor opens its own.
 
     Attributes:
-        due: when its next turn is, see `rounds.py`.
+        trouble: why the last look failed, "" when it succeeded.
+        cell: id and number of the cell that shows it.
     """
 
+    # The job that the widget shows; "" for the whole server.
+    shows = ""
+
     def __init__(self, connection: Connection) -> None:
-        self.due = 0.0
         self.connection = connection
-        self._wishes: deque[Wish] = deque()
+        self.trouble = ""
+        self.cell = ("", -1)
+        # A SimpleQueue, because a signal handler may put into it while the same thread holds its lock.
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._closing: str | None = None
-        self._silence: Silence | None = None
         self._output: Output | None = None
-        self._box: Any = None
+        self._widget: Any = None
         self._left: Bundle | None = None
-        self.cell = ("", -1)
+        self._failures = 0
+        self._answered = time.monotonic()
+        self._lease: float | None = None
 
     # --- what a person does with it -----------------------------------------------------------------------------------
 
     def show(self) -> Monitor:
-        """Start watching. In a notebook this returns at once, in a terminal when there is nothing left to watch."""
+        """Start watching.
+
+        In a notebook this returns at once. In a terminal it returns when there is nothing left to watch.
+        """
         if not in_notebook():
             self._in_terminal()
             self._ended.set()
             return self
-        widgets = toolkit()
-
         self.cell = running_cell()
-        # In threads and over sockets of its own, and not for longer than somebody looks at a picture.
         self.connection = watching(self.connection)
-        self._trouble = widgets.HTML()
-        self._box = counted([*self._build(), self._trouble], self._shown)
         if self._for_good():
             self._end()
             display(self._left, raw=True)
             return self
-        self._output = Output(self._box, self._beside())
+        self._widget = make_widget(job=self.shows, origin=self.connection.url)
+        self._relay = WidgetRelay(self._widget, watching(self.connection))
+        self._widget.on_msg(self._received)
+        self._output = Output(self._widget, self._beside())
         SIGNS.listen()
-        ROUNDS.add(self)
+        _OPEN.add(self)
+        threading.Thread(target=self._run, name="edt-monitor", daemon=True).start()
         return self
 
     def close(self) -> None:
-        """Stop watching and leave a picture that lasts; the jobs go on."""
+        """Stop watching and leave a static picture; the jobs go on."""
         self._end_soon("")
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until watching has ended; False when it goes on after `timeout` seconds."""
+        """Wait until watching has ended. Returns False when it goes on after `timeout` seconds."""
         return self._ended.wait(timeout)
 
     def interrupted(self) -> None:
-        """The kernel was interrupted: stop watching, and say so."""
+        """Stop watching because the kernel was interrupted."""
         self._end_soon("Stopped watching when the kernel was interrupted; what was watched goes on.")
 
     def cell_runs_again(self) -> None:
-        """Its output is about to be cleared: nothing has to be left in it."""
+        """Stop watching because the output is about to be cleared; nothing has to stay in it."""
         self._output = None
         self._end_soon("")
 
@@ -101,7 +121,7 @@ class Monitor(ABC):
         return self._ended.is_set()
 
     def _ipython_display_(self) -> None:
-        """As the value of the cell that made it, it is on the screen already; in a later cell it shows what is left."""
+        """Show nothing in the cell that made the monitor, since it is there, and the static picture in later cells."""
         if not in_notebook() or self.cell[1] == running_cell()[1]:
             return
         if self._left is not None:
@@ -109,141 +129,120 @@ class Monitor(ABC):
         else:
             display(f"{self!r}, which goes on above. monitor.close() ends it.")
 
-    # --- its turns ----------------------------------------------------------------------------------------------------
+    # --- its thread ---------------------------------------------------------------------------------------------------
 
-    def ask(self, wish: Wish) -> None:
-        """Have this done by the monitors' thread, at once."""
-        self._wishes.append(wish)
-        ROUNDS.wake(self)
+    @property
+    def watched(self) -> bool:
+        """A page shows the widget, or no page ever did."""
+        if self._lease is None:
+            return True
+        # While a cell runs the kernel reads no message, so that nothing can renew the lease.
+        return self._lease > 0 and (time.monotonic() < self._lease or SIGNS.busy_for() > 0)
+
+    def _received(self, _widget: Any, message: Any, _buffers: Any) -> None:
+        """Take a message of a page, in the kernel's main thread."""
+        kind = message.get("kind")
+        if kind in ("seen", "gone"):
+            before, self._lease = self.watched, time.monotonic() + LEASE if kind == "seen" else 0.0
+            if self.watched is not before:
+                self._wakes.put(None)
+        else:
+            self._relay.receive(message)
+
+    def _run(self) -> None:
+        self.turn()
+        while not self.over:
+            self._wait()
+            self.turn()
 
     def turn(self) -> None:
-        """Do what was asked for, then look."""
+        """Look once, or end when that was asked for."""
         try:
-            self._turn()
-            self._silence = None
-            if not self.over:
-                self._trouble.value = ""
-                ROUNDS.settle(self, self._next)
+            self._look_or_end()
+            self._failures, self._answered, self.trouble = 0, time.monotonic(), ""
         except EdtError as error:
             self._bear(error)
-        except Exception as error:  # the thread is everybody's
+        except Exception as error:  # a thread that dies silently would leave a dead widget
             _log.exception("the monitor failed: %r", self)
             self._end(f"This monitor failed: {type(error).__name__}: {error}. What was watched goes on.")
 
-    def _turn(self) -> None:
-        while self._wishes:
-            self._wishes.popleft()()
+    def _look_or_end(self) -> None:
         if self._closing is not None:
             self._end(self._closing)
-        elif self._looked_at:
+        elif self.watched:
             self._look()
+            if SIGNS.busy_for() > _BUSY and not self.over:
+                self._relay.repeat()
 
-    def _next(self) -> float:
-        """A wish that came meanwhile has to be seen; a monitor that nobody looks at sleeps."""
-        if self._wishes or self._closing is not None:
-            return 0.0
-        return time.monotonic() + ROUNDS.interval() if self._looked_at else float("inf")
-
-    @property
-    def _looked_at(self) -> bool:
-        """False once every front end that showed it has stopped to."""
-        return not self._gone
-
-    _gone = False
-
-    def _shown(self, change: Any) -> None:
-        # Below 0 where a page closes a view that was opened before another page came, see `counted`.
-        self._gone = change["new"] <= 0
-        ROUNDS.wake(self)
+    def _wait(self) -> None:
+        """Wait for the next look, or for a message while no page shows the widget."""
+        pause = max(EVERY, _EACH * len(_OPEN)) if self.watched else None
+        if self._failures:
+            pause = min(_LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 10))
+        with suppress(queue.Empty):
+            self._wakes.get(timeout=pause)
 
     def _bear(self, error: EdtError) -> None:
-        """Try again when the server is away; end when it has nothing to tell any more."""
-        now = time.monotonic()
+        """Try again later when the server is away; end when it has refused."""
+        self.trouble = f"{error.message} {error.hint}".strip()
+        self._failures += 1
         if isinstance(error, NotFound | NotAllowed):
-            self._end(f"{error.message} {error.hint}".strip())
-            return
-        self._silence = Silence(now) if self._silence is None else self._silence.again()
-        if self._closing is not None or self._silence.over(now):
-            self._end(f"{error.message} {error.hint} Run this cell again to watch on.".replace("  ", " "))
-            return
-        again = now + self._silence.pause
-        ROUNDS.settle(self, lambda: 0.0 if self._wishes or self._closing is not None else again)
-        since = clock(time.time() - (now - self._silence.since))
-        away = isinstance(error, ServerUnreachable)
-        said = "Jobs do not need it in order to go on; this monitor tries again." if away else "It tries again."
-        self._trouble.value = (
-            f'<span style="color: {GREY}">⚠ Not renewed since {since} {zone()}. {escape(error.message)} {said}</span>'
-        )
+            self._end(self.trouble)
+        elif self._closing is not None or time.monotonic() - self._answered > PATIENCE:
+            self._end(f"{self.trouble} Run this cell again to watch on.")
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
-    def _end_soon(self, said: str) -> None:
-        """End in the monitors' thread. Also called where a signal is handled: it only leaves a note."""
+    def _end_soon(self, why: str) -> None:
+        """End in the monitor's thread. Signal handlers call this too, so it only leaves a note."""
         if not self.over:
-            self._closing = said
-            ROUNDS.wake(self)
+            self._closing = why
+            self._wakes.put(None)
 
     def _end(self, trouble: str = "") -> None:
-        """Leave what lasts, in the output and, for whoever shows the widget a second time, in the widget."""
-        widgets = toolkit()
-
+        """Leave the static picture in the output."""
         self._left = self._snapshot(trouble)
+        _OPEN.discard(self)
         try:
             if self._output is not None:
                 self._output.replace(self._left)
-            used = [*self._box.children]
-            self._box.children = [widgets.HTML(self._left["text/html"])]
-            for widget in used:
-                for each in _family(widget):
-                    each.close()
+            if self._widget is not None:
+                self._relay.close()
+                self._widget.close()
             self.connection.close()
         finally:
-            # Not before: whoever waits for this, as the last cell of a notebook does, finds it in its place.
+            # After the output was replaced, so that `join()` in the last cell of a notebook finds it there.
             self._ended.set()
 
     @abstractmethod
     def _beside(self) -> Bundle:
-        """What is shown in place of the widgets where they cannot be, as a MIME bundle; asks nobody."""
-
-    @abstractmethod
-    def _build(self) -> list[Any]:
-        """The widgets, one below the other."""
+        """Return what is shown where there are no widgets, as a MIME bundle; sends no request."""
 
     @abstractmethod
     def _look(self) -> None:
-        """Ask the server and show what it says; `_end` when there is nothing left to watch."""
+        """Ask the server, and call `_end` when there is nothing left to watch."""
 
     def _for_good(self) -> bool:
-        """Whether there is nothing to watch, and never will be."""
+        """Return True when there is nothing to watch and never will be."""
         return False
 
     @abstractmethod
     def _snapshot(self, trouble: str) -> Bundle:
-        """What lasts, as a MIME bundle; never raises EdtError."""
+        """Return the static picture as a MIME bundle; never raises EdtError."""
 
     @abstractmethod
     def _in_terminal(self) -> None:
         """Watch as text, in the foreground."""
 
 
-def _family(widget: Any) -> Iterator[Any]:
-    for child in getattr(widget, "children", ()):
-        yield from _family(child)
-    yield widget
-
-
-def _open_monitors() -> list[Monitor]:
-    return [watcher for watcher in ROUNDS.watchers() if isinstance(watcher, Monitor)]
-
-
 def _cell_began(cell: str) -> None:
-    for monitor in _open_monitors():
+    for monitor in list(_OPEN):
         if monitor.cell[0] == cell:
             monitor.cell_runs_again()
 
 
 def _interrupted() -> None:
-    for monitor in _open_monitors():
+    for monitor in list(_OPEN):
         monitor.interrupted()
 
 

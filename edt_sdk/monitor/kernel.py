@@ -1,6 +1,6 @@
-"""What a monitor needs of the kernel it lives in: an output that can be replaced, which cell runs, and interrupts.
+"""What a monitor needs of its kernel: an output that can be replaced, the cell that runs, and interrupts.
 
-Everything here is IPython's, which is untyped and not loaded outside of notebooks; nothing else in this room knows it.
+IPython is untyped and not loaded outside of notebooks. Only this module of the room uses it.
 """
 
 from __future__ import annotations
@@ -16,34 +16,27 @@ KERNEL = "edt_kernel"
 _LOOK_AGAIN = 0.3
 
 
-def toolkit() -> Any:
-    """ipywidgets: untyped, and loaded only where a widget is made."""
-    import ipywidgets  # type: ignore[import-untyped]
-
-    return ipywidgets
-
-
 class Output:
-    """One output of the cell that runs: a widget first, and later something else in the same place.
+    """One output of the cell that runs: a widget first, later something else in the same place.
 
     Args:
-        widget: what is shown where there are widgets.
-        beside: what is shown where there are none, as a MIME bundle. A front end that finds widgets of another kernel
-            than the one it has, or has none, can show this too: whose they are is in the output's metadata.
+        widget: shown where there are widgets.
+        beside: a MIME bundle, shown where there are no widgets. The id of the kernel is in the output's metadata, so
+            that a front end whose kernel is gone or another one can show this instead of a dead widget.
     """
 
     def __init__(self, widget: Any, beside: dict[str, Any]) -> None:
-        shown = widget._repr_mimebundle_()
+        shown, metadata = widget._repr_mimebundle_()
         bundle = {**beside, **shown, "text/plain": beside["text/plain"]}
-        self._handle = display(bundle, metadata={KERNEL: kernel_id()}, raw=True, display_id=True)
+        self._handle = display(bundle, metadata={**metadata, KERNEL: kernel_id()}, raw=True, display_id=True)
 
     def replace(self, bundle: dict[str, Any]) -> None:
-        """Show a MIME bundle in its place, from any thread."""
+        """Show a MIME bundle in its place. Any thread may call this."""
         self._handle.update(bundle, raw=True)
 
 
 def display(value: Any, **settings: Any) -> Any:
-    """IPython's `display`."""
+    """Call IPython's `display`."""
     from IPython import display as module
 
     show: Any = module.display
@@ -51,14 +44,14 @@ def display(value: Any, **settings: Any) -> Any:
 
 
 def kernel_id() -> str:
-    """The id by which a Jupyter Server knows this kernel; "" when it has none."""
+    """Return the id by which a Jupyter Server knows this kernel, "" when it has none."""
     kernel = getattr(_shell(), "kernel", None)
     file = getattr(getattr(kernel, "parent", None), "connection_file", "")
     return Path(file).stem.removeprefix("kernel-") if file else ""
 
 
 def running_cell() -> tuple[str, int]:
-    """The cell that is being executed: its id, "" where the front end tells none, and its number."""
+    """Return the id of the cell that is being executed, "" where the front end sends none, and its number."""
     shell = _shell()
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
     named = (parent.get("metadata") or {}).get("cellId")
@@ -66,14 +59,14 @@ def running_cell() -> tuple[str, int]:
 
 
 class Signs:
-    """Tells when a cell begins, and when the kernel is interrupted.
+    """Reports when a cell starts and when the kernel is interrupted.
 
-    A kernel ignores SIGINT while no cell runs, and gives it to the cell while one does. So that the button works on a
-    monitor too, which outlives its cell, that signal is listened for between cells: where it was ignored, and nowhere
-    else.
+    A kernel ignores SIGINT while no cell runs, and gives it to the cell while one does. A monitor outlives its cell,
+    and the interrupt button has to end it too. So this handles the signal between cells, where the kernel ignores it,
+    and nowhere else.
 
     Args:
-        began: called with the id of each cell that begins.
+        began: called with the id of each cell that starts.
         interrupted: called after each interrupt, in the kernel's main thread.
     """
 
@@ -84,12 +77,12 @@ class Signs:
         self._began_at: float | None = None
 
     def busy_for(self) -> float:
-        """Seconds for which the cell that runs has run; 0 while none does. What a person clicks waits for its end."""
+        """Return the seconds since the running cell started, 0 between cells. Messages of pages wait for its end."""
         began = self._began_at
         return 0.0 if began is None else time.monotonic() - began
 
     def listen(self) -> None:
-        """Begin, once; in the thread that runs cells."""
+        """Start, once, in the thread that runs cells."""
         if self._listening:
             return
         self._listening = True
@@ -100,7 +93,7 @@ class Signs:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # a cell that runs in a thread of its own: only interrupts of cells are seen
+            return  # the cell runs in a thread of its own: only interrupts of cells can be seen
         loop.call_later(_LOOK_AGAIN, self._between_cells, loop)
 
     def _before(self, info: Any) -> None:
@@ -114,7 +107,7 @@ class Signs:
             self._interrupted()
 
     def _between_cells(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take the signal as soon as it is the kernel's to ignore; it puts back what it found after each cell."""
+        """Take the signal as soon as the kernel ignores it. The kernel restores this handler after each cell."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             signal.signal(signal.SIGINT, lambda *_: self._interrupted())
         else:

@@ -1,7 +1,7 @@
-"""The allocation over time: who held how many slots when, stacked, one colour a job, edges as steady as steps.
+"""The allocation over time: the slots of each job, stacked as steps, one colour a job.
 
-A dashed line is the capacity. With a job of one's own its colour is full and the others are pale; marks under the
-areas say when its slots changed and why. A hatched part has been asked for and is not left yet.
+A dashed line is the capacity. An emphasised job has its full colour and the others are pale. Marks below the areas show
+when and why its slots changed. A hatched part has to be given back and is still held.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, 
 from edt_sdk.pictures.parts.scales import Frame, bounded
 from edt_sdk.pictures.parts.time_axis import time_axis
 
-OTHERS = ""  # the id of the band of all that have none of their own
+OTHERS = ""  # the id of the band of all jobs without a band of their own
 _PALE = "0.22"
 _LEFT = 44
 _NOTE, _NOTE_ROWS = 15.0, 2
@@ -31,13 +31,13 @@ _MOST_SLOTS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What one job held.
+    """The slots of one job.
 
     Attributes:
         job: its id, `OTHERS` for jobs put together.
-        name: what people call it.
-        slots: in each column.
-        leaving: of these, the ones it was asked to give back; () for none ever.
+        name: the name of the job.
+        slots: slots in each column.
+        leaving: slots among these that it has to give back, () if there never were any.
     """
 
     job: str
@@ -48,18 +48,18 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What is drawn.
+    """The data of the picture.
 
     Attributes:
         edges: column i lies between edges i and i + 1; seconds since the epoch, or since a beginning (`clock` False).
-        bands: the lowest first.
-        capacity: slots there were, in each column.
-        marks: what happened.
+        bands: the jobs, the lowest band first.
+        capacity: slots of the machine in each column.
+        marks: events of the emphasised job.
         mine: the job that is emphasised, "" for none.
-        clock: whether times are times of day.
-        note: what else is to be said below, such as how much was left out.
+        clock: True for times of day.
+        note: a sentence below the picture, such as how many changes were left out.
         empty: the sentence for a picture without any column.
-        shortest: seconds that the picture is wide at least; a stretch that somebody chose may be shorter.
+        shortest: the smallest width in seconds; a window that a person chose may be shorter.
         first: jobs that choose their colours first (see `colours`).
     """
 
@@ -76,11 +76,11 @@ class Allocation:
 
     @property
     def columns(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return max(0, len(self.edges) - 1)
 
     def says(self) -> str:
-        """The picture in one sentence."""
+        """Return the picture as one sentence."""
         total = sum(_area(self, band) for band in self.bands)
         seconds = self.edges[-1] - self.edges[0] if self.columns else 0.0
         if not total or seconds <= 0:
@@ -102,7 +102,7 @@ class Allocation:
 
 
 def draw_allocation(held: Allocation, look: Look | None = None) -> str:
-    """The picture, as an SVG document."""
+    """Draw the picture as an SVG document."""
     look = look or Look()
     held = _sound(held)
     if not held.columns or not any(map(any, (band.slots for band in held.bands))):
@@ -145,7 +145,7 @@ _HATCH = (
 
 
 def _notes(notes: Sequence[Mark], frame: Frame, look: Look) -> Iterator[str]:
-    """What is said above the areas, each in the first row where it has room; one that has none is a tooltip alone."""
+    """Place labels above the areas, each in the first row with room. A label without room is only a tooltip."""
     ends = [-math.inf] * _NOTE_ROWS
     for mark in sorted(notes, key=lambda each: each.at):
         x, wide = frame.x(mark.at), width_of(mark.text, SMALL) + 6
@@ -164,7 +164,7 @@ def _notes(notes: Sequence[Mark], frame: Frame, look: Look) -> Iterator[str]:
 
 
 def _sound(held: Allocation) -> Allocation:
-    """The same with columns that have a width and slots that are numbers, and no more of either than can be seen."""
+    """Drop columns without a width and slots that are not numbers, and reduce both to what can be seen."""
     edges = [bounded(edge) for edge in held.edges if edge == edge]
     if len(edges) < len(held.edges):
         return replace(held, edges=(), bands=(), capacity=())
@@ -225,7 +225,7 @@ def _opacity(held: Allocation, band: Band) -> str | None:
 
 
 def _areas(held: Allocation, dyes: Colours, frame: Frame, look: Look) -> Iterator[str]:
-    """One shape a band, its steps along the top and back along the bottom; then its hatched part and its name."""
+    """Draw one shape a band, along the top and back along the bottom, then its hatched part and its name."""
     below = [0.0] * held.columns
     names: list[str] = []
     for band in held.bands:
@@ -247,7 +247,7 @@ def _areas(held: Allocation, dyes: Colours, frame: Frame, look: Look) -> Iterato
 
 
 def _stepped(edges: Sequence[float], low: Sequence[float], high: Sequence[float], frame: Frame) -> str:
-    """Closed shapes between two rows of steps, one for each stretch in which they differ."""
+    """Return closed shapes between two rows of steps, one for each interval in which they differ."""
     path: list[str] = []
     column = 0
     while column < len(low):
@@ -270,7 +270,7 @@ def _shape(
 
 
 def _steps(ends: Sequence[tuple[float, float]], frame: Frame) -> str:
-    """Up or down to each level, then across to its end; levels that go on are one step."""
+    """Return a path of steps: vertical to each level, then across. Equal levels are one step."""
     path: list[str] = []
     for (end, level), after in pairwise([*ends, (math.nan, math.nan)]):
         if after[1] == level:
@@ -288,7 +288,7 @@ def _name(
     dyes: Colours,
     look: Look,
 ) -> list[str]:
-    """The band's name where it is widest, if there is room for it."""
+    """Write the band's name where the band is widest, if there is room."""
     best = (0.0, 0, 0)
     column = 0
     while column < held.columns:

@@ -1,4 +1,4 @@
-"""The losses of up to five jobs over one axis, each in its job's colour and with a dash of its own."""
+"""The losses of up to five jobs over one axis, each in its job's colour and with its own dash pattern."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DASHES = (None, "8 3", "2 3", "10 3 2 3", "5 2 1 2 1 2")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One job: its id, its name, and its losses; those of validations are dots."""
+    """One job: its id, its name, and its losses. Validations are drawn as dots."""
 
     job: str
     name: str
@@ -27,7 +27,7 @@ class Compared:
     test: tuple[Loss, ...] = ()
 
     def says(self) -> str:
-        """The job in words."""
+        """Return the job's name and last loss."""
         known = [point.loss for point in self.train if point.known]
         if known:
             return f"{self.name} {known[-1]:.4g}"
@@ -36,12 +36,12 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is drawn.
+    """The data of the picture.
 
     Attributes:
-        jobs: of these at most `MOST_JOBS`.
-        axis: x, one of `curves.AXES`; time is in seconds since each began.
-        stretch: from where to where on the x axis it is drawn; None for as far as there are points.
+        jobs: at most `MOST_JOBS` of them are drawn.
+        axis: the x axis, one of `curves.AXES`; time is in seconds since each job started.
+        stretch: the drawn part of the x axis, None for all of it.
     """
 
     jobs: tuple[Compared, ...]
@@ -49,12 +49,12 @@ class Comparison:
     stretch: tuple[float, float] | None = None
 
     def reach(self) -> tuple[float, float]:
-        """Where the first update lies on the x axis, and where the last one does; 0 and 0 without any."""
+        """Return the x of the first and of the last update, 0 and 0 without any."""
         places = [point.x for job in self.jobs for point in job.train]
         return min(places, default=0.0), max(places, default=0.0)
 
     def between(self, low: float, high: float, train: Sequence[tuple[Loss, ...]]) -> Comparison:
-        """Only what lies between these places of the x axis; `train` has the updates there of each job."""
+        """Return the part from `low` to `high` of the x axis. `train` has the updates of each job there."""
         jobs = (
             replace(job, train=updates, test=tuple(point for point in job.test if low <= point.x <= high))
             for job, updates in zip(self.jobs, train, strict=True)
@@ -62,14 +62,14 @@ class Comparison:
         return replace(self, jobs=tuple(jobs), stretch=(low, high))
 
     def says(self) -> str:
-        """The picture in one sentence."""
+        """Return the picture as one sentence."""
         if self.stretch is not None:
             return f"Training loss at the end of this stretch: {', '.join(job.says() for job in self.jobs)}."
         return f"Training loss at the end: {', '.join(job.says() for job in self.jobs)}."
 
 
 def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth: float = 0.0, log: bool = False) -> str:
-    """The picture, as an SVG document; `smooth` and `log` as in `draw_losses`."""
+    """Draw the picture as an SVG document. `smooth` and `log` are those of `draw_losses`."""
     look = look or Look()
     jobs = comparison.jobs[:MOST_JOBS]
     curves = [(job, drawable(job.train, _POINTS), drawable(job.test, _POINTS)) for job in jobs]

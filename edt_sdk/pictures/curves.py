@@ -1,4 +1,4 @@
-"""What pictures of losses have in common: points, lines through them that numbers alone make up, smoothing, a frame."""
+"""The common parts of loss pictures: points, lines with gaps at missing values, smoothing, the frame."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from edt_sdk.pictures.parts.time_axis import time_axis
 AXES = ("samples", "updates", "time")
 MOST_POINTS = 400
 LEFT = 56
-_LEAST = 1e-150  # of a logarithmic axis
+_LEAST = 1e-150  # the smallest value on a logarithmic axis
 _OUTERMOST = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One value of a curve: where on the x axis, and the loss, which may be no number."""
+    """One point of a curve: its x, and the loss, which may be NaN."""
 
     x: float
     loss: float
 
     @property
     def known(self) -> bool:
-        """Whether the loss is a number."""
+        """True when the loss is a number."""
         return math.isfinite(self.loss)
 
 
 def drawable(points: Sequence[Loss], most: int = MOST_POINTS) -> list[Loss]:
-    """The points that have a place, at most so many: the smallest and the largest of each stretch, and the ends."""
+    """Return at most `most` points with a finite x: the extremes of each interval, and both ends."""
     placed = [
         Loss(bounded(point.x), bounded(point.loss) if point.known else math.nan)
         for point in points
@@ -54,11 +54,11 @@ def _height(point: Loss) -> float:
 
 
 def smoothed(points: Sequence[Loss], smooth: float) -> list[Loss]:
-    """The mean over the points around each: from 0, no line at all, to 1, over a third of all points.
+    """Return the moving mean of the points, from 0 (no line) to 1 (over a third of all points).
 
-    Near an end as many before as after it, so that the line begins and ends where the points do: the mean of the first
-    and what follows would lie below them while the loss falls. Of the outermost few it is the straight line through
-    them that counts.
+    Near an end the window shrinks to as many points before as after, so that the line starts and ends where the points
+    do. A one-sided mean at the start would lie below the points while the loss falls. For the outermost few points the
+    value of a straight line through them is used.
     """
     known = [point for point in points if point.known]
     half = round(min(1.0, max(0.0, smooth)) * len(known) / 6)
@@ -73,7 +73,7 @@ def smoothed(points: Sequence[Loss], smooth: float) -> list[Loss]:
 
 
 def _through(values: Sequence[float], at: int) -> float:
-    """The straight line through these values, where `at` of them have gone by; in the middle that is their mean."""
+    """Return the value at position `at` of the straight line fitted to these values."""
     count = len(values)
     mean, middle = sum(value / count for value in values), (count - 1) / 2
     if at == middle:
@@ -83,7 +83,7 @@ def _through(values: Sequence[float], at: int) -> float:
 
 
 def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float, *, log: bool = False) -> Frame:
-    """Where these points lie, with a little room above and, unless they are near 0, below.
+    """Return the frame of these points, with a little room above and, unless they are near 0, below.
 
     With `log` the y axis is logarithmic, unless no loss is above 0; what is not lies at its lower end.
     """
@@ -91,7 +91,7 @@ def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float, 
     ys = [point.loss for point in points if point.known] or [0.0, 1.0]
     low, high = min(ys), max(ys)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    # A loss is above 0 nearly always: an axis that goes below it would suggest otherwise.
+    # A loss is nearly always above 0, and an axis that goes below 0 would suggest otherwise.
     floor = 0.0 if 0 <= low <= 0.4 * high else low - room
     first = min(xs)
     last = max(*xs, first + max(1e-9, abs(first) * 1e-9))
@@ -110,7 +110,7 @@ def lines(
     opacity: str | None = None,
     dash: str | None = None,
 ) -> Iterator[str]:
-    """A line for each run of numbers: a value that is none breaks it."""
+    """Draw a line for each run of numbers. A missing value breaks the line."""
     runs: list[list[str]] = [[]]
     for point in points:
         if point.known:
@@ -132,7 +132,7 @@ def lines(
 
 
 def dots(points: Sequence[Loss], frame: Frame, colour: str, wide: float, *, opacity: str | None = None) -> str:
-    """A dot for each number: one path, whatever their count."""
+    """Draw a dot for each number, all in one path."""
     path = "".join(f"M{num(frame.x(p.x))} {num(frame.y(p.loss))}h0" for p in points if p.known)
     if not path:
         return ""
@@ -140,14 +140,14 @@ def dots(points: Sequence[Loss], frame: Frame, colour: str, wide: float, *, opac
 
 
 def loss_grid(frame: Frame, look: Look) -> list[str]:
-    """Grid lines with their losses."""
+    """Draw grid lines with their losses."""
     if frame.log:
         return scales.y_axis(frame, look, [(y, f"{y:g}") for y in scales.log_ticks(frame.y0, frame.y1)])
     return scales.y_axis(frame, look, scales.numbers(scales.ticks(frame.y0, frame.y1)))
 
 
 def loss_axis(kind: str, frame: Frame, look: Look, *, clock: bool = True) -> list[str]:
-    """The x axis of one of `AXES`; without `clock` time is since a beginning."""
+    """Draw the x axis of one of `AXES`. Without `clock` time counts from a start."""
     if kind == "time":
         return time_axis(frame, look, clock=clock)
     about = max(4, int((frame.right - frame.left) // 70))

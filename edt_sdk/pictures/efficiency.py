@@ -1,4 +1,4 @@
-"""What more workers bring: throughput measured at each number of workers, against as many times the smallest one's."""
+"""The gain of more workers: throughput at each number of workers, against linear scaling from the smallest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edt_sdk.pictures.parts.scales import Frame, bounded
 
 _LEFT = 62
 _MOST = 64
-_LEAST = 1e-9  # samples a second; less is as good as none
+_LEAST = 1e-9  # samples per second below which a speed counts as none
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Throughput at one size: workers, samples a second, and over how many seconds that was measured."""
+    """One measured speed: workers, samples per second, and the seconds of the measurement."""
 
     workers: int
     rate: float
@@ -28,11 +28,11 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What is drawn.
+    """The data of the picture.
 
     Attributes:
-        name: what people call the job.
-        speeds: measured, one for each number of workers.
+        name: the name of the job.
+        speeds: one for each number of workers.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Efficiency:
 
     @property
     def usable(self) -> list[Speed]:
-        """Those that are numbers, by workers."""
+        """Return the speeds that are numbers, by workers."""
         known = {speed.workers: speed for speed in self.speeds if speed.workers > 0 and _LEAST < speed.rate < math.inf}
         return [known[workers] for workers in sorted(known)]
 
     def share(self, speed: Speed) -> float:
-        """Throughput over what as many times the smallest size's would be; 1 is ideal."""
+        """Return the throughput divided by linear scaling from the smallest size; 1 is ideal."""
         first = self.usable[0]
         return bounded(speed.rate) / speed.workers / (bounded(first.rate) / first.workers)
 
     def says(self) -> str:
-        """The picture in one sentence."""
+        """Return the picture as one sentence."""
         speeds = self.usable
         if not speeds:
             return f"{self.name}: nothing is measured yet; the first points come some updates after the training began."
@@ -65,7 +65,7 @@ class Efficiency:
 
 
 def draw_efficiency(efficiency: Efficiency, look: Look | None = None) -> str:
-    """The picture, as an SVG document."""
+    """Draw the picture as an SVG document."""
     look = look or Look()
     speeds = efficiency.usable[:_MOST]
     if len(speeds) < 2:
@@ -101,7 +101,7 @@ def _path(ends: tuple[float, float, float, float]) -> str:
 
 
 def _dots(efficiency: Efficiency, frame: Frame, look: Look) -> Iterator[str]:
-    """Each point with its share of ideal, where it does not run into the one before."""
+    """Label each point with its share of the ideal, where the label does not touch the one before."""
     last = -math.inf
     for speed in efficiency.usable[:_MOST]:
         x, y = frame.x(speed.workers), frame.y(bounded(speed.rate))

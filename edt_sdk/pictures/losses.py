@@ -1,7 +1,7 @@
-"""The loss of a training: at each update, smoothed over that, in validations, and how many workers computed it.
+"""The loss of a training: at each update, smoothed, in validations, and the number of workers.
 
-Points stay visible under the smooth line. A loss that is no number is a cross at the upper edge, never a gap without
-a word. Below the curve: marks of what happened, and a strip with the number of workers, over the same x axis.
+Points stay visible under the smooth line. A loss that is not a number is a cross at the upper edge, never only a gap.
+Below the curve are marks of events and a strip with the number of workers, over the same x axis.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from edt_sdk.pictures.parts.scales import Frame, bounded
 
 NO_UPDATE = "No update yet: the curve begins with the first one."
 _STRIP = 26
-_FEW = 60  # so many points have dots anyway
+_FEW = 60  # up to so many points are drawn as dots too
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What is drawn.
+    """The data of the picture.
 
     Attributes:
-        name: what people call the job.
+        name: the name of the job.
         train: one point an update, oldest first; no more are drawn than `MOST_POINTS`.
-        test: validations.
-        workers: (x from which on, how many) at each change of their number.
-        marks: what happened, at its x.
-        axis: what x is: one of `curves.AXES`; time is in seconds since the epoch.
+        test: one point a validation.
+        workers: pairs of an x and the number of workers from there on.
+        marks: events, at their x.
+        axis: the x axis, one of `curves.AXES`; time is in seconds since the epoch.
         empty: the sentence for a picture without any point.
-        stretch: from where to where on the x axis it is drawn; None for as far as there are points.
+        stretch: the drawn part of the x axis, None for all of it.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Losses:
     stretch: tuple[float, float] | None = None
 
     def between(self, low: float, high: float, train: tuple[Loss, ...]) -> Losses:
-        """Only what lies between these places of the x axis, of which `train` are the updates.
+        """Return the part from `low` to `high` of the x axis, with `train` as its updates.
 
-        How many workers there were before is kept: they were there at its beginning too.
+        Earlier numbers of workers are kept, because the last of them holds at the start of the part.
         """
         return replace(
             self,
@@ -72,7 +72,7 @@ class Losses:
         )
 
     def says(self) -> str:
-        """The picture in one sentence."""
+        """Return the picture as one sentence."""
         if self.stretch is not None and len(self.train) + len(self.test) < 2:
             return f"{self.name}: there are fewer than two updates in this stretch. Choose a longer one."
         if not self.train and not self.test:
@@ -92,13 +92,13 @@ class Losses:
 
 
 def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0, log: bool = False) -> str:
-    """The picture, as an SVG document.
+    """Draw the picture as an SVG document.
 
     Args:
         losses: the points.
-        look: how it is to look.
+        look: theme, width and time zone.
         smooth: from 0, not at all, to 1, the mean over a third of the points around each; the points stay visible.
-        log: a logarithmic y axis, for what happens when the loss is small already.
+        log: draw a logarithmic y axis, which shows changes of a small loss.
     """
     look = look or Look()
     train, test = drawable(losses.train), drawable(losses.test)
@@ -189,9 +189,9 @@ def _not_numbers(points: Sequence[Loss], frame: Frame, look: Look) -> Iterator[s
 
 
 def _strip(losses: Losses, frame: Frame, top: float, look: Look) -> Iterator[str]:
-    """The number of workers as a step, with its figure where there is room."""
+    """Draw the number of workers as steps, with figures where there is room."""
     ink = look.ink
-    # The newest: a strip without its end would be worse than one without its beginning.
+    # Keep the newest steps: a strip without its end would be worse than one without its start.
     steps = [(bounded(x), count) for x, count in losses.workers if math.isfinite(x)][-MOST_POINTS:]
     most = max([1, *(count for _, count in steps)])
     yield words(frame.left - 6, top + _STRIP - 4, "workers", ink.soft, anchor="end")

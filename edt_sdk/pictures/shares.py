@@ -1,7 +1,7 @@
-"""How instance groups stand to each other: for each what it is entitled to, what it holds, what it borrows and lends.
+"""The shares of instance groups: what each is entitled to, holds, borrows and lends.
 
-A bar is what a group holds, its hatched end what it has borrowed of other groups; the frame is what it is entitled to.
-The same is written below it in words.
+A bar shows the slots that a group holds. Its hatched end is borrowed from other groups, and the frame is the
+entitlement. A line below the bar has the same figures as text.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class GroupShare:
 
     Attributes:
         name: its name.
-        depth: how many groups it is inside of.
-        slots: of its resource group.
-        entitled: what the plan gives it now.
-        held: what its jobs hold.
-        borrowed: of what it is entitled to, what other groups own; what nobody owns is not borrowed.
-        lent: of its own, what others use.
-        jobs, waiting: jobs in it, and those that hold less than they asked for.
+        depth: the number of groups around it.
+        slots: slots of its resource group.
+        entitled: its entitlement in the present plan.
+        held: slots that its jobs hold.
+        borrowed: slots of its entitlement that other groups own; slots without an owner are not borrowed.
+        lent: slots it owns that other groups use.
+        jobs, waiting: its jobs, and the jobs that hold less than they asked for.
     """
 
     name: str
@@ -46,11 +46,11 @@ class GroupShare:
     waiting: int
 
     def says(self) -> str:
-        """The group in words."""
+        """Return the group as text."""
         return ", ".join(self.parts())
 
     def parts(self) -> list[str]:
-        """What there is to say, the most important first."""
+        """Return the figures as phrases, the most important first."""
         parts = [f"holds {self.held}, entitled to {self.entitled}"]
         parts += [f"{self.borrowed} borrowed"] if self.borrowed else []
         parts += [f"{self.lent} lent"] if self.lent else []
@@ -61,19 +61,19 @@ class GroupShare:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What is drawn: the groups, each behind the one it is part of."""
+    """The data of the picture: the groups, each after its parent."""
 
     groups: tuple[GroupShare, ...]
 
     def says(self) -> str:
-        """The picture in one sentence."""
+        """Return the picture as one sentence."""
         if not self.groups:
             return "There is no instance group yet: an administrator adds one with edt group."
         return "; ".join(f"{group.name} {group.says()}" for group in self.groups[:8]) + "."
 
 
 def draw_shares(shares: Shares, look: Look | None = None) -> str:
-    """The picture, as an SVG document."""
+    """Draw the picture as an SVG document."""
     look = look or Look()
     if not shares.groups:
         return notice(look, shares.says())

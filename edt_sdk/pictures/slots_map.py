@@ -1,7 +1,7 @@
-"""The machine now: a row a host, a cell a slot, in the colour of the job that has it, and what is not in use hatched.
+"""The machine now: a row a host, a cell a slot in the colour of its job, slots that are not in use hatched.
 
-Every state has a word in the legend, and every cell one in its tooltip. Of a machine of
-many hundreds of slots a row tells how many of each there are.
+Every state has a word in the legend, and every cell one in its tooltip. On a machine of many hundreds of slots a row
+shows the number of slots in each state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edt_sdk.pictures.parts.lettering import shortened, width_of
 from edt_sdk.pictures.parts.look import Ink, Look, on_colour
 from edt_sdk.pictures.parts.paper import SMALL, document, legend, notice, tag, told, words
 
-# What a slot may be, and the word for it; one that is held has its job's name instead.
+# The states of a slot and their words; a held slot has its job's name instead.
 STATES = {
     "held": "held",
     "leaving": "being given back",
@@ -35,11 +35,11 @@ class SlotCell:
     """One slot.
 
     Attributes:
-        slot: its number, None for one that is gone.
+        slot: its number, None for a slot that is gone.
         device: such as cpu or cuda:0.
         state: one of `STATES`.
         job: id of the job in it, "" for none.
-        name: what people call that job.
+        name: the name of that job.
     """
 
     slot: int | None
@@ -49,7 +49,7 @@ class SlotCell:
     name: str = ""
 
     def says(self) -> str:
-        """The cell in words."""
+        """Return the cell as text."""
         number = "a slot" if self.slot is None else f"slot {self.slot}"
         whose = f" by {self.name}" if self.job else ""
         return f"{number} ({self.device}): {STATES[self.state]}{whose}"
@@ -57,10 +57,10 @@ class SlotCell:
 
 @dataclass(frozen=True, slots=True)
 class SlotsMap:
-    """What is drawn.
+    """The data of the picture.
 
     Attributes:
-        hosts: (name, its slots) in order.
+        hosts: pairs of a name and its slots, in order.
         mine: the job that is emphasised, "" for none.
         first: jobs that choose their colours first (see `colours`).
     """
@@ -70,7 +70,7 @@ class SlotsMap:
     first: tuple[str, ...] = ()
 
     def says(self) -> str:
-        """The picture in one sentence."""
+        """Return the picture as one sentence."""
         cells = [cell for _, row in self.hosts for cell in row]
         if not cells:
             return "This server offers no slots: no host is there, or no resource group names one."
@@ -88,7 +88,7 @@ class SlotsMap:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """The inks, the job that is emphasised, and the jobs' colours."""
+    """The theme's colours, the emphasised job, and the jobs' colours."""
 
     ink: Ink
     mine: str
@@ -99,7 +99,7 @@ class _Style:
 
 
 def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
-    """The picture, as an SVG document."""
+    """Draw the picture as an SVG document."""
     look = look or Look()
     if not any(row for _, row in slots.hosts):
         return notice(look, slots.says())
@@ -133,7 +133,7 @@ def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
 
 
 def _hatches(ink: Ink) -> str:
-    """Lines of a direction and colour for each state that is not simply held."""
+    """Return a hatching for each state except held, each with its own direction and colour."""
     strokes = {"idle": (ink.line, 45, "0.35"), "fenced": (ink.warn, -45, "0.9"), "lost": (ink.bad, 0, "0.9")}
     strokes["leaving"] = ("#ffffff", 45, "0.7")
     return "".join(
@@ -173,7 +173,7 @@ def _box(cell: SlotCell, x: float, y: float, wide: float, style: _Style) -> str:
 
 
 def _packed(cells: Sequence[SlotCell], left: float, top: float, room: float, style: _Style) -> Iterator[str]:
-    """A host of very many slots in one row: a piece for all that are alike, as wide as there are many."""
+    """Draw a host with very many slots in one row: a piece for each state, as wide as its share."""
     alike = Counter((cell.job, cell.name, cell.state) for cell in cells)
     at = 0
     for (job, name, state), count in alike.items():

@@ -1,4 +1,4 @@
-"""A job at a glance, for a card or a line of a list: the loss without axes, progress, and the slots it holds."""
+"""A small picture of a job for a card or a list: the loss without axes, progress, and slots."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _MOST_BOXES = 32
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """What is drawn.
+    """The data of the picture.
 
     Attributes:
-        name: what people call the job.
-        state: its state, in a word.
-        done: share of its updates that are done, 0 to 1.
-        slots: what it holds.
-        most: what it may hold; 0 when it has ended, and no boxes are drawn.
-        losses: of the training, in order.
+        name: the name of the job.
+        state: its state as a word.
+        done: the share of its updates that are done, from 0 to 1.
+        slots: slots that it holds.
+        most: slots that it may hold; 0 for an ended job, which has no boxes.
+        losses: the training losses, in order.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Spark:
     losses: tuple[float, ...] = ()
 
     def says(self) -> str:
-        """The picture in one sentence."""
+        """Return the picture as one sentence."""
         known = [loss for loss in self.losses if math.isfinite(loss)]
         parts = [f"{self.name} ({self.state}): {100 * _share(self.done):.0f} % done"]
         parts += [f"{self.slots} of at most {self.most} slots"] if self.most else []
@@ -46,7 +46,7 @@ class Spark:
 
 
 def draw_spark(spark: Spark, look: Look | None = None) -> str:
-    """The picture, as an SVG document."""
+    """Draw the picture as an SVG document."""
     look = look or Look(width=260)
     ink = look.ink
     points = drawable([Loss(float(at), loss) for at, loss in enumerate(spark.losses)], _POINTS)

@@ -38,6 +38,7 @@ def main() -> int:
     try:
         run_script(job)
     except SystemExit as ended:
+        # A script that ends with exit(0) is still checked for a call of train().
         if ended.code not in (None, 0):
             raise
     except Exception as error:
@@ -62,6 +63,7 @@ def run_script(job: JobContext) -> None:
     module = ModuleType("__main__")
     module.__dict__.update(__file__=str(script), __builtins__=__builtins__)
     sys.modules["__main__"] = module
+    # Without dont_inherit the `from __future__` of this file would apply to the user's script.
     code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
     exec(code, module.__dict__)
 

@@ -83,6 +83,8 @@ def work(worker: _Worker) -> int:
     job, own, link = worker.job, worker.own, worker.link
     pulse = Pulse(own.pulse)
     pulse.beat(Phase.OUTSIDE, 0)
+    # The store listens before its port is announced, so a refused connection means that this worker is gone
+    # (`connect_store`).
     store, port = open_store(own.interface)
     link.send(WorkerHello(worker=own.worker, pid=os.getpid(), host=own.interface, store_port=port))
     begin = link.take(Begin)
@@ -96,8 +98,10 @@ def work(worker: _Worker) -> int:
         heartbeat = Heartbeat(pulse, data.loader)
         examined = validation_pass(job, training, data.test_order.samples, device)
         loop = Loop(TrainingParts(training, job.seed, data, engine, endpoint, around, heartbeat, examined))
+        # A rehearsal computes a training shard, which a validation never does.
         if begin.rehearse and examined is None:
             rehearse(engine, data)
+        # Report ready after all slow work: until then the other members train on (decision 002).
         link.send(WorkerReady(worker=own.worker, training=begin.training))
         return loop.run(link.wait_generation(own.worker))
 

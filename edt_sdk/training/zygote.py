@@ -116,6 +116,7 @@ def serve(connection: socket.socket) -> Birth | Heir | None:
 def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answer:
     """Fork twice. Return in the new process what it is to run, once the supervisor has opened the gate."""
     gate, *given = descriptors
+    # The pid comes back through a pipe, because the process that made the second fork ends at once.
     read, write = os.pipe()
     between = os.fork()
     if between == 0:
@@ -123,6 +124,8 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
             os.close(read)
             if os.fork() != 0:
                 os._exit(0)
+            # The process leads its own session and blocks at the gate until the supervisor has registered it. Otherwise
+            # the supervisor could reap or kill it as a stranger (decision 011).
             os.setsid()
             os.write(write, str(os.getpid()).encode())
             os.close(write)
@@ -170,9 +173,11 @@ def become(birth: Birth, path: Sequence[str]) -> None:
     before = os.environ.get("PYTHONPATH", "")
     os.environb.clear()
     os.environb.update(wire.from_wire(birth.fork.environ))
+    # The C library has cached the zygote's TZ.
     time.tzset()
     _show(birth.fork.module)
     sys.path[:] = _path(path, before, os.environ.get("PYTHONPATH", ""))
+    # Folders may have new files since the zygote listed them.
     importlib.invalidate_caches()
     _forget_the_zygote()
     _set_threads(os.environ)
@@ -287,6 +292,7 @@ def _cores(physical: bool) -> int:
 
 def _show(module: str) -> None:
     """Show in `ps` and /proc what this process is and which job it belongs to."""
+    # The reserved memory is limited, so the job's own variables come first.
     ours = sorted(os.environb.items(), key=lambda item: not item[0].startswith((b"EDT_", b"RESULT_DIR")))
     text = b"\0".join(name + b"=" + value for name, value in ours)
     mark = wire.ROOM_VARIABLE.encode() + b"="

@@ -1,4 +1,4 @@
-"""Watching without a notebook: a line that follows, in the foreground, until there is nothing left to watch."""
+"""Monitors in a terminal: lines of text in the foreground until no watched job is active."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLL_EVERY = 2.0
 
 
 def job_line(job: Watched) -> None:
-    """One job, until it has ended."""
+    """Follow one job until it has ended."""
     line = ProgressLine(after=0.0)
     try:
         for view in watch(job.connection, job.id):
@@ -23,13 +23,13 @@ def job_line(job: Watched) -> None:
                 job.saw(view)
                 line.show(view)
     except KeyboardInterrupt:
-        pass  # leaving the monitor is what Ctrl-C is for here; the job goes on
+        pass  # Ctrl-C leaves the monitor, and the job goes on
     finally:
         line.close()
 
 
 def jobs_lines(fetch: Callable[[], Sequence[JobView]]) -> None:
-    """All jobs that live, until none does."""
+    """Follow all active jobs until none is active."""
     last = ""
     try:
         while active := [view for view in fetch() if not view.state.final]:

@@ -5,12 +5,9 @@ They are protocols because `Job.monitor()` creates monitors, so this room must n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
-from edt_sdk.display.answers import WhatIfAnswer
-from edt_sdk.display.readings import Metrics
 from edt_sdk.http.connection import Connection
 from edt_sdk.schemas.job import JobView
 
@@ -29,17 +26,7 @@ class Watched(Protocol):
     def through(self, connection: Connection) -> Self: ...  # noqa: D102
     def saw(self, view: JobView) -> None: ...  # noqa: D102
     def refresh(self) -> Self: ...  # noqa: D102
-    def metrics(self, *, points: int | None = None) -> Metrics: ...  # noqa: D102
-    def workers(self) -> Sequence[dict[str, Any]]: ...  # noqa: D102
     def checkpoints(self) -> Sequence[dict[str, Any]]: ...  # noqa: D102
-    def update(self, *, priority: int | None = None, max_workers: int | None = None) -> Self: ...  # noqa: D102
-    def what_if(self, *, priority: int | None = None, max_workers: int | None = None) -> WhatIfAnswer: ...  # noqa: D102
-    def stop(self) -> Self: ...  # noqa: D102
-    def suspend(self) -> Self: ...  # noqa: D102
-    def resume(self, checkpoint: str | None = None) -> Self: ...  # noqa: D102
-    def download(  # noqa: D102
-        self, directory: str = ".", part: str = "all", *, told: Callable[[int, int | None], None] = ...
-    ) -> Path: ...
 
 
 class Listing(Protocol):

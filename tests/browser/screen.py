@@ -185,6 +185,17 @@ class Screen:
         cell = self.page.locator(".jp-NotebookPanel:visible .jp-CodeCell").nth(number)
         until(self.page, lambda: self._sent(cell), f"cell {number} is run")
 
+    def type_cell(self, number: int, source: str) -> None:
+        """Replace what is in a code cell."""
+        editor = self.page.locator(".jp-NotebookPanel:visible .jp-CodeCell").nth(number).locator(".cm-content")
+        editor.fill(source)
+        expect(editor).to_contain_text(source.splitlines()[-1].strip())
+
+    def clear_output(self) -> None:
+        """Clear the output of the active notebook's first cell; a menu of the right click may be covered."""
+        self.page.locator(".jp-NotebookPanel:visible .jp-CodeCell .cm-content").first.focus()
+        self.run("notebook:clear-cell-output")
+
     def save(self) -> None:
         """Save the notebook and see that it is."""
         self.page.keyboard.press("Control+s")

@@ -1,4 +1,4 @@
-"""The monitor as a person uses it in JupyterLab: every tab, controls that act, and nothing dead left behind."""
+"""The monitor in JupyterLab: every view, controls that act, and nothing dead left behind."""
 
 import re
 from contextlib import suppress
@@ -10,12 +10,16 @@ from playwright.sync_api import expect
 from edt_sdk.schemas.errors import Conflict
 from tests.browser.screen import Screen
 
-TABS = ("Overview", "Metrics", "Allocation", "Logs", "Checkpoints")
+TABS = ("Metrics", "Allocation", "Logs", "Checkpoints", "Story", "Workers")
+ASKS_FOR_NOTHING = (
+    "import time\nfrom edt_sdk.monitor import base\n"
+    "while any(each.watched for each in base._OPEN): time.sleep(0.05)\n'asks for nothing'"
+)
 
 
 @pytest.fixture(scope="module")
 def lasting(server, lasting_trainer, tmp_path_factory):
-    """A training that outlasts all tests which are content to look at it: it is as much work as they are."""
+    """A training that outlasts all tests that only look at it."""
     folder = tmp_path_factory.mktemp("lasting")
     slower = lasting_trainer.replace("else 40", "else 200")
     assert slower != lasting_trainer
@@ -44,10 +48,10 @@ def ending(screen, server, write_notebook, submit):
 
 def watch(screen, server, write_notebook, job) -> None:
     code = f"from edt_sdk import Client\njob = Client().job({job.id!r})\njob.monitor()"
-    write_notebook(server, "watch.ipynb", code, "'free'")
+    write_notebook(server, "watch.ipynb", code, ASKS_FOR_NOTHING)
     screen.open("lab/tree/watch.ipynb")
     screen.run_cell()
-    expect(output(screen)).to_contain_text("running", ignore_case=True)
+    expect(monitor(screen)).to_contain_text("running")
 
 
 def output(screen: Screen):
@@ -55,48 +59,52 @@ def output(screen: Screen):
     return screen.page.locator(".jp-Cell").first.locator(".jp-OutputArea")
 
 
+def monitor(screen: Screen):
+    """The widget in it."""
+    return output(screen).locator(".jp-edt-monitor")
+
+
 def tab(screen: Screen, name: str) -> None:
-    output(screen).get_by_role("tab", name=name).click()
+    monitor(screen).get_by_role("tab", name=name, exact=True).click()
 
 
 def test_every_tab_shows_something(screen, monitored):
-    shown = output(screen)
-    expect(shown).to_contain_text(re.compile(r"Update\s*\d+ of 200"))
-    expect(shown).to_contain_text("as of 20")
+    shown = monitor(screen)
+    expect(shown).to_contain_text(re.compile(r"update \d+ of 200"))
+    expect(shown).to_contain_text("as of ")
     screen.shot("monitor-overview")
     tab(screen, "Metrics")
-    expect(shown.locator("img[alt*='training loss']:visible")).to_be_visible()
+    expect(shown.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
     screen.shot("monitor-metrics")
     tab(screen, "Allocation")
-    expect(shown.locator("img[alt*='slots']:visible").first).to_be_visible()
-    expect(shown).to_contain_text("Generation")
+    expect(shown.locator("[data-picture$='/pictures/allocation'] svg")).to_be_visible()
     screen.shot("monitor-allocation")
     tab(screen, "Logs")
-    expect(shown.locator("pre")).to_contain_text("worker 0")
-    shown.get_by_placeholder("Search these lines").fill("Iteration")
-    expect(shown.locator("mark").first).to_have_text("Iteration")
+    expect(shown.get_by_role("list", name="Log")).to_contain_text("worker 0")
+    shown.get_by_placeholder("Search the log").fill("Iteration")
+    expect(shown.get_by_role("list", name="Log")).to_contain_text("Iteration")
     screen.shot("monitor-logs")
     tab(screen, "Checkpoints")
-    expect(shown).to_contain_text(re.compile("No checkpoint yet|exact, to resume from"))
+    expect(shown).to_contain_text(re.compile("No checkpoint yet|Resume from here"))
     screen.shot("monitor-checkpoints")
+    tab(screen, "Workers")
+    expect(shown).to_contain_text("Generation")
 
 
-def test_a_changed_maximum_acts_at_once_and_says_what_it_comes_to(screen, monitored):
-    field = output(screen).get_by_label("Maximum workers")
+def test_a_changed_maximum_says_what_it_comes_to_and_acts(screen, monitored):
+    field = monitor(screen).get_by_label("Maximum workers")
     field.fill("1")
-    field.press("Enter")
-    expect(output(screen)).to_contain_text("✔ Maximum workers is 1 now.")
+    expect(monitor(screen).locator(".jp-edt-what-if")).to_contain_text("This job")
+    monitor(screen).get_by_role("button", name="Apply").click()
+    expect(monitor(screen)).to_contain_text("of at most 1")
     assert monitored.refresh().view.max_workers == 1
-    field.fill("0")
-    field.press("Enter")
-    expect(field).to_have_value("1")
 
 
 def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, submit, ending):
     submit.finish()
     shown = output(screen)
-    expect(shown).to_contain_text("FINISHED")
     expect(shown.locator("summary")).to_have_text(["Metrics", "Allocation", "Logs", "Checkpoints"])
+    expect(shown).to_contain_text("FINISHED")
     screen.shot("monitor-left")
     screen.save()
     shut_down_kernels(server)
@@ -110,8 +118,8 @@ def test_in_an_untrusted_notebook_the_picture_is_still_one(screen, server, submi
     submit.finish()
     expect(output(screen).locator("summary")).to_have_count(4)
     screen.save()
-    # Another one's notebook: nothing here has signed it.
-    text = (server.root / "watch.ipynb").read_text().replace("'free'", "'somebody else'")
+    # A notebook of another person: nothing here has signed it.
+    text = (server.root / "watch.ipynb").read_text().replace("asks for nothing", "another notebook")
     (server.root / "theirs.ipynb").write_text(text)
     screen.open("lab/tree/theirs.ipynb")
     shown = screen.page.locator(".jp-NotebookPanel:visible .jp-Cell").first.locator(".jp-OutputArea")
@@ -137,53 +145,84 @@ def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, se
     screen.shot(f"monitor-kernel-{how}")
 
 
-def test_a_cleared_cell_asks_for_nothing_any_more(screen, ending):
-    page = screen.page
-    screen.context_menu(page.locator(".jp-Cell").first.locator(".jp-InputPrompt"), "Clear Cell Output")
-    expect(output(screen).locator(".widget-tab")).to_have_count(0)
-    page.locator(".jp-Cell .cm-content").nth(1).click()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text(
-        "import time\nfrom edt_sdk.monitor.rounds import ROUNDS\n"
-        "while any(each.due < float('inf') for each in ROUNDS.watchers()): time.sleep(0.05)\n'asks for nothing'"
-    )
-    page.keyboard.press("Control+Enter")
-    expect(page.locator(".jp-Cell").nth(1).locator(".jp-OutputArea")).to_contain_text("asks for nothing")
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_a_cleared_cell_asks_for_nothing_any_more(screen, ending, reloaded):
+    if reloaded:
+        screen.save()
+        screen.page.reload()
+        expect(monitor(screen)).to_contain_text("as of ")
+    screen.clear_output()
+    expect(output(screen).locator(".jupyter-widgets")).to_have_count(0)
+    screen.run_cell(1)
+    expect(screen.page.locator(".jp-Cell").nth(1).locator(".jp-OutputArea")).to_contain_text("asks for nothing")
 
 
-def test_while_a_cell_runs_every_tab_is_kept_up_and_clicks_count_afterwards(screen, server, monitored):
-    page = screen.page
-    page.locator(".jp-Cell .cm-content").nth(1).click()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text("import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)")
-    page.keyboard.press("Control+Enter")
-    prompt = page.locator(".jp-Cell").nth(1).locator(".jp-InputPrompt")
+def test_while_a_cell_runs_the_monitor_is_live_and_acts(screen, server, monitored):
+    screen.type_cell(1, "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)")
+    screen.run_cell(1)
+    prompt = screen.page.locator(".jp-Cell").nth(1).locator(".jp-InputPrompt")
     expect(prompt).to_have_text("[*]:")
-    field = output(screen).get_by_label("Maximum workers")
-    field.fill("3")
-    field.press("Enter")
-    tab(screen, "Metrics")
-    expect(output(screen).locator("img[alt*='training loss']:visible")).to_be_visible()
+    monitor(screen).get_by_label("Maximum workers").fill("3")
+    monitor(screen).get_by_role("button", name="Apply").click()
+    expect(monitor(screen)).to_contain_text("of at most 3")
     tab(screen, "Logs")
-    expect(output(screen).locator("pre")).to_contain_text("worker 0")
+    expect(monitor(screen).get_by_role("list", name="Log")).to_contain_text("worker 0")
     expect(prompt).to_have_text("[*]:")
     (server.root / "go").touch()
-    tab(screen, "Overview")
-    expect(output(screen)).to_contain_text("✔ Maximum workers is 3 now.")
 
 
 def test_in_the_dark_and_by_keyboard(screen, monitored):
     screen.dark()
-    shown = output(screen)
-    shown.get_by_role("tab", name="Overview").focus()
-    for name in TABS[1:]:
+    monitor(screen).get_by_role("tab", name="Metrics").focus()
+    for name in TABS[1:4]:
         screen.page.keyboard.press("ArrowRight")
-        screen.page.keyboard.press("Enter")
-        expect(shown.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        expect(monitor(screen).get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
     screen.shot("monitor-dark")
+
+
+def test_all_jobs_in_notebook_7(screen, server, write_notebook, lasting):
+    write_notebook(server, "all.ipynb", "from edt_sdk import Client\nClient().monitor()")
+    screen.open("notebooks/all.ipynb")
+    screen.run_cell()
+    shown = monitor(screen)
+    expect(shown.get_by_role("option", name=re.compile("digits"))).to_have_count(1)
+    screen.shot("monitor-all")
+    tab(screen, "Slots")
+    expect(shown.locator("[data-picture='pictures/slots'] svg")).to_be_visible()
+    tab(screen, "Compare")
+    shown.get_by_role("checkbox", name=re.compile("digits")).check()
+    expect(shown.locator("[data-picture='pictures/compare'] svg")).to_be_visible()
 
 
 def shut_down_kernels(server) -> None:
     headers = {"Authorization": f"token {server.token}"}
     for kernel in requests.get(f"{server.url}api/kernels", headers=headers, timeout=10).json():
         requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=10).raise_for_status()
+
+
+def test_a_page_that_cannot_reach_the_server_talks_through_the_kernel(screen, server, write_notebook, submit):
+    """Not the extension draws it but the widget's own module, as in VS Code and Colab."""
+    job = submit("digits", max_workers=4)
+    code = f"from edt_sdk import Client\njob = Client().job({job.id!r})\njob.monitor()"
+    write_notebook(server, "through.ipynb", code)
+    page = screen.open("lab/tree/through.ipynb")
+    page.evaluate("() => { delete window.jupyterEdt; }")
+    screen.run_cell()
+    shown = monitor(screen)
+    expect(shown).to_contain_text(re.compile(r"update \d+ of 200"))
+    tab(screen, "Logs")
+    expect(shown.get_by_role("list", name="Log")).to_contain_text("worker 0")
+    screen.shot("monitor-through-kernel")
+    shown.get_by_label("Download").select_option("Log")
+    expect(shown).to_contain_text("Saved ")
+    assert (server.root / f"{job.id}-log.zip").stat().st_size > 100
+    shown.get_by_role("button", name="Compare …").click()
+    expect(shown).to_contain_text("Compare jobs")
+    output(screen).get_by_role("button", name="Back").click()
+    monitor(screen).get_by_role("button", name="Stop").click()
+    dialog = output(screen).get_by_role("dialog", name="Stop “digits”?")
+    expect(dialog).to_contain_text("slots become free")
+    screen.shot("monitor-through-kernel-dialog")
+    dialog.get_by_role("button", name="Stop").click()
+    expect(output(screen)).to_contain_text("KILLED")
+    assert job.refresh().view.state == "KILLED"

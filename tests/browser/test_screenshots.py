@@ -242,15 +242,14 @@ def test_07_the_monitor(screen: Screen, server, home, shoot, running):
     screen.run_cell()
     shown = page.locator(".jp-CodeCell").first.locator(".jp-OutputArea")
     expect(shown).to_contain_text("at this pace")
-    expect(shown.locator("img:visible").first).to_be_visible()
+    expect(shown.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
     shoot("monitor-overview")
     page.set_viewport_size({"width": SIZE[0], "height": 1500})
     cell = page.locator(".jp-CodeCell").first
     for name, part in (
-        ("Metrics", shown.locator("img[alt*='training loss']:visible").first),
-        ("Allocation", shown.get_by_text("Generation").first),
-        ("Logs", shown.locator("pre").get_by_text("worker 0").last),
-        ("Checkpoints", shown.get_by_text("exact, to resume from").first),
+        ("Allocation", shown.locator("[data-picture$='/pictures/allocation'] svg")),
+        ("Logs", shown.get_by_role("list", name="Log").get_by_text("worker 0").last),
+        ("Checkpoints", shown.get_by_text("Resume from here").first),
     ):
         shown.get_by_role("tab", name=name).click()
         expect(part).to_be_visible()

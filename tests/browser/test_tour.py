@@ -84,16 +84,13 @@ def test_widget(screen: Screen, server, submit, write_notebook):
     write_notebook(server, "widget.ipynb", FIND.format(id=job.id) + "job.monitor()")
     page = screen.open("lab/tree/widget.ipynb")
     screen.run_cell()
-    shown = page.locator(".jp-Cell").first.locator(".jp-OutputArea")
-    expect(shown).to_contain_text(re.compile(r"Update\s*\d+ of 200"))
-    shown.get_by_role("tab", name="Metrics").click()
-    expect(shown.locator("img[alt*='training loss']:visible")).to_be_visible()
+    shown = page.locator(".jp-Cell").first.locator(".jp-edt-monitor")
+    expect(shown).to_contain_text(re.compile(r"update \d+ of 200"))
+    expect(shown.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
     screen.shot("tour-widget")
-    shown.get_by_role("tab", name="Overview").click()
-    field = shown.get_by_label("Maximum workers")
-    field.fill("1")
-    field.press("Enter")
-    expect(shown).to_contain_text("✔ Maximum workers is 1 now.")
+    shown.get_by_label("Maximum workers").fill("1")
+    shown.get_by_role("button", name="Apply").click()
+    expect(shown).to_contain_text("of at most 1")
 
 
 def test_train_form_and_job_tab(screen: Screen, server, lasting_trainer, tmp_path):

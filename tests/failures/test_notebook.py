@@ -147,7 +147,7 @@ def test_a_server_that_is_gone_and_comes_back(world: World, kernel: Kernel, job,
     kernel.run(f"job = client.job({job.id!r})\nmonitor = job.monitor()")
     world.kill()
     try:
-        told("monitor", "gone", of_html(kernel.run("print(until(lambda: monitor._trouble.value))")))
+        told("monitor", "gone", of_html(kernel.run("print(until(lambda: monitor.trouble))")))
         asked(world, kernel, "gone", told, job)
     finally:
         world.again()
@@ -155,8 +155,8 @@ def test_a_server_that_is_gone_and_comes_back(world: World, kernel: Kernel, job,
     told("shell", "back", edt(world, "get", job.id))
     told("magic", "back", kernel.run("%edt_story job").splitlines()[-1])
     told("repr", "back", kernel.run("job"))
-    kernel.run("until(lambda: not monitor._trouble.value)")
-    told("monitor", "back", of_html(kernel.run("print(monitor._head.value)")))
+    kernel.run("until(lambda: not monitor.trouble)")
+    told("monitor", "back", kernel.run("print(monitor.job)"))
     job.stop()
 
 
@@ -193,15 +193,17 @@ def test_an_authorizer_that_says_no(world: World, kernel: Kernel, job, told):
 
 @covers("deleted", *ASKED, "repr", "monitor")
 def test_a_job_that_somebody_else_deletes(world: World, kernel: Kernel, job, told):
-    # A monitor that is out of sight asks for nothing, and does not see the end that comes before.
-    kernel.run("monitor._box._view_count = 1\nuntil(lambda: monitor._twin.view.state == 'RUNNING')")
-    kernel.run("monitor._box._view_count = 0\nuntil(lambda: monitor.due == float('inf'))")
+    # A monitor that no page shows sends no request, and does not see the end before the deletion.
+    kernel.run("until(lambda: monitor._twin.view.state == 'RUNNING')")
+    kernel.run("monitor._received(None, {'kind': 'gone'}, [])")
     job.stop()
     with pytest.raises(JobFailed):
         job.wait(progress=False)
     job.delete()
     asked(world, kernel, "deleted", told, job)
-    told("monitor", "deleted", of_html(kernel.run("monitor._box._view_count = 1\nprint(left(monitor))")))
+    told(
+        "monitor", "deleted", of_html(kernel.run("monitor._received(None, {'kind': 'seen'}, [])\nprint(left(monitor))"))
+    )
 
 
 @covers("many", *ASKED, "monitor")
@@ -222,11 +224,11 @@ def test_ten_thousand_jobs(world: World, kernel: Kernel, job, told):
     total, different = map(int, kernel.run(pages).split())
     assert total == different > CROWD
     assert len(edt(world, "list", "--before", "past-09989-002705").splitlines()) == 11  # with a head
-    kernel.run("all_of_them = client.monitor()\nuntil(lambda: 'newest' in all_of_them._head.value)")
-    shown = kernel.run("print(all_of_them._head.value)\nprint(all_of_them._table.value)\nall_of_them.close()")
-    head, table = shown.split("\n", 1)
-    assert table.count("<tr>") == 51
-    told("monitor", "many", of_html(head) + " " + of_html(table[table.rindex("</table>") :]))
+    kernel.run("all_of_them = client.monitor()\nuntil(lambda: all_of_them._views)\nall_of_them.close()")
+    shown = kernel.run("print(left(all_of_them))")
+    jobs = shown[: shown.index("<summary><b>Allocation")]
+    assert jobs.count("<tr>") == 51
+    told("monitor", "many", of_html(jobs[: jobs.index("<details")] + jobs[jobs.index("</table>") :]))
 
 
 @covers("line", *ASKED, "repr", "monitor", "wait")

@@ -28,6 +28,9 @@ def test_it_is_built_anew_when_a_source_has_changed_and_only_then(copied):
     copied.BUILT.mkdir(parents=True)
     assert not copied.fresh()
     (copied.BUILT / copied.DIGEST).write_text(copied.digest() + "\n")
+    assert not copied.fresh(), "the widget of monitors is missing"
+    copied.WIDGET.parent.mkdir(parents=True)
+    copied.WIDGET.touch()
     assert copied.fresh()
     assert copied.dependencies_of_a_build() == []
     source = copied.SOURCES / "src" / "index.ts"

@@ -29,7 +29,7 @@ edt_sdk.client: display formatting http monitor packing torchrun.command_line wa
 edt_sdk.display: formatting http packing pictures pictures.parts
 edt_sdk.fabric: client formatting notebook packing training.calls training.checkpoints training.member training.records training.sampling training.user
 edt_sdk.formatting: pictures.parts
-edt_sdk.monitor: display formatting http pictures waiting
+edt_sdk.monitor: display formatting http waiting
 edt_sdk.notebook: client display formatting http monitor packing pictures.parts torchrun.command_line waiting
 edt_sdk.pictures: pictures.parts
 edt_sdk.testing: client keeper

@@ -61,6 +61,11 @@ def test_the_front_end_is_there_as_its_sources_are_now(wheel):
     assert files["built-from.txt"].decode().strip() == hatch_build.digest()
 
 
+def test_the_widget_of_monitors_is_inside(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("edt_sdk/monitor/static/monitor.js") == hatch_build.WIDGET.read_bytes()
+
+
 def test_what_belongs_to_somebody_else_is_not_bundled(wheel):
     """JupyterLab and React come from the page; a copy of ours would be a second one."""
     with zipfile.ZipFile(wheel) as archive:

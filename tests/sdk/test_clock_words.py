@@ -6,9 +6,7 @@ import time
 
 import pytest
 
-from edt_sdk.monitor.consequence import consequence
 from edt_sdk.schemas.errors import ServerUnreachable
-from edt_sdk.schemas.forecast import WhatIf
 from edt_sdk.waiting.waiting import away_words
 
 NOON = 1_795_176_000.0  # 2026-11-20 12:00 UTC
@@ -27,9 +25,3 @@ def in_new_york(monkeypatch):
 def test_who_waits_is_told_the_zone_of_the_time():
     said = away_words(ServerUnreachable("The server does not answer."), NOON)
     assert said.startswith("Not renewed since 07:00:00 EST. The server does not answer.")
-
-
-@pytest.mark.usefixtures("in_new_york")
-def test_a_consequence_is_told_with_the_zone_of_its_time():
-    told = WhatIf(job="mine", priority=1, max_workers=1, instance_group="g", shares=(), ends_then=NOON)
-    assert "Its training would end about 07:00:00 EST, if nobody else comes." in consequence(told)

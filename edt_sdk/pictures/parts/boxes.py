@@ -1,4 +1,4 @@
-"""A bar of progress over little boxes of slots: the card's picture in a line."""
+"""The picture of a card: a progress bar above one small box a slot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MOST_BOXES = 32
 
 
 def progress_bar(done: float, slots: int, most: int, *, width: int = 240) -> str:
-    """A bar of progress (`done` from 0 to 1), and under it `most` little boxes of which `slots` are filled."""
+    """Draw a progress bar (`done` from 0 to 1), and below it `most` small boxes of which `slots` are filled."""
     done = min(1.0, max(0.0, done)) if done == done else 0.0
     parts = [
         f'<rect x="0.5" y="0.5" width="{width - 1}" height="9" rx="3" fill="none" stroke="{QUIET}"/>',
@@ -26,7 +26,7 @@ def progress_bar(done: float, slots: int, most: int, *, width: int = 240) -> str
 
 
 def bare(width: int, height: int, parts: list[str]) -> str:
-    """A document of a fixed size; what it shows is said by the `<img>` around it."""
+    """Return an SVG document of a fixed size. The `<img>` around it has the text for screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         + "".join(parts)

@@ -1,9 +1,9 @@
-"""The colours of the jobs of one picture: each job's own where that is free, another one where two would share it.
+"""The colours of the jobs of one picture: each job's own colour where it is free, another one where two would share it.
 
-A job's own colour comes from its id alone (`look.job_colour`), so that it is the same everywhere. Of a few jobs two may
-well have the same one; the later then takes the next that no other job of the picture has, also by its id. Only where
-there are more jobs than colours some share one, and all but the first of these get a pattern on it. Pictures that are
-looked at together agree on who chooses first.
+A job's own colour comes from its id alone (`look.job_colour`), so that it is the same everywhere. Two of a few jobs may
+have the same colour. The later one then takes the next colour that no other job of the picture has. With more jobs than
+colours some share one, and all but the first of these get a pattern. Pictures that are shown together pass the same
+`first`, so that each job has one colour in all of them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ class Colours:
     """Colours by job id.
 
     Attributes:
-        over: the fill to lay over the colour of each job that shares it with an earlier one.
+        over: the pattern to draw over the colour of each job that shares it with an earlier one.
     """
 
     of_jobs: Mapping[str, str] = field(default_factory=dict)
     over: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, job: str) -> str:
-        """The job's colour, grey for "" (others put together)."""
+        """Return the job's colour, grey for "" (the sum of other jobs)."""
         return self.of_jobs.get(job) or (job_colour(job) if job else OTHERS_COLOUR)
 
 
 def colours(jobs: Iterable[str], mine: str = "", first: Iterable[str] = ()) -> Colours:
-    """The colours of these jobs, the earliest first; `mine` keeps its own whoever else has it.
+    """Assign colours to jobs, the earliest first. `mine` always keeps its own colour.
 
-    Of pictures that are looked at together each job has one colour where all have the same `first`: these choose before
-    all others, whether they are in the picture or not.
+    The jobs in `first` choose before all others, whether they are in the picture or not.
     """
     early = [job for job in dict.fromkeys([mine, *first]) if job]
     wanted = [job for job in dict.fromkeys([*early, *jobs]) if job]
@@ -60,7 +59,7 @@ def colours(jobs: Iterable[str], mine: str = "", first: Iterable[str] = ()) -> C
 
 
 def _choose(jobs: Sequence[str], chosen: dict[str, str]) -> None:
-    """Add the colours of those jobs that have none yet."""
+    """Add a colour for each job without one."""
     taken = set(chosen.values())
     for job in jobs:
         if job not in chosen and job_colour(job) not in taken:
@@ -75,7 +74,7 @@ def _choose(jobs: Sequence[str], chosen: dict[str, str]) -> None:
 
 
 def weave_defs(used: Iterable[str]) -> str:
-    """The patterns behind these fills."""
+    """Return the definitions of these patterns."""
     wanted = set(used)
     return "".join(
         f'<pattern id="weave-{at}" width="8" height="8" patternUnits="userSpaceOnUse">'

@@ -7,7 +7,7 @@ from html import escape
 
 
 def image(svg: str, says: str) -> str:
-    """An `<img>` of `svg`; `says` is the sentence a person would say. "" for ""."""
+    """Return an `<img>` of `svg` with `says` as its text, "" for an empty `svg`."""
     if not svg:
         return ""
     data = base64.b64encode(svg.encode()).decode()

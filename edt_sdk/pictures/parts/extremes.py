@@ -1,7 +1,7 @@
-"""A long row of values in few points: of every stretch of updates the smallest and the largest, and one that is none.
+"""A long series in few points: the minimum, the maximum and one missing value of each interval of updates. Pure.
 
-All stretches are equally long, and become twice as long when there are too many: what happened at the beginning of a
-training is told as finely as what happens now, however long it is, and each point is looked at a few times. Pure.
+All intervals have the same length, which doubles when there are too many intervals. So the start of a training is kept
+in as much detail as its end, at any length, and each point is looked at a few times.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Value(Protocol):
-    """An update, and a value that may be no number (None)."""
+    """An update and its value, None for a value that is not a number."""
 
     @property
     def update(self) -> int:
-        """Its number."""
+        """The number of the update."""
 
     @property
     def loss(self) -> float | None:
-        """The value."""
+        """The value of the update."""
 
 
 Point = TypeVar("Point", bound=Value)
@@ -27,22 +27,22 @@ Each = TypeVar("Each")
 
 
 class Extremes(Generic[Point]):
-    """The extremes of points that come in order of their updates.
+    """Keeps the extremes of points that arrive in order of their updates.
 
     Args:
-        most: stretches that are kept at most; of each up to three points.
+        most: the largest number of intervals; each keeps up to three points.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._width = 1
         self._keys: list[int] = []
-        # Smallest, largest and first without a number of each stretch.
+        # Minimum, maximum and first missing value of each interval.
         self._kept: list[list[Point | None]] = []
         self._low = self._high = 0.0
 
     def wants(self, update: int, loss: float | None) -> bool:
-        """Whether a point with these would be kept: most are not, and need not be made."""
+        """Return whether such a point would be kept. Most are not, and the caller need not create them."""
         if not self._keys or update // self._width != self._keys[-1]:
             return True
         if loss is None:
@@ -62,7 +62,7 @@ class Extremes(Generic[Point]):
         self._look_at_last()
 
     def forget(self, update: int) -> None:
-        """Forget every point from this update on: those updates were lost, and come again."""
+        """Drop every point from this update on, because these updates were lost and will be recomputed."""
         while self._keys and self._keys[-1] * self._width >= update:
             self._keys.pop()
             self._kept.pop()
@@ -77,7 +77,7 @@ class Extremes(Generic[Point]):
         self._look_at_last()
 
     def points(self) -> Iterator[Point]:
-        """What is kept, in order of the updates, none twice."""
+        """Iterate over the kept points in order of their updates, without duplicates."""
         for some in self._kept:
             seen = {point.update: point for point in some if point is not None}
             yield from (seen[update] for update in sorted(seen))
@@ -115,19 +115,19 @@ def _loss(point: Value | None) -> float:
 
 
 def height(point: Value) -> float:
-    """The value; one that is no number is what must be kept before all."""
+    """Return the value, or -inf for a missing one, so that thinning keeps it."""
     return float("-inf") if point.loss is None else point.loss
 
 
 def fewest(points: Sequence[Each], most: int, tall: Callable[[Each], float]) -> tuple[Each, ...]:
-    """At most so many (≥ 4) of the points: the first, the last, and the extremes of equally many neighbours.
+    """Return at most `most` (≥ 4) points: the first, the last, and the extremes of equally large groups.
 
-    So no spike is lost: the largest and the smallest of all are always among them.
+    No spike is lost: the largest and the smallest value of all are always among them.
 
     Args:
-        points: in order.
-        most: how many.
-        tall: what a point is judged by, such as `height`.
+        points: the points in order.
+        most: how many points to keep.
+        tall: the value that points are compared by, such as `height`.
     """
     if len(points) <= most:
         return tuple(points)

@@ -1,6 +1,7 @@
-"""How much room words need, and words made to fit: no font can be asked here, so widths are those of a wide one.
+"""The width of text, and text shortened to fit.
 
-The widths are DejaVu Sans's, per em; system fonts are narrower, so that what fits here fits there.
+No font can be measured here. The widths are those of DejaVu Sans, per em. System fonts are narrower, so that text which
+fits by these widths fits in them too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 import re
 
 ELLIPSIS = "…"
-# What XML 1.0 has no place for.
+# Characters that XML 1.0 does not allow.
 _UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NARROW = frozenset("ijl|!.,:;' ·")
 _SLIM = frozenset('ftrI-()[]{}/\\"*°')
@@ -17,19 +18,19 @@ _BROAD = frozenset("mMwW@%—…✕")
 
 
 def clean(text: str) -> str:
-    """`text` on one line, with what XML cannot hold replaced."""
+    """Return `text` on one line, with characters that XML does not allow replaced."""
     return " ".join(_UNSPEAKABLE.sub("\ufffd", text).split())
 
 
 def width_of(text: str, size: float) -> float:
-    """Pixels that `text` needs at most in a font of `size` pixels."""
+    """Return an upper limit of the pixels that `text` needs in a font of `size` pixels."""
     return size * sum(map(_em, text))
 
 
 def shortened(text: str, room: float, size: float) -> str:
-    """`text`, or its beginning and end with … between, so that it fits into `room` pixels; "" when nothing does.
+    """Return `text` with its middle replaced by … so that it fits into `room` pixels, "" when nothing fits.
 
-    The middle goes because names of jobs begin with what they are and end with what tells them apart.
+    The middle goes because names of jobs start with what they are and end with what makes them different.
     """
     text = clean(text)
     if width_of(text, size) <= room:
@@ -45,7 +46,7 @@ def shortened(text: str, room: float, size: float) -> str:
 
 
 def wrapped(text: str, room: float, size: float, most: int = 4) -> list[str]:
-    """`text` as at most so many lines of words that fit; what does not fit is shortened."""
+    """Return `text` as at most `most` lines that fit. A line that is too long is shortened."""
     lines: list[str] = []
     for word in clean(text).split():
         if lines and width_of(f"{lines[-1]} {word}", size) <= room:

@@ -1,8 +1,8 @@
 """How a picture looks: its theme, its width, the time zone of its clock, and each job's colour.
 
-Theme "auto" has mid-tones, legible on white and on black: an `<img>` in a notebook does not know which of the two it
-stands on. No theme paints a ground of its own. Colours of jobs keep their distance for people with any of the three
-kinds of colour blindness and have a contrast of 3 against white and against #111 (a test computes both).
+Theme "auto" has mid-tones that are legible on white and on black, because an `<img>` in a notebook cannot know its
+background. No theme paints a background. Colours of jobs stay distinct with any of the three kinds of colour blindness,
+and have a contrast of 3 against white and against #111. A test computes both.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Ink:
     """The colours of one theme.
 
     Attributes:
-        text, soft: words, and words that matter less.
-        line: axes; grid lines are the same, fainter.
-        edge: between two areas that touch.
-        train, test: the two curves; the same meaning everywhere.
-        good, bad, warn: what helps, hurts, and is to be looked at.
+        text, soft: text, and less important text.
+        line: axes, and grid lines with less opacity.
+        edge: the border between two areas.
+        train, test: the two curves, in every picture.
+        good, bad, warn: gains, losses, and warnings.
     """
 
     text: str

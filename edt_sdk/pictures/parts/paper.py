@@ -14,7 +14,7 @@ SIZE, SMALL = 12.0, 11.0
 
 
 def num(value: float) -> str:
-    """A coordinate with at most one decimal."""
+    """Format a coordinate with at most one decimal."""
     text = f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
 
@@ -28,16 +28,16 @@ def document(
     defs: str = "",
     across: tuple[float, float, float, float] | None = None,
 ) -> str:
-    """A whole picture of the look's width.
+    """Return a complete SVG document of the look's width.
 
     Args:
         look: width and theme.
         height: pixels.
-        says: the sentence a person would say about it.
-        parts: elements, in the order in which they are painted.
+        says: the picture in one sentence, for screen readers.
+        parts: elements in drawing order.
         defs: patterns and clips that the parts refer to.
-        across: of a picture in which a stretch can be chosen, the pixels and the values where its x axis begins and
-            ends: left, right, first, last. The document says them as `data-across`.
+        across: left, right, first and last of the x axis, in pixels and in values. Front ends read them from
+            `data-across` to let a person choose a part of the axis.
     """
     place = "" if across is None else f' data-across="{" ".join(f"{value:.15g}" for value in across)}"'
     sentence = clean(says)
@@ -50,7 +50,7 @@ def document(
 
 
 def tag(name: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """An element: `stroke_width` is stroke-width, a number is a coordinate, None is left out; `content` is SVG."""
+    """Return an element. `stroke_width` means stroke-width, numbers are coordinates, None is left out."""
     told_as = (
         f' {key.replace("_", "-")}="{value if isinstance(value, str) else num(value)}"'
         for key, value in attributes.items()
@@ -62,7 +62,7 @@ def tag(name: str, content: str = "", /, **attributes: str | float | None) -> st
 def words(
     x: float, y: float, text: str, fill: str, *, size: float = SMALL, anchor: str = "start", bold: bool = False
 ) -> str:
-    """Text whose baseline is at y; `anchor` is start, middle or end."""
+    """Draw text with its baseline at y. `anchor` is start, middle or end."""
     side, weight = None if anchor == "start" else anchor, "600" if bold else None
     said = escape(clean(text))
     return tag("text", said, x=x, y=y, font_size=size, fill=fill, text_anchor=side, font_weight=weight) if said else ""
@@ -71,22 +71,22 @@ def words(
 def line(
     x1: float, y1: float, x2: float, y2: float, stroke: str, *, wide: float | None = None, opacity: str | None = None
 ) -> str:
-    """A straight line; a pixel wide by default."""
+    """Draw a straight line, by default one pixel wide."""
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=wide, opacity=opacity)
 
 
 def moved(element: str, x: float, y: float) -> str:
-    """What is drawn around 0, 0, elsewhere."""
+    """Move an element that is drawn around 0, 0."""
     return tag("g", element, transform=f"translate({num(x)} {num(y)})")
 
 
 def told(element: str, title: str) -> str:
-    """The element with a tooltip, which screen readers read too."""
+    """Give an element a tooltip, which screen readers read too."""
     return f"<g><title>{escape(clean(title))}</title>{element}</g>"
 
 
 def notice(look: Look, sentence: str, *, height: int = 96) -> str:
-    """A picture that has nothing to show yet: the sentence that says why, in a quiet frame."""
+    """Draw a sentence in a frame, for a picture that has nothing to show."""
     ink = look.ink
     lines = wrapped(sentence, look.width - 32, SIZE)
     first = height / 2 - 8 * (len(lines) - 1) + 4
@@ -100,13 +100,13 @@ def notice(look: Look, sentence: str, *, height: int = 96) -> str:
 
 
 def legend(look: Look, left: float, top: float, entries: Sequence[tuple[str, str]]) -> tuple[list[str], float]:
-    """Entries in rows, as wide as the picture allows, and the height they take.
+    """Draw legend entries in rows. Returns the elements and their height.
 
     Args:
         look: width and theme.
-        left: where a row begins.
-        top: where the first begins.
-        entries: (a swatch drawn around 0, 0 within 7 pixels, its name).
+        left: the x of each row.
+        top: the y of the first row.
+        entries: pairs of a swatch, drawn around 0, 0 within 7 pixels, and its name.
     """
     parts: list[str] = []
     x, row = left, 0

@@ -1,4 +1,4 @@
-"""From values to pixels, and the round values that an axis names: numbers, spans of time, and a clock."""
+"""Scales from values to pixels, and round tick values of axes: numbers, durations, and times of day."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from edt_sdk.pictures.parts.lettering import width_of
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import SMALL, line, words
 
-_MOST = 1e150  # beyond it differences are no numbers any more
+_MOST = 1e150  # beyond it differences overflow
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 _DAY = 86400.0
 _DAYS = (1, 2, 7, 14, 28, 91, 182, 364)
-# A unit, its name, and from how many of it on it is used.
+# A unit in seconds, its name, and the smallest count for which it is used.
 _UNITS = ((_DAY, "d", 3), (3600.0, "h", 3), (60.0, "min", 6), (1.0, "s", 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where data lie: x from `x0` to `x1` between `left` and `right`, y from `y0` to `y1` between `bottom` and `top`.
+    """The area of the data: x from `x0` to `x1` between `left` and `right`, y from `y0` to `y1` from `bottom` to `top`.
 
-    Pixels grow to the right and downwards. With `log` y is logarithmic, and `y0` is above 0.
+    Pixels grow to the right and downwards. With `log` the y axis is logarithmic, and `y0` is above 0.
     """
 
     left: float
@@ -38,15 +38,15 @@ class Frame:
 
     @property
     def across(self) -> tuple[float, float, float, float]:
-        """Where the x axis begins and ends: left and right in pixels, and the values there."""
+        """The ends of the x axis: left and right in pixels, and the values there."""
         return self.left, self.right, self.x0, self.x1
 
     def x(self, value: float) -> float:
-        """The pixel of a value; at the edge for one outside."""
+        """Return the pixel of a value, at the edge for a value outside."""
         return self.left + _share(value, self.x0, self.x1) * (self.right - self.left)
 
     def y(self, value: float) -> float:
-        """The same upwards."""
+        """Return the pixel of a value on the y axis."""
         if self.log:
             share = _share(math.log(max(value, self.y0)), math.log(self.y0), math.log(self.y1))
             return self.bottom - share * (self.bottom - self.top)
@@ -58,12 +58,12 @@ def _share(value: float, low: float, high: float) -> float:
 
 
 def bounded(value: float) -> float:
-    """A finite number, small enough to reckon with."""
+    """Clamp a number to a range in which differences do not overflow."""
     return min(_MOST, max(-_MOST, value))
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from `low` to `high` > `low`, about so many."""
+    """Return about `about` round numbers from `low` to `high` > `low`."""
     least = (high - low) / about
     power = 10.0 ** math.floor(math.log10(least))
     step = next(base * power for base in (1, 2, 5, 10) if least <= base * power * (1 + 1e-9))
@@ -71,7 +71,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers from `low` > 0 to `high`: powers of ten, and 2 and 5 times these where there are few."""
+    """Return powers of ten from `low` > 0 to `high`, with 2 and 5 times these where there are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     bases = (1, 2, 5) if last - first <= 3 else (1,)
     apart = max(1, (last - first) // 8)
@@ -83,12 +83,12 @@ _LETTERS = ((1e12, ""), (1e9, "G"), (1e6, "M"), (1e4, "k"), (0.0, ""))
 
 
 def number(value: float) -> str:
-    """A number in few characters: 0.125, 12.5 k, 3 M, 2e+20."""
+    """Format a number in few characters: 0.125, 12.5 k, 3 M, 2e+20."""
     return _with_letter(value, _letter(abs(value)))
 
 
 def numbers(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Values with their names, all in one unit: 0, 5 k, 10 k."""
+    """Pair values with their labels, all in one unit: 0, 5 k, 10 k."""
     letter = _letter(max(map(abs, values), default=0.0))
     return [(value, _with_letter(value, letter)) for value in values]
 
@@ -103,20 +103,20 @@ def _with_letter(value: float, letter: str) -> str:
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """The unit for times up to so many seconds, and its seconds."""
+    """Return the unit for times up to `seconds`, as its length in seconds and its name."""
     return next(((scale, name) for scale, name, least in _UNITS if seconds >= least * scale), (1.0, "s"))
 
 
 def span(seconds: float) -> str:
-    """4.2 s, 12 min, 3.5 h, 6 days."""
+    """Format a duration: 4.2 s, 12 min, 3.5 h, 6 days."""
     scale, name = unit_of(seconds)
     return f"{seconds / scale:.3g} {'days' if name == 'd' else name}"
 
 
 def clock_ticks(start: float, end: float, most: int, zone: tzinfo) -> list[tuple[float, str]]:
-    """At most so many round times of day from `start` to `end` (seconds since the epoch), with what to call them.
+    """Return at most `most` round times of day from `start` to `end` (seconds since the epoch) with their labels.
 
-    Steps of a day or more begin at midnight there; a midnight is named by its date.
+    Steps of a day or more start at midnight in `zone`. The label of midnight is the date.
     """
     wide = max(end - start, 1e-3)
     step = next((float(s) for s in _SECONDS if wide / s <= most), None)
@@ -162,14 +162,14 @@ def _date_name(there: datetime) -> str:
 
 
 def clock_title(at: float, zone: tzinfo, room: float) -> str:
-    """Whose time of day an axis shows: "time, Europe/Berlin", shorter where there is less room (pixels)."""
+    """Return the title of a time axis, such as "time, Europe/Berlin", shortened to fit `room` pixels."""
     short = datetime.fromtimestamp(at, zone).tzname() or ""
     name = getattr(zone, "key", None) or short
     return next((text for text in (f"time, {name}", name) if width_of(text, SMALL) <= room), short)
 
 
 def y_axis(frame: Frame, look: Look, values: Sequence[tuple[float, str]]) -> list[str]:
-    """Grid lines with their names to the left; those too near to the one before are left out."""
+    """Draw grid lines with labels to the left. A line too close to the one before is left out."""
     parts: list[str] = []
     last = math.inf
     for value, name in values:
@@ -183,7 +183,7 @@ def y_axis(frame: Frame, look: Look, values: Sequence[tuple[float, str]]) -> lis
 
 
 def x_axis(frame: Frame, look: Look, values: Sequence[tuple[float, str]], title: str) -> list[str]:
-    """The lower edge with its names below, none over another or over the edge, and what they mean at its end."""
+    """Draw the lower edge, its labels without overlap, and the title at its end."""
     ink = look.ink
     y = frame.bottom
     parts = [line(frame.left, y, frame.right, y, ink.line)]

@@ -1,4 +1,4 @@
-"""A line without axes: how something went, at a glance."""
+"""A line chart without axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edt_sdk.pictures.parts.scales import bounded
 
 
 def curve(points: Sequence[tuple[float, float]], *, width: int = 240, height: int = 48) -> str:
-    """A line through (x, y) points, scaled to fit; "" for fewer than two."""
+    """Draw a line through (x, y) points, scaled to fit. Returns "" for fewer than two points."""
     known = [(bounded(x), bounded(y)) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     if len(known) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""An x axis of times: of day, or since a beginning."""
+"""An x axis of times of day, or of times since a start."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from edt_sdk.pictures.parts import scales
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.scales import Frame
 
-_LAST = 2.5e11  # seconds since the epoch that a date can still be told of
+_LAST = 2.5e11  # the largest seconds since the epoch that a date can be computed for
 
 
 def time_axis(frame: Frame, look: Look, *, clock: bool) -> list[str]:
-    """The axis below a frame; with `clock` x is seconds since the epoch, and it says whose time that is."""
+    """Draw the axis below a frame. With `clock` x is seconds since the epoch, and the title names the time zone."""
     wide = frame.right - frame.left
     if clock and frame.x0 >= 0 and frame.x1 < _LAST:
         values = scales.clock_ticks(frame.x0, frame.x1, max(3, int(wide // 68)), look.zone)

@@ -34,6 +34,7 @@ def write(path: Path, state: State, *, training: int, position: int, updates: in
     }
 
     def fill(file: BinaryIO) -> None:
+        # Space for the header, which needs the length and the hash of the body.
         file.write(b" " * SIZE)
         dumped = Dump(body, file)
         header = Saved(

@@ -25,6 +25,7 @@ class Dump:
         try:
             torch.save(content, target)  # type: ignore[arg-type]  # all it needs is write and flush
         except Exception:
+            # torch turns a failed write into a RuntimeError of its own, which hides that the disk is full.
             if target.error is not None:
                 raise target.error from None
             raise

@@ -35,6 +35,7 @@ def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
 def link(path: Path, source: Path) -> None:
     """Hard-link `path` to `source`, or copy the file where the file system has no links or is another one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Eight digits, so that `sweep` recognizes the name.
     temporary = path.with_name(f".{path.name}.{os.getpid():08d}.tmp")
     temporary.unlink(missing_ok=True)
     try:

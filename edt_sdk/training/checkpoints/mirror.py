@@ -107,6 +107,8 @@ class Mirror:
             return False
         begin = time.monotonic()
         state = capture()
+        # The cost of the first copy is estimated from the size, which is known only after the capture. A large state
+        # may then not be due after all.
         self._pace.expect(size_of(state) / _BYTES_PER_SECOND)
         if not self._pace.due:
             return False
@@ -156,9 +158,12 @@ class Mirror:
         slots = self.slots()
         owing = {slot.path for slot in slots if slot.epoch}
         free = [path for path in self._paths() if path not in owing]
+        # Both slots are pinned while the files of two epochs are being written.
         if not free:
             return False
         age = {slot.path: slot.position for slot in slots}
+        # A slot without a complete state is overwritten first, else the older one: the newer one must survive a kill
+        # during the copy.
         path = min(free, key=lambda path: age.get(path, -1))
         mapping = self._mapping(path, _DATA + size_of(state))
         mapping.invalidate()
@@ -185,6 +190,7 @@ class Mirror:
         with slot.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
             reader = _Reader(memory)
             state = transfer.receive(reader, 0, nn.Module(), torch.device("cpu"), staged=True)
+            # Its memoryview would keep the mapping from being closed.
             del reader
             return state
 
@@ -207,6 +213,7 @@ class Mirror:
         if self._folder is None:
             return False
         there = os.statvfs(self._folder)
+        # The memory of existing slots counts as free, because they are overwritten.
         ours = sum(path.stat().st_size for path in self._paths() if path.exists())
         free = there.f_bavail * there.f_frsize + ours
         if size < free / 4:
@@ -270,6 +277,7 @@ class _Mapping:
     def fits(self, path: Path, size: int) -> bool:
         """True while the name still stands for this file and the file is large enough."""
         try:
+            # After a removal the name may stand for another file. Stores into the old one would reach no reader.
             return size <= self.size and path.stat().st_ino == self._inode
         except FileNotFoundError:
             return False

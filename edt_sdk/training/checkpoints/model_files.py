@@ -62,6 +62,7 @@ def _plain(value: Any, memo: Memo) -> Any:
     """Return the same structure with tensors detached, on the CPU, in storage of their own. Tied ones stay tied."""
     if isinstance(value, torch.Tensor):
         place = key(value)
+        # Empty tensors may share an address without being the same view.
         if place not in memo or value.numel() == 0:
             memo[place] = value.detach().to("cpu", copy=True)
         return memo[place]

@@ -99,10 +99,12 @@ class Keeper:
     def committed(self, capture: Callable[[], State], position: int, updates: int) -> None:
         """Copy the state after a committed update to memory and to disk, each where a copy is due."""
         now = time.monotonic()
+        # Skip it while files are still being written: a disk that is slower than the interval would queue up states.
         if now - self._last >= self._interval and not self._writing:
             self._last = now
             state = capture()
             snapshot = self._taken(state)
+            # Capture at most once: the mirror below copies the same state.
             capture = partial(_given, state)
             self._start(f"update-{updates}", snapshot, partial(self._write_update, snapshot, position, updates))
         self._mirror.copy_if_due(capture, position, updates)
@@ -128,6 +130,8 @@ class Keeper:
         except BaseException:
             self._free.put(snapshot)
             raise
+        # Before the files are written: if this process is killed, the next rank 0 writes them from the slot (decision
+        # 010).
         self._mirror.pin(snapshot.state, position, updates, number)
         self._last = time.monotonic()
 
@@ -159,6 +163,7 @@ class Keeper:
                     self._write_epoch(slot.epoch, pair, kept, slot.position, slot.updates)
             except Exception as error:
                 _not_written(name, error)
+            # Also when the files could not be written, because a pinned slot blocks the mirror.
             self._mirror.unpin(slot.epoch)
 
     def has_epoch(self, number: int) -> bool:
@@ -192,6 +197,7 @@ class Keeper:
         self._wait()
         checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
         durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
+        # Last of all: a death before this line leaves the files to resume from.
         for path in self._files("update"):
             path.unlink(missing_ok=True)
         self._mirror.remove()
@@ -262,11 +268,13 @@ class Keeper:
         return saved
 
     def _discard_behind(self, position: int) -> None:
+        # The copies in memory may be further on than the requested checkpoint, and a later resume would prefer them.
         self._mirror.remove()
         for path, there in self._positions():
             if there <= position:
                 continue
             if path.name.startswith("epoch"):
+                # The checkpoint of an epoch is never deleted. The new name takes it out of the candidates.
                 os.replace(path, path.with_name(f"{path.name}.discarded"))
             else:
                 path.unlink(missing_ok=True)
@@ -321,6 +329,7 @@ class Keeper:
         return bool(self._pending)
 
     def _start(self, name: str, snapshot: StateCopy, write: Callable[[], None]) -> None:
+        # One thread, so that files are written in the order of their states.
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "edt-checkpoint", initializer=_yield_to_others)
         self._pending.append(self._thread.submit(self._attempt, name, snapshot, write))

@@ -32,6 +32,7 @@ class StateCopy:
         own = {name: _copy(tensor, before.own.get(name)) for name, tensor in state.own.items()}
         old = before.tensors
         tensors = [_copy(t, old[i] if i < len(old) else None) for i, t in enumerate(state.tensors)]
+        # Copies from a GPU are asynchronous, and the next step changes the original.
         _wait_for_copies(state)
         self.state = State(own, state.rest, tensors)
         originals = (*state.own.values(), *state.tensors)
@@ -49,6 +50,7 @@ def _copy(tensor: Tensor, memory: Tensor | None) -> Tensor:
     value = tensor.detach().resolve_conj().resolve_neg()
     # The layout of `to(copy=True)`: dense, in the order of the original's dimensions.
     wanted = torch.empty_like(value, device="meta")
+    # Reuse the memory of the last copy: the kernel would first have to provide new pages (decision 025).
     if memory is None or _form(memory) != _form(wanted):
         memory = torch.empty_like(value, device="cpu", pin_memory=value.device.type == "cuda")
     return memory.copy_(value, non_blocking=True)

@@ -67,6 +67,7 @@ class Link:
     def send(self, message: wire.Upward) -> None:
         """Send a message from any thread. A member's message is dropped when the supervisor is gone."""
         try:
+            # Without the lock, parts of two messages could interleave: sendall may need several system calls.
             with self._send_lock:
                 self._connection.sendall(wire.encode(message))
         except OSError as error:
@@ -134,10 +135,13 @@ class Link:
         with self._heard:
             if isinstance(message, wire.Generation):
                 self._generations[message.number] = message
+                # Never lower it: a failed send in another thread may have set SUPERVISOR_GONE while lines are still
+                # being read.
                 self._pending = max(self._pending, message.number)
             else:
                 self._inbox.append(message)
             self._heard.notify_all()
+        # Called without the lock: the callback takes the lock of `NextGroup`, and nested locks could deadlock.
         if self.announced is not None and isinstance(message, wire.Generation):
             self.announced(message)
 
@@ -147,6 +151,7 @@ class Link:
             if goes_on:
                 self._pending = SUPERVISOR_GONE
                 self._heard.notify_all()
+        # The reader and a failed send may both come here. Only the first one prints.
         if self._finished or told:
             return
         after = "after a checkpoint" if goes_on else "now"
@@ -157,6 +162,7 @@ class Link:
 
 def end_process(code: int) -> NoReturn:
     """End this process now, with its loader processes, whatever its other threads are blocked in."""
+    # os._exit skips the exit handler with which multiprocessing ends its children.
     children = multiprocessing.active_children()
     for child in children:
         child.kill()
@@ -165,4 +171,5 @@ def end_process(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # the reader of this stream is gone
             stream.flush()
+    # Not sys.exit: it only raises in this thread, while other threads may be blocked inside the library.
     os._exit(code)

@@ -131,6 +131,7 @@ class Loop:
         link = self._environment.link
 
         def waiting() -> None:
+            # Some members of a generation that is no longer the newest may never arrive (decision 010).
             if link.pending > generation.number:
                 raise Superseded
 
@@ -139,9 +140,11 @@ class Loop:
         self._member = self._next_group.take(generation, waiting)
         self._member.group.watch = self._heartbeat
         former, self._former = self._former, None
+        # Positions decide in every case, so a survivor that is one step behind needs no path of its own (decision 010).
         self._move_state()
         self._heartbeat.updates = self._current.updates
         self._data.loader.plan(self._steps.agenda.keys(self._current.cursor, self._now.block, self._now.rank))
+        # Report only now: the supervisor may announce the next generation once all members have joined (decision 002).
         link.send(Joined(worker=self._endpoint.worker, generation=generation.number, update=self._current.updates))
         self._become_writer()
         if not self._begun:
@@ -168,6 +171,7 @@ class Loop:
             self._wait_for_leaving_rank_0(after)
             if is_member(after, self._endpoint.worker):
                 self._former, self._member = self._member, None
+                # Another rank 0 writes from here on, so the logs may miss lines if this worker becomes rank 0 again.
                 if after.members[0].worker != self._endpoint.worker:
                     self._writing = False
                 return after
@@ -192,6 +196,7 @@ class Loop:
         if after is None:
             self._code = 1
             return
+        # Before the report: once the supervisor has it, it may close the link, and that must not end this process.
         self._environment.link.finish()
         self._environment.link.send(
             Left(worker=self._endpoint.worker, generation=after.number, update=self._current.updates)
@@ -203,6 +208,8 @@ class Loop:
         if rank == 0:
             self._save()
         self._heartbeat.waiting()
+        # Rank 0 may have died before its file was on disk. The others then write the same bits under the same name
+        # (decision 010).
         if not _last_barrier(group) and rank != 0:
             self._drop_groups()
             self._save()
@@ -280,6 +287,7 @@ class Loop:
             log.info("going on after update %d, from %s", saved.updates, saved.name)
             self._restore(saved.state)
             return
+        # A transfer that broke halfway has left tensors of another member in the model.
         if self._dirty:
             self._restore(beginning(payload.read(self._environment.payload)))
         if self._environment.warm_start is not None:
@@ -302,6 +310,8 @@ class Loop:
                 self._export(environment.export)
             self._steps.conclude()
             self._steps.progress.report(self._current.cursor, self._current.train, self._current.test)
+            # `final` has removed what a resume needs, but no process has received the report. The next attempt resumes
+            # from here.
             if environment.link.pending == SUPERVISOR_GONE:
                 self._save()
             environment.recorder.close()

@@ -143,6 +143,7 @@ def handover(positions: Sequence[int]) -> Handover:
     none_has_state = best == NO_STATE
     givers = [0] if none_has_state else [rank for rank, position in enumerate(positions) if position == best]
     takers = [rank for rank in range(len(positions)) if rank not in givers]
+    # Takers are spread over all givers, so that several transfers run at the same time.
     takes = {taker: givers[j % len(givers)] for j, taker in enumerate(takers)}
     gives: dict[int, tuple[int, ...]] = {}
     for taker, giver in takes.items():

@@ -55,9 +55,12 @@ class NextGroup:
             if is_member(generation, self._worker):
                 self._attempt = _Attempt(generation, self._make, self._meet)
                 world = len(generation.members)
+                # In a second thread: providing pages takes tens of ms, and the other members wait for the build
+                # (decision 025).
                 threading.Thread(
                     target=self._expect, args=(rank_of(generation, self._worker), world), name="edt-expect", daemon=True
                 ).start()
+        # Dropped after the lock is released, so that closing a group never holds up `take` in the training's thread.
         if former is not None:
             former.drop()
 
@@ -79,6 +82,7 @@ class NextGroup:
             raise Superseded
         membership = attempt.wait(waiting)
         with self._lock:
+            # A newer announcement may have replaced the attempt while this thread waited.
             if self._attempt is attempt:
                 self._attempt = None
         return membership
@@ -139,6 +143,8 @@ class _Attempt:
     def _run(self) -> None:
         try:
             membership = self._make(self._generation, self._look)
+            # The lock decides the race with `drop`: either `drop` finds the membership and closes it, or it is closed
+            # here.
             with self._lock:
                 if not self._dropped:
                     self._made = membership
@@ -149,6 +155,7 @@ class _Attempt:
         except Exception as error:  # any error belongs to the waiting thread
             with self._lock:
                 made, self._made = self._made, None
+                # After `drop` the error only shows that the group was closed under this thread.
                 if not self._dropped:
                     self._error = error
             if made is not None:

@@ -90,6 +90,7 @@ def _write(folder: Path, model: nn.Module, features: Any) -> None:
     if isinstance(outputs, Tensor):
         names["output_names"] = ["output"]
     folder.mkdir(parents=True, exist_ok=True)
+    # The exporter writes its files in place. A folder on the same file system lets the finished files be renamed.
     with tempfile.TemporaryDirectory(prefix=".onnx.", suffix=".tmp", dir=folder) as temporary:
         made = Path(temporary) / NAME
         torch.onnx.export(

@@ -40,6 +40,7 @@ class ProgressReporter:
         """
         self._samples += train.samples
         passed = time.monotonic() - self._last
+        # Limited by time and not by updates: an update may take a few ms, and the supervisor need not see each of them.
         if passed >= INTERVAL:
             self._rate = self._samples / passed
             self.report(cursor, train, test)
@@ -63,6 +64,7 @@ class ProgressReporter:
                 training=self._training,
                 update=done,
                 total_updates=total,
+                # A validation job has no updates, so its updates per epoch are 0.
                 epoch=min(cursor.updates // max(1, schedule.updates_per_epoch), schedule.epochs - 1),
                 epochs=schedule.epochs if schedule.updates_per_epoch else 0,
                 loss=train.loss if train.samples else None,

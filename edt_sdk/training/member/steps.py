@@ -134,6 +134,8 @@ class Steps:
         self.current.last = LastUpdate(
             step, committed, now.generation, self._shards, self._schedule.updates_per_epoch, time.time()
         )
+        # Position first, then the logs: if rank 0 dies in between, the next rank 0 writes the missing lines from its
+        # own `last` (`records/lines.py`).
         self._advance()
         if now.rank == 0:
             environment.recorder.commit(self.current.last.commit_line())

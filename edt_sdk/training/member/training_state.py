@@ -59,6 +59,7 @@ class StateRecord:
 
     def encoded(self) -> tuple[bytes, dict[str, Any] | None]:
         """Return it as plain data, so that no path of a module becomes part of a file."""
+        # The state of a scheduler may hold any object of the user's, so it travels next to the encoded record.
         return _encoder.encode(replace(self, learning_rate=None)), self.learning_rate
 
 
@@ -71,6 +72,7 @@ def decoded(data: Any) -> StateRecord:
 
 
 def _array(value: Any) -> tuple[tuple[int, ...], bytes]:
+    # msgspec encodes no numpy arrays: indices of shards and counts of a tally travel as shape and bytes.
     if isinstance(value, np.ndarray) and value.dtype == np.int64:
         return value.shape, value.tobytes()
     raise NotImplementedError
@@ -143,6 +145,7 @@ class TrainingState:
         self.cursor = Cursor(self.cursor.schedule, record.position)
         self.train, self.epoch = record.train, record.epoch
         self.validation, self.test = record.validation, record.test
+        # The oldest records of version 0.1 have no tally.
         self.tally = getattr(record, "tally", _UNSEEN)
         self.last, self.last_test = record.last, record.last_test
         self.hooks.adopt(record.callbacks)

@@ -32,6 +32,7 @@ class JsonLines:
             self._descriptor = os.open(self._path, flags, 0o600)
         written = os.write(self._descriptor, data)
         if written != len(data):
+            # Remove the part that was written, or the next line would be appended to it.
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
             raise OSError(f"{self._path} took only a part of a line; is the disk full?")
 

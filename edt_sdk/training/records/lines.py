@@ -113,10 +113,12 @@ def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: Test
         test: the newest validation, None when there was none.
     """
     written = recorder.next_update()
+    # The last rank 0 has written updates that no survivor has. They are recomputed (decision 010).
     if written > updates:
         recorder.rewind(updates)
     if last is None or last.step.update != updates - 1:
         return
+    # At most one line is missing: rank 0 writes it before it takes part in the next update.
     if written < updates:
         recorder.commit(last.commit_line())
     recorder.metric(last.train_line())

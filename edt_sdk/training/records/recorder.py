@@ -258,12 +258,14 @@ class MetricsFollower:
                 data = file.read()
         except FileNotFoundError:
             return
+        # A last line without a newline is still being written, and the next call reads it.
         for text in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
             self._place = self._place.behind(text)
             line = _line(text)
             if line is None or self._done.has(line):
                 continue
             yield line
+            # After the yield: a driver that dies inside a logger gets the line again, instead of never.
             self._done = self._done.after(line)
             if self._memory is not None:
                 _remember(self._memory, self._place, self._done)
@@ -314,6 +316,7 @@ def _remembered(path: Path) -> tuple[_Place, Delivered]:
         data = path.read_bytes()
     except FileNotFoundError:
         return _Place(), Delivered()
+    # A record that is not complete counts as none.
     if len(data) != _CURSOR.size + 4 or zlib.crc32(data[4:]) != int.from_bytes(data[:4], "little"):
         return _Place(), Delivered()
     offset, length, crc, update, epoch = _CURSOR.unpack(data[4:])

@@ -94,6 +94,7 @@ class MemoryReader:
                 for theirs, ours, length in pieces[first::2]:
                     _read(self._location.pid, theirs, ours, length)
             except OSError as error:
+                # Collected and not raised: an error in the second thread would only be printed there.
                 errors.append(error)
 
         # The owner waits in the meantime, so its core is free for a second thread.
@@ -148,6 +149,8 @@ def _read(pid: int, theirs: int, ours: int, length: int) -> None:
 @cache
 def _let_siblings_read() -> None:
     """Let the children of this process's parent read its memory, where Yama allows ancestors only."""
+    # Workers are siblings below their supervisor, and Yama lets all descendants of the process named here read
+    # (decision 025).
     parent = os.getppid()
     if parent > 1:
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(parent), 0, 0, 0)

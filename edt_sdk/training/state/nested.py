@@ -15,6 +15,7 @@ def convert(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(convert(item, change) for item in value))
+    # Plain containers only: the constructor of a subclass may take other arguments.
     if type(value) in (tuple, list):
         return type(value)(convert(item, change) for item in value)
     if type(value) is dict:

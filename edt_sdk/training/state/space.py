@@ -31,6 +31,7 @@ def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     ]
     for tensor in space:
         if is_dense(tensor):
+            # One byte in each page is enough to make the kernel provide the page.
             memory_of(tensor.detach())[:: mmap.PAGESIZE].zero_()
     return space
 
@@ -42,6 +43,7 @@ def tensors_a_parameter(optimizer: torch.optim.Optimizer) -> int:
     parameter = torch.nn.Parameter(torch.ones(2, 2))
     known = inspect.signature(type(optimizer)).parameters
     options = {key: value for key, value in optimizer.param_groups[0].items() if key != "params" and key in known}
+    # Not a step of the user's own optimizer: it would change what a rehearsal must leave alone (decision 025).
     small = type(optimizer)([parameter], **options)
     parameter.grad = torch.ones_like(parameter)
     small.step()

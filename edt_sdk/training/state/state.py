@@ -46,6 +46,7 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
         optimizer: its optimizer.
         extra: what else the receiver must know: plain data, and objects of the user's that cloudpickle can pickle.
     """
+    # By index, because a parameter is another object in another process.
     index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
     rest = {
         "state": [(index.get(id(key), key), value) for key, value in optimizer.state.items()],
@@ -68,6 +69,7 @@ def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) ->
 
     The optimizer takes over its tensors without a copy, so the state must not be used afterwards.
     """
+    # Before `thaw`, which looks up buffers by name: `put_tensors` may create some.
     put_tensors(model, state.own)
     rest = thaw(state.rest, model, optimizer, state.tensors)
     put_group_scalars(optimizer, rest["groups"])
@@ -164,6 +166,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 def is_dense(tensor: Tensor) -> bool:
     """True when a tensor fills its memory without gaps and overlaps, in any order of dimensions."""
+    # A dimension of size 1 may have any stride, so it shows nothing about gaps.
     expected = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
         if stride != expected:

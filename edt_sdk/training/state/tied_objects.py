@@ -63,6 +63,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         name = self._names.get(id(obj))
         if name is not None or self._tensors is None or not _is_plain(obj):
             return name
+        # Each tensor once, so that objects that share a tensor here also share it at the receiver.
         if id(obj) not in self._taken:
             self._taken[id(obj)] = len(self._tensors)
             self._tensors.append(obj)

@@ -122,6 +122,7 @@ def give(peers: Peers, takers: Sequence[int], state: State) -> None:
     """
     tensors = _tensors(state)
     large = _large(tensors)
+    # process_vm_readv reads host memory only (decision 025).
     if not large or any(tensor.device.type != "cpu" for tensor in large):
         send(peers, takers, state)
         return
@@ -180,6 +181,7 @@ class _Arriving:
     def __init__(
         self, head: _Head, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor]
     ) -> None:
+        # A member with a state keeps it until the received one is complete (decision 010).
         there = {} if staged else dict(own_tensors(model))
         spare = [(_spec(tensor), tensor) for tensor in space]
         small = torch.frombuffer(bytearray(head.small), dtype=torch.uint8) if head.small else None
@@ -190,6 +192,7 @@ class _Arriving:
             of_model = number < len(head.names)
             own = there.get(head.names[number]) if of_model else None
             fits = own is not None and is_dense(own) and _spec(own) == spec
+            # Parameters and buffers take no reserved space: it belongs to the optimizer's state (`space.py`).
             tensor = own if own is not None and fits else _somewhere([] if of_model else spare, spec, device)
             tensors.append(tensor)
             memory = memory_of(tensor)
@@ -218,6 +221,7 @@ def _head(state: State, tensors: Sequence[Tensor], location: MemoryLocation | No
 
 def _send_head(peers: Peers, takers: Sequence[int], head: _Head) -> None:
     data = _encoder.encode(head)
+    # The length goes first, because `recv` needs a tensor of the right size.
     length = torch.tensor([len(data)]).view(torch.uint8)
     content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     for handle in [peers.send(part, taker) for part in (length, content) for taker in takers]:
@@ -236,6 +240,7 @@ def _receive_head(peers: Peers, src: int) -> _Head:
 
 def _send_large(peers: Peers, takers: Sequence[int], tensors: Sequence[Tensor]) -> None:
     parts = [part for memory in _large(tensors) for part in torch.split(memory, _CHUNK)]
+    # All transfers start before the first wait, so that the takers receive at the same time.
     for handle in [peers.send(part, taker) for part in parts for taker in takers]:
         handle.wait()
 

@@ -89,12 +89,14 @@ class Hooks:
             self._apply(changes)
             done()
             return
+        # Copies are made only where other members need the differences.
         before = state.own_copies(self._model) if group.world > 1 else {}
         self._call(position, hook, arguments)
         self._check_parameters()
         # Freeze after every hook: callbacks may keep state, and the next rank 0 continues with these bytes.
         known, self._frozen = self._frozen, self._freeze()
         changes = self._changes(before, known) if group.world > 1 else b""
+        # Done before the others get the result: a death in between must not run the hook twice here (decision 010).
         done()
         if group.world > 1:
             group.broadcast_bytes(changes, 0)

@@ -37,6 +37,7 @@ class ScaleUp:
 
         Calls the function once per epoch, never for past epochs.
         """
+        # The line of the last update leads to an epoch after the last one, which does not exist.
         if self._function is None or not self._epoch < epoch < self._epochs:
             return None
         self._epoch = epoch

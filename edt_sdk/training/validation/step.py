@@ -64,10 +64,13 @@ class ValidationPass:
         if group.world == 1 or not self._wanted.anything:
             return self._seen
         own = pickle.dumps(portable(self._seen))
+        # Broadcasts and no all-gather: the size of the counts is not known in advance, so each broadcast sends its
+        # length.
         parts = [
             received(former.loads(group.broadcast_bytes(own if rank == group.rank else None, rank)))
             for rank in range(group.world)
         ]
+        # The counts are whole numbers, so the order of the sum does not matter (decision 031).
         return sum(parts[1:], start=parts[0])
 
     def over(self, model: Any, batches: Iterable[Any], _arguments: None = None) -> float:

@@ -78,6 +78,7 @@ class Tally:
         Raises:
             Unprocessable: their numbers of classes differ.
         """
+        # A member without samples in this step has counted nothing and knows no number of classes.
         if not self.classes or not other.classes:
             return self if self.classes else other
         if self.classes != other.classes or self.binary != other.binary:
@@ -230,6 +231,7 @@ def _flat(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return scores [labels, classes] and labels without padding; None where shapes or types do not fit."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
         return None
+    # Where both forms fit, the classes are in dimension 1, as in torch's cross entropy.
     if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
         scores = outputs.movedim(1, -1)
     elif outputs.shape[:-1] == labels.shape:
@@ -262,6 +264,7 @@ def _counted(predicted: Tensor, truth: Tensor, classes: int, wanted: Wanted, *, 
                 hint=f"It is there for up to {MOST_CLASSES} classes; ask for precision and recall.",
                 field="metrics",
             )
+        # Label and prediction form one number, so that a single bincount fills the matrix.
         cells = torch.bincount(truth * classes + predicted, minlength=classes**2)
         confusion = cells.reshape(classes, classes).cpu().numpy()
     return Tally(
@@ -278,6 +281,7 @@ def _kind(loss_function: Callable[..., Any] | None) -> str:
     """Return how a loss function reads outputs: "logits", "classes", or "" where that is unknown."""
     while isinstance(loss_function, partial):
         loss_function = loss_function.func
+    # By name, because torch offers each loss as a function and as a module.
     name = getattr(loss_function, "__name__", type(loss_function).__name__).replace("_", "").lower()
     if "withlogits" in name:
         return "logits"

@@ -6,7 +6,6 @@
  * not keep a server alive.
  */
 import { URLExt } from '@jupyterlab/coreutils';
-import { ServerConnection } from '@jupyterlab/services';
 import type { PartialJSONValue } from '@lumino/coreutils';
 
 import type {
@@ -65,18 +64,30 @@ export const LOGGED_OUT = 'logged_out';
 
 const SAYS = /aria-label="([^"]*)"|<title>([^<]*)<\/title>/;
 
+/** The way to a server: the browser's own requests in Jupyter's pages, a kernel's in the other notebooks. */
+export interface Transport {
+  /** Address of the Jupyter Server, with its prefix. */
+  readonly baseUrl: string;
+  /** Token of that server, "" where a cookie counts. */
+  readonly token: string;
+  /** Send one request; rejects when no server answers. */
+  send(url: string, init: RequestInit): Promise<Response>;
+  /** Save a part of a job's result where the browser cannot: beside the notebook. Returns a sentence with the place. */
+  save?(job: string, part: Part): Promise<string>;
+}
+
 /** Typed requests to `/edt/api`. */
 export class Api {
   private readonly drawn = new Map<string, { tag: string; picture: IPicture }>();
 
-  constructor(readonly settings: ServerConnection.ISettings) {}
+  constructor(readonly transport: Transport) {}
 
   /** The absolute address of `path` (not escaped parts joined with slashes), such as `/jobs/ab12`. */
   url(path: string, query: Query = {}): string {
     const chosen = Object.entries(query)
       .filter(([, value]) => value !== undefined && value !== '' && value !== false)
       .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value === true ? 1 : value!)}`);
-    const address = URLExt.join(this.settings.baseUrl, 'edt/api', path);
+    const address = URLExt.join(this.transport.baseUrl, 'edt/api', path);
     return chosen.length ? `${address}?${chosen.join('&')}` : address;
   }
 
@@ -109,7 +120,7 @@ export class Api {
     }
     let response: Response;
     try {
-      response = await ServerConnection.makeRequest(this.url(path, query), init, this.settings);
+      response = await this.transport.send(this.url(path, query), init);
     } catch {
       const again = method === 'GET' ? 'It is asked again by itself.' : 'When it answers again, look whether this was done.';
       throw new ApiError(0, 'The Jupyter server does not answer.', 'unreachable', again);

@@ -1,3 +1,5 @@
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+
 /**
  * Names of the commands, and what they are given. Each is added by the folder of the thing it opens or does.
  *
@@ -22,6 +24,12 @@ export const CommandIDs = {
   copyPython: 'edt:copy-python',
   validate: 'edt:validate'
 } as const;
+
+/** The commands of the application around: JupyterLab's registry, or those of a widget in another notebook. */
+export interface Commands {
+  hasCommand(id: string): boolean;
+  execute(id: string, args?: ReadonlyPartialJSONObject): Promise<unknown>;
+}
 
 /** What a command about one job takes; without an id it asks which. `compare` takes `{ ids: string[] }`. */
 export interface IJobArgs {

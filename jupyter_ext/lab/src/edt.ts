@@ -1,5 +1,6 @@
 /** The one connection all other plugins share. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ServerConnection } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { Api } from './api';
@@ -17,7 +18,12 @@ export const edt: JupyterFrontEndPlugin<IEdt> = {
   optional: [ISettingRegistry],
   activate: (app: JupyterFrontEnd, registry: ISettingRegistry | null): IEdt => {
     warnWhereTooOld(app);
-    const api = new Api(app.serviceManager.serverSettings);
+    const settings = app.serviceManager.serverSettings;
+    const api = new Api({
+      baseUrl: settings.baseUrl,
+      token: settings.token,
+      send: (url, init) => ServerConnection.makeRequest(url, init, settings)
+    });
     const jobs = new Jobs(api, app.serviceManager.events);
     void registry?.load(PLUGIN).then(settings => {
       const apply = (): void => {

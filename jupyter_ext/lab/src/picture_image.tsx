@@ -71,17 +71,23 @@ export function dataUri(svg: string): string {
   return `data:image/svg+xml;base64,${btoa(text)}`;
 }
 
-/** True while JupyterLab's theme is dark; follows a change of the theme. */
+/** True while the theme of JupyterLab, VS Code or Colab is dark; follows a change of the theme. */
 export function useDark(): boolean {
   const [dark, setDark] = useState(isDark);
   useEffect(() => {
     const watcher = new MutationObserver(() => setDark(isDark()));
-    watcher.observe(document.body, { attributes: true, attributeFilter: ['data-jp-theme-light'] });
+    watcher.observe(document.body, { attributes: true, attributeFilter: ['data-jp-theme-light', 'class'] });
+    watcher.observe(document.documentElement, { attributes: true, attributeFilter: ['theme'] });
     return () => watcher.disconnect();
   }, []);
   return dark;
 }
 
 function isDark(): boolean {
-  return document.body.dataset['jpThemeLight'] === 'false';
+  const { body, documentElement } = document;
+  return (
+    body.dataset['jpThemeLight'] === 'false' ||
+    body.classList.contains('vscode-dark') ||
+    documentElement.getAttribute('theme') === 'dark'
+  );
 }

@@ -43,7 +43,7 @@ export function send<T>(api: Api, path: string, form: FormData, progress: Progre
 
 /** What makes the server take a request for one of this page: its token, or the cookie of the session with its check. */
 function credentials(api: Api): Record<string, string> {
-  const { token } = api.settings;
+  const { token } = api.transport;
   const check = /(?:^|; ?)_xsrf=([^;]*)/.exec(document.cookie)?.[1];
   return {
     ...(token === '' ? {} : { Authorization: `token ${token}` }),

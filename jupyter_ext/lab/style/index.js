@@ -7,3 +7,4 @@ import './logs.css';
 import './train.css';
 import './compare.css';
 import './catalogue.css';
+import './monitor.css';

@@ -1,8 +1,8 @@
-"""Pictures drawn lately: whoever asks for one of the same data, in the same look, is given the text there is.
+"""A cache of pictures, keyed by their data and look.
 
-A picture is a pure function of its data, so its data are what it is kept by, and nothing can be out of date. What goes
-on by itself, the present, counts in steps of about a pixel (`present`): between two of them a picture stays the same,
-and a browser that has it is told so.
+A picture is a pure function of its data, so that a cached one is never out of date. The present time is part of the
+data. It is rounded to steps of about a pixel (`present`), so that a picture stays the same within a step and a browser
+that has it gets a 304.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STEPS = 480  # about as many as a picture has columns of pixels
 
 
 class Drawings:
-    """The pictures that were asked for last; at most `kept`."""
+    """Keeps the `kept` pictures that were used last."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
@@ -29,14 +29,14 @@ class Drawings:
         self._lock = Lock()
 
     def drawn(self, draw: Callable[..., str], data: Data, look: Look, **settings: float | bool) -> str:
-        """`draw(data, look, **settings)`, drawn at most once while it is kept. Blocks for as long as that takes."""
-        # Zones are equal that are called by different names, and a picture names its zone.
+        """Return `draw(data, look, **settings)`, drawn at most once while it is cached. Blocks while it draws."""
+        # Equal time zones can have different names, and a picture shows the name.
         key = (draw, data, look, str(look.zone), *sorted(settings.items()))
         with self._lock:
             if key in self._texts:
                 self._texts.move_to_end(key)
                 return self._texts[key]
-        # Not under the lock: a picture that is drawn twice costs less than one that waits for another.
+        # Outside the lock: drawing a picture twice costs less than waiting for another picture.
         text = draw(data, look, **settings)
         with self._lock:
             self._texts[key] = text
@@ -46,9 +46,9 @@ class Drawings:
 
 
 def present(now: float, start: float) -> float:
-    """The last moment that makes a difference in a picture that begins at `start`: `now`, rounded down.
+    """Round `now` down to the last moment that changes a picture which starts at `start`.
 
-    To whole seconds in a picture of up to sixteen minutes, and to twice as many in one of twice the length.
+    The step is one second for a picture of up to sixteen minutes, and doubles with the length.
     """
     step = 2.0 ** max(0, math.floor(math.log2(max(1.0, (now - start) / _STEPS))))
     return max(start, math.floor(now / step) * step)

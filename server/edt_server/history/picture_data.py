@@ -1,7 +1,7 @@
-"""From what the server knows to what a picture shows: rows, points and events become data of `edt_sdk.pictures`.
+"""Convert rows, points and events of the server into the data of `edt_sdk.pictures`. Pure.
 
-Pure. However long a job or crowded a machine, no more than a few hundred points come out: whoever calls gives rows and
-points that are thinned already, and here neighbours are put together.
+The result has at most a few hundred points, however long a job is or how many jobs there are: callers pass rows and
+points that are thinned already, and this module merges neighbours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from edt_server.outputs.training_curve import Curve, TrainPoint
 
 MOST_BANDS = 10
 _SHORTEST = 0.5  # seconds; less is no measurement of a speed
-_WIDE, _STRETCH = 10.0, 1.0  # seconds that the slots over time, and a stretch of them, are wide at least
+_WIDE, _STRETCH = 10.0, 1.0  # the smallest width of a timeline and of a part of it, in seconds
 _LOST = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
 FAILURES = _LOST
 MARKED = _LOST | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS
@@ -47,7 +47,7 @@ def allocation_of(
     total: int = 0,
     first: Sequence[str] = (),
 ) -> Allocation:
-    """The allocation that rows of a timeline tell.
+    """Convert rows of a timeline into an allocation.
 
     Args:
         rows: oldest first, each in force until the next one.
@@ -61,7 +61,7 @@ def allocation_of(
     """
     edges = [max(row["time"], start or -math.inf) for row in rows]
     edges = [min(edge, until) for edge in edges] + [until]
-    edges = [max(edges[: at + 1]) for at in range(len(edges))]  # a clock that was set back draws nothing twice
+    edges = [max(edges[: at + 1]) for at in range(len(edges))]  # a clock that was set back must not draw a time twice
     columns = [at for at, (left, right) in enumerate(pairwise(edges)) if right > left]
     if not columns:
         return Allocation((), (), ())
@@ -87,7 +87,7 @@ def allocation_of(
 
 
 def _banded(rows: Sequence[TimelineRow], wide: Sequence[float], mine: str) -> list[str]:
-    """The jobs with a band of their own: mine, then those that held most, in the order in which they came."""
+    """Return the jobs with a band of their own: `mine`, then the largest holders, in order of arrival."""
     held: dict[str, float] = defaultdict(float)
     for row, seconds in zip(rows, wide, strict=True):
         for job, slots in row["slots"].items():
@@ -111,10 +111,10 @@ def _others(rows: Sequence[TimelineRow], shown: set[str], names: Mapping[str, st
 
 
 def marks_of(events: Iterable[Event]) -> list[Mark]:
-    """What happened to a job's slots and processes, at its time, from the job's own events.
+    """Convert a job's events into marks of its slots and processes.
 
-    Slots that go because of the job itself (its maximum, its end of a training) are fewer; those that somebody else
-    needs are taken away.
+    Slots that leave because of the job itself (its maximum, the end of a training) are marked as fewer. Slots that
+    another job needs are marked as taken away.
     """
     own: set[int] = set()
     told: dict[tuple[int, str], list[Event]] = defaultdict(list)
@@ -147,15 +147,15 @@ def losses_of(
     checkpoints: Sequence[Checkpoint] = (),
     empty: str = NO_UPDATE,
 ) -> Losses:
-    """The loss of a job's last training over samples, updates or time.
+    """Convert the curve of a job's last training into its loss picture.
 
     Args:
-        curve: its points, thinned.
-        name: what people call the job.
+        curve: the thinned points.
+        name: the name of the job.
         axis: samples, updates or time.
-        marks: failures of the job, at their times; changes of the workers are taken from the points.
-        checkpoints: what was written; those of the last training are marked.
-        empty: why there is no point, where there is none.
+        marks: failures of the job, at their times; changes of the workers come from the points.
+        checkpoints: all checkpoints; those of the last training are marked.
+        empty: the reason shown when there is no point.
     """
     x = PLACES[axis]
     train = curve.train
@@ -174,7 +174,7 @@ def losses_of(
 
 
 def stretch_of(losses: Losses, points: Sequence[TrainPoint], low: float, high: float) -> Losses:
-    """The same between two places of its x axis, of which these are the updates."""
+    """Return the part of `losses` from `low` to `high` of its x axis, with these updates."""
     return losses.between(low, high, updates_at(points, PLACES[losses.axis]))
 
 
@@ -190,7 +190,7 @@ def _loss(value: float | None) -> float:
 
 
 def _timed(train: Sequence[TrainPoint], x: Callable[[TrainPoint], float]) -> Callable[[int, float], float]:
-    """Where an update, committed at that time, lies between the points there are."""
+    """Return a function that interpolates the x of an update and its commit time between the points."""
     updates = [point.update for point in train]
 
     def place(update: int, time: float) -> float:
@@ -236,20 +236,20 @@ def _saved(checkpoints: Sequence[Checkpoint], curve: Curve, place: Callable[[int
 
 
 def compared(job: str, curve: Curve, name: str, axis: str) -> Compared:
-    """One job of a comparison: its last training over samples, updates, or seconds since its first update."""
+    """Convert a curve into one job of a comparison. Time counts in seconds since its first update."""
     found = losses_of(curve, name, axis=axis)
     begun = _begun(curve, axis)
     return Compared(job, name, *(tuple(Loss(p.x - begun, p.loss) for p in some) for some in (found.train, found.test)))
 
 
 def compared_place(curve: Curve, axis: str) -> Callable[[TrainPoint], float]:
-    """Where an update of this training lies on the x axis of a comparison."""
+    """Return the function from updates of this training to the x axis of a comparison."""
     place, begun = PLACES[axis], _begun(curve, axis)
     return lambda point: place(point) - begun
 
 
 def updates_at(points: Sequence[TrainPoint], place: Callable[[TrainPoint], float]) -> tuple[Loss, ...]:
-    """The losses of these updates, each in its place."""
+    """Convert updates into losses at their x."""
     return tuple(Loss(place(point), _loss(point.loss)) for point in points)
 
 
@@ -258,7 +258,7 @@ def _begun(curve: Curve, axis: str) -> float:
 
 
 def efficiency_of(curve: Curve, name: str) -> Efficiency:
-    """Samples a second at each number of workers; a size that was measured for a moment only is left out."""
+    """Convert the speeds of a curve into an efficiency picture, without sizes measured too briefly."""
     return Efficiency(
         name,
         tuple(
@@ -270,7 +270,7 @@ def efficiency_of(curve: Curve, name: str) -> Efficiency:
 
 
 def spark_of(view: JobView, curve: Curve) -> Spark:
-    """A job at a glance."""
+    """Convert a view and a curve into a small picture."""
     progress = view.progress
     done = progress.update / progress.total_updates if progress is not None and progress.total_updates else 0.0
     living = not view.state.final
@@ -285,7 +285,7 @@ def spark_of(view: JobView, curve: Curve) -> Spark:
 
 
 def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str = "") -> SlotsMap:
-    """Each slot and who has it, from what `Reading.standing` tells.
+    """Convert the answer of `Reading.standing` into the map of slots.
 
     Args:
         cluster: what it tells.
@@ -308,7 +308,7 @@ def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str 
 
 
 def shares_of(cluster: Mapping[str, Any]) -> Shares:
-    """The instance groups, each behind the one it is part of, from what `Reading.standing` tells."""
+    """Convert the answer of `Reading.standing` into the shares of groups, each after its parent."""
     groups = cluster["groups"]
     inside: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for group in groups:

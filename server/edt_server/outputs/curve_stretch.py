@@ -1,7 +1,7 @@
-"""A stretch of a training's curve in detail: what the curve kept of it is little, so its lines are read again.
+"""A part of a training's curve in detail, read again because the cache keeps few points of it.
 
-Lines of a metrics file come in order of their updates, so that the first one is found by halving, and the rest of the
-file is left alone. A stretch of very many updates is told by what was kept: reading it would take seconds, and a
+Lines of a metrics file are in order of their updates, so that a binary search finds the first one, and the rest of the
+file is not read. For a part with very many updates the cached points are used: reading it would take seconds, and a
 picture has no room for more. Blocks: call it in a thread.
 """
 
@@ -18,20 +18,20 @@ from edt_sdk.pictures.parts.extremes import Extremes
 from edt_server.outputs.training_curve import DECODER, MOST, Curve, Line, TrainPoint
 
 MOST_UPDATES = 50_000
-_NEAR = 1 << 16  # bytes that are rather read than halved
+_NEAR = 1 << 16  # bytes below which reading on is faster than another step of the search
 
 
 def detail(
     curve: Curve, file: Path, low: float, high: float, place: Callable[[TrainPoint], float]
 ) -> tuple[TrainPoint, ...]:
-    """The updates whose `place` on the x axis is from `low` to `high`, thinned, in order.
+    """Return the updates whose `place` on the x axis is from `low` to `high`, thinned, in order.
 
     Args:
         curve: the whole training, thinned.
-        file: its metrics.
-        low: where it begins.
-        high: where it ends.
-        place: where an update lies; it grows from each to the next.
+        file: the metrics file of the training.
+        low: the lower end on the x axis.
+        high: the upper end.
+        place: maps an update to the x axis; strictly increasing.
     """
     if not curve.train:
         return ()
@@ -56,7 +56,7 @@ def detail(
 
 
 def _lines(file: IO[bytes], first: int) -> Iterator[Line]:
-    """The lines of updates from that one on."""
+    """Iterate over the lines of updates from number `first` on."""
     file.seek(_begin(file, first))
     for text in file:
         line = _decoded(text)
@@ -65,7 +65,7 @@ def _lines(file: IO[bytes], first: int) -> Iterator[Line]:
 
 
 def _begin(file: IO[bytes], first: int) -> int:
-    """An offset at which a line begins, not behind the line of that update."""
+    """Return the offset of a line at or before the line of update `first`."""
     low, high = 0, file.seek(0, 2)
     while high - low > _NEAR:
         middle = (low + high) // 2
@@ -80,7 +80,7 @@ def _begin(file: IO[bytes], first: int) -> int:
 
 
 def _decoded(text: bytes) -> Line | None:
-    """None for a line that was torn by the death of its writer."""
+    """Decode a line. Returns None for an incomplete line, whose writer died."""
     try:
         return DECODER.decode(text)
     except msgspec.DecodeError:

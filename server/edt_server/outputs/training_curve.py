@@ -1,8 +1,9 @@
-"""A job's training curve kept ready for drawing: each line of the metrics file is read once, few points are kept.
+"""A cache of training curves: each line of a metrics file is read once, and few points are kept.
 
-A picture of a training of a week must not read a week's file each time: `CurveShelf` keeps, for the jobs looked at
-last, where it has read to and a summary of it: the smallest and the largest loss of each of at most `MOST` stretches.
-A file that was cut (updates lost with all who knew them) is read anew. Blocks: call it in a thread.
+The picture of a week's training must not read a week's file each time. For the jobs that were shown last, `CurveShelf`
+keeps the offset up to which it has read, and the smallest and the largest loss of each of at most `MOST` intervals. A
+file that was truncated, because updates were lost with every process that knew them, is read again from its start.
+Blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from edt_server.outputs.tail import holds
 MOST = 1000
 MOST_SIZES = 400
 _KEPT_JOBS = 64
-_PIECE = 1 << 20  # bytes; the interpreter belongs to whoever decodes them
+_PIECE = 1 << 20  # bytes; decoding holds the interpreter lock, so not more at once
 _PAUSE, _FEW = 10.0, 5
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 
 
 class Line(msgspec.Struct):
-    """What is read of a line of the metrics file; see docs/architecture.md."""
+    """The fields of a line of the metrics file that are read, see docs/architecture.md."""
 
     kind: str
     update: int
@@ -47,7 +48,7 @@ DECODER = msgspec.json.Decoder(Line)
 
 @dataclass(frozen=True, slots=True)
 class TrainPoint:
-    """One committed update: its number from 0, samples used up to its end, loss (None for no number), workers, time."""
+    """One committed update: number from 0, samples used up to its end, loss (None if not a number), workers, time."""
 
     update: int
     samples: int
@@ -58,7 +59,7 @@ class TrainPoint:
 
 @dataclass(frozen=True, slots=True)
 class TestPoint:
-    """One validation, after that update."""
+    """One validation, after the update with that number."""
 
     __test__ = False  # not a class of tests
 
@@ -69,15 +70,15 @@ class TestPoint:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What is known of a job's last training.
+    """The curve of a job's last training.
 
     Attributes:
-        training: its number, from 0.
-        train: updates, thinned; the last one is always there.
+        training: the number of the training, from 0.
+        train: updates, thinned; always with the last one.
         test: validations, thinned.
         sizes: the first update of each stretch with the same number of workers, thinned.
-        updates: how many updates there were.
-        speeds: workers → (samples, seconds) of the updates computed by so many, pauses left out.
+        updates: the number of updates.
+        speeds: number of workers → (samples, seconds) of the updates they computed, without pauses.
     """
 
     training: int
@@ -88,13 +89,13 @@ class Curve:
     speeds: Mapping[int, tuple[int, float]] = field(default_factory=dict)
 
     def few(self, most: int) -> Curve:
-        """The same with at most so many points of each kind."""
+        """Return the curve with at most `most` points of each kind."""
         return replace(self, train=fewest(self.train, most, height), test=fewest(self.test, most, height))
 
 
 @dataclass(slots=True)
 class _Reading:
-    """How far a file was read, and what it told."""
+    """The state of reading one file: the offset, and what was read up to it."""
 
     training: int
     offset: int = 0
@@ -118,7 +119,7 @@ class _Reading:
         before, self.before = self.before, line
         if before is not None and line.update <= before.update:
             self.before = before
-            return  # a file holds each update once; whoever wrote it again had lost it, and cut the file
+            return  # a file holds each update once: a writer that had lost an update has truncated the file first
         self.samples += line.samples
         self.updates += 1
         changed = before is None or before.world != line.world
@@ -136,7 +137,7 @@ class _Reading:
 
     def _measure(self, line: Line, seconds: float) -> None:
         samples, so_far, number = self.speeds.get(line.world, (0, 0.0, 0))
-        # A suspension, a recovery or a validation lies between two updates, and is no part of their speed.
+        # A long gap is a suspension, a recovery or a validation, and no part of the speed.
         if seconds > 0 and (number < _FEW or seconds <= _PAUSE * so_far / number):
             self.speeds[line.world] = (samples + line.samples, so_far + seconds, number + 1)
 
@@ -150,14 +151,14 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Place:
-    """One file's place on the shelf."""
+    """The cache entry of one file."""
 
     reading: _Reading | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class CurveShelf:
-    """The curves of the jobs that were looked at last."""
+    """A cache of the curves of the jobs that were shown last."""
 
     def __init__(self, most: int = _KEPT_JOBS) -> None:
         self._most = most
@@ -165,7 +166,7 @@ class CurveShelf:
         self._lock = threading.Lock()
 
     def read(self, paths: JobPaths) -> Curve:
-        """The curve of the job's last training, up to what is written now."""
+        """Return the curve of the job's last training, up to what is written now."""
         newest = max(_trainings(paths), default=None)
         if newest is None:
             return Curve(0)
@@ -175,7 +176,7 @@ class CurveShelf:
             self._readings.move_to_end(path)
             while len(self._readings) > self._most:
                 self._readings.popitem(last=False)
-        with place.lock:  # whoever looks at another job does not wait for a long file
+        with place.lock:  # one lock a file, so that a long file delays no reader of another job
             reading = place.reading
             if reading is None or not holds(path, reading.offset, reading.length, reading.crc):
                 reading = place.reading = _Reading(newest)
@@ -190,7 +191,7 @@ def _trainings(paths: JobPaths) -> list[int]:
 
 
 def _read_on(path: Path, reading: _Reading) -> None:
-    """Take every whole line behind what was read."""
+    """Read every complete line after the offset."""
     with path.open("rb") as file:
         file.seek(reading.offset)
         rest = b""
@@ -206,10 +207,10 @@ def _read_on(path: Path, reading: _Reading) -> None:
 
 
 def _lines(text: bytes) -> Iterator[Line]:
-    """The lines at once where all are whole, which is several times as fast; one by one where one was torn."""
+    """Decode the lines in one call, which is several times as fast, and one by one if a line is incomplete."""
     try:
         yield from DECODER.decode_lines(text)
     except msgspec.DecodeError:
         for line in text.split(b"\n"):
-            with contextlib.suppress(msgspec.DecodeError):  # torn by the death of its writer
+            with contextlib.suppress(msgspec.DecodeError):  # incomplete because its writer died
                 yield DECODER.decode(line)

@@ -58,7 +58,7 @@ class Picturing:
         self._drawings = Drawings()
 
     def speeds(self, paths: JobPaths) -> list[dict[str, float]]:
-        """How many samples in how many seconds each number of workers computed, the smallest first. Blocks."""
+        """Return samples and seconds for each number of workers, the smallest number first. Blocks."""
         speeds = self._curves.read(paths).speeds
         return [{"workers": workers, "samples": n, "seconds": s} for workers, (n, s) in sorted(speeds.items())]
 
@@ -83,7 +83,7 @@ class Picturing:
         start: float | None = None,
         end: float | None = None,
     ) -> str:
-        """The loss over samples, updates or time; in detail from `start` to `end` of that axis."""
+        """Draw the loss over samples, updates or time, or its part from `start` to `end` of that axis."""
         row = await self._service.mine(user, job)
         paths = self._service.paths(row)
 
@@ -106,7 +106,7 @@ class Picturing:
         return await asyncio.to_thread(draw)
 
     async def efficiency(self, user: str, job: str, look: Look) -> str:
-        """Throughput at each number of workers."""
+        """Draw the throughput at each number of workers."""
         row = await self._service.mine(user, job)
         paths = self._service.paths(row)
 
@@ -117,7 +117,7 @@ class Picturing:
         return await asyncio.to_thread(draw)
 
     async def spark(self, user: str, job: str, look: Look) -> str:
-        """Loss, progress and slots at a glance."""
+        """Draw loss, progress and slots as a small picture."""
         view = await self._service.job(user, job)
         paths = self._service.paths(await self._service.mine(user, job))
 
@@ -148,7 +148,7 @@ class Picturing:
         return await asyncio.to_thread(draw)
 
     async def shares(self, user: str, look: Look) -> str:
-        """What instance groups are entitled to, hold, borrow and lend."""
+        """Draw what instance groups are entitled to, hold, borrow and lend."""
         cluster = await self._service.standing()
         return await asyncio.to_thread(lambda: self._drawings.drawn(draw_shares, picture_data.shares_of(cluster), look))
 
@@ -164,7 +164,7 @@ class Picturing:
         start: float | None = None,
         end: float | None = None,
     ) -> str:
-        """The losses of several of the user's jobs; in detail from `start` to `end` of the axis."""
+        """Draw the losses of several jobs of the user, or their part from `start` to `end` of the axis."""
         rows = [await self._service.mine(user, job) for job in jobs]
 
         def draw() -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from edt_sdk.monitor import ClientMonitor, JobMonitor
 from edt_sdk.schemas.job import JobProgress, JobState
-from tests.sdk.monitor.hands import ANSWER, PICTURES, SVG, asked, line, opened
+from tests.sdk.monitor.hands import PICTURES, SVG, asked, line, opened
 
 
 @pytest.fixture
@@ -27,7 +27,6 @@ def training(peer, make_view):
         peer.on("GET", f"jobs/edt-1/pictures/{name}", lambda _: (200, SVG))
     for name in ("timeline", "slots", "shares", "compare"):
         peer.on("GET", f"pictures/{name}", lambda _: (200, SVG))
-    peer.on("GET", "jobs/edt-1/what-if", ANSWER)
     peer.on("GET", "jobs/edt-1/workers", {"workers": []})
     peer.on("GET", "jobs/edt-1/checkpoints", {"checkpoints": []})
     peer.on("GET", "jobs/edt-1/logs", {"lines": [line("one"), line("two", worker=1, err=True)], "next": "a"})
@@ -39,7 +38,8 @@ def monitor(training, client):
     made = opened(JobMonitor(client.job("edt-1")))
     training.requests.clear()
     yield made
-    made._box.close()
+    made._relay.close()
+    made._widget.close()
 
 
 @pytest.fixture
@@ -47,4 +47,5 @@ def overview(training, client):
     made = opened(ClientMonitor(client))
     asked(training)
     yield made
-    made._box.close()
+    made._relay.close()
+    made._widget.close()

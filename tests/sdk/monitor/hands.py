@@ -1,22 +1,15 @@
-"""What tests do with a monitor whose turns they take themselves, and what its server answers."""
+"""What tests do with a monitor whose looks they take themselves, and what its server answers."""
 
 from __future__ import annotations
 
+import queue
+
+from edt_sdk.http.connection import watching
+from edt_sdk.monitor.relay import WidgetRelay
+from edt_sdk.monitor.widget import make_widget
+
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" aria-label="It goes down &amp; down."></svg>'
 PICTURES = ("loss", "allocation", "efficiency", "spark")
-ANSWER = {
-    "job": "edt-1",
-    "priority": 8000,
-    "max_workers": 4,
-    "instance_group": "default",
-    "shares": [
-        {"job": "edt-1", "name": "digits", "now": 2, "then": 3},
-        {"job": "edt-2", "name": "other", "now": 2, "then": 1},
-    ],
-    "ends_now": 50900.0,
-    "ends_then": 50551.0,
-    "reason": None,
-}
 
 
 def line(text, worker=None, err=False):
@@ -24,7 +17,7 @@ def line(text, worker=None, err=False):
 
 
 class Recorded:
-    """A display handle that keeps what it was given."""
+    """An output that keeps what it was replaced by."""
 
     def __init__(self):
         self.left = []
@@ -34,35 +27,22 @@ class Recorded:
 
 
 def opened(made):
-    """A monitor as `show` leaves it, whose turns this test takes itself."""
-    from edt_sdk.monitor.counted import counted
-    from edt_sdk.monitor.kernel import toolkit
-
-    made._trouble = toolkit().HTML()
-    made._box = counted([*made._build(), made._trouble], made._shown)
+    """The monitor as `show` leaves it, without its thread. What its widget sends is in `made.sent`."""
+    made.connection = watching(made.connection)
+    made._widget = make_widget(job=made.shows, origin=made.connection.url)
+    made.sent = queue.SimpleQueue()
+    made._widget.send = made.sent.put
+    made._relay = WidgetRelay(made._widget, watching(made.connection))
     made._output = Recorded()
     return made
+
+
+def tell(monitor, **message):
+    """Send a message as a page does."""
+    monitor._received(monitor._widget, message, [])
 
 
 def asked(peer):
     found = peer.paths()
     peer.requests.clear()
     return found
-
-
-def show(monitor, title):
-    monitor.tabs.selected_index = monitor.tabs.titles.index(title)
-
-
-def text(monitor):
-    return str([getattr(widget, "value", "") for widget in everything(monitor._box)])
-
-
-def everything(widget):
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from everything(child)
-
-
-def text_of(page):
-    return str([getattr(widget, "value", "") for widget in everything(page.widget)])

@@ -7,10 +7,12 @@ import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
 import { IEdt } from '../tokens';
 import type { IJobView } from '../views';
 import { allowed, choose } from './choose';
+import type { Dialogs } from './dialogs';
+import { labDialogs } from './lab_dialogs';
 import { LABELS } from './offered';
 import * as verbs from './verbs';
 
-const VERBS: Record<string, { label: string; run: (edt: IEdt, view: IJobView) => Promise<void> }> = {
+const VERBS: Record<string, { label: string; run: (edt: IEdt, view: IJobView, dialogs: Dialogs) => Promise<void> }> = {
   [CommandIDs.suspend]: { label: 'Suspend Job …', run: verbs.suspend },
   [CommandIDs.resume]: { label: 'Resume Job', run: verbs.resume },
   [CommandIDs.stop]: { label: 'Stop Job …', run: verbs.stop },
@@ -52,7 +54,7 @@ export const actions: JupyterFrontEndPlugin<void> = {
           try {
             const view = await choose(app, edt, args as IJobArgs, command, label.replace(/ …$/, ''));
             if (view) {
-              await run(edt, view);
+              await run(edt, view, labDialogs);
             }
           } catch (error) {
             Notification.error(sentenceOf(error), { autoClose: 10_000 });

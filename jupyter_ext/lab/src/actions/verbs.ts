@@ -1,24 +1,24 @@
 /** What the commands do: ask for agreement where something is lost, tell the server, show what it answers. */
-import { Clipboard, Notification } from '@jupyterlab/apputils';
-
+import { copyText } from '../clipboard';
+import { download as downloadPart } from '../job/download';
 import type { IEdt } from '../tokens';
 import type { IJobPatch, IJobView } from '../views';
-import { agreed, filled } from './ask';
 import { deleteWords, pythonOf, stopWords, suspendWords } from './consequences';
+import type { Dialogs } from './dialogs';
 
-type Verb = (edt: IEdt, view: IJobView) => Promise<void>;
+type Verb = (edt: IEdt, view: IJobView, dialogs: Dialogs) => Promise<void>;
 
 const checkpointsOf = async (edt: IEdt, view: IJobView) => (await edt.api.checkpoints(view.id)).checkpoints;
 
-export const stop: Verb = async (edt, view) => {
+export const stop: Verb = async (edt, view, dialogs) => {
   const body = stopWords(view, await checkpointsOf(edt, view));
-  if (await agreed(`Stop “${view.name}”?`, body, 'Stop', true)) {
+  if (await dialogs.agreed(`Stop “${view.name}”?`, body, 'Stop', true)) {
     edt.jobs.put(await edt.api.stop(view.id));
   }
 };
 
-export const suspend: Verb = async (edt, view) => {
-  if (await agreed(`Suspend “${view.name}”?`, suspendWords(view), 'Suspend')) {
+export const suspend: Verb = async (edt, view, dialogs) => {
+  if (await dialogs.agreed(`Suspend “${view.name}”?`, suspendWords(view), 'Suspend')) {
     edt.jobs.put(await edt.api.suspend(view.id));
   }
 };
@@ -27,17 +27,17 @@ export const resume: Verb = async (edt, view) => {
   edt.jobs.put(await edt.api.resume(view.id));
 };
 
-export const remove: Verb = async (edt, view) => {
+export const remove: Verb = async (edt, view, dialogs) => {
   const body = deleteWords(view, await checkpointsOf(edt, view));
-  if (await agreed(`Delete “${view.name}”?`, body, 'Delete', true)) {
+  if (await dialogs.agreed(`Delete “${view.name}”?`, body, 'Delete', true)) {
     await edt.api.delete(view.id);
     edt.jobs.drop(view.id);
   }
 };
 
-export const update: Verb = async (edt, view) => {
+export const update: Verb = async (edt, view, dialogs) => {
   const groups = (await edt.api.info()).instance_groups;
-  const told = await filled(
+  const told = await dialogs.filled(
     `Change “${view.name}”`,
     [
       { name: 'priority', label: 'Priority', value: String(view.priority), least: 1 },
@@ -57,20 +57,18 @@ export const update: Verb = async (edt, view) => {
   }
 };
 
-/** All that the job has written as one zip, by the browser's own download. */
-export const download: Verb = async (edt, view) => {
-  const link = document.createElement('a');
-  link.href = edt.api.resultUrl(view.id);
-  link.download = `${view.name}-${view.id}.zip`;
-  document.body.append(link);
-  link.click();
-  link.remove();
+/** All that the job has written, as one zip. */
+export const download: Verb = async (edt, view, dialogs) => {
+  const saved = await downloadPart(edt.api, view, 'all');
+  if (saved !== '') {
+    dialogs.notify(saved);
+  }
 };
 
 /** The lines that reach the job from a cell, into the clipboard. */
-export const copyPython: Verb = async (_, view) => {
-  Clipboard.copyToSystem(pythonOf(view.id));
-  Notification.success('Copied: paste it into a cell.', { autoClose: 3000 });
+export const copyPython: Verb = async (_, view, dialogs) => {
+  copyText(pythonOf(view.id));
+  dialogs.notify('Copied: paste it into a cell.');
 };
 
 function changed(view: IJobView, told: Record<string, string>): IJobPatch {

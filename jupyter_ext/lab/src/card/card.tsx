@@ -1,7 +1,7 @@
 /** A job in the output of a cell, as it is now: drawn from what the server says, not by the kernel. */
-import type { CommandRegistry } from '@lumino/commands';
 
 import { LABELS, offered } from '../actions/offered';
+import type { Commands } from '../commands';
 import { useJobs } from '../hooks';
 import type { Jobs } from '../jobs';
 import { LogIn } from '../login';
@@ -16,7 +16,7 @@ const BUTTONS = 3;
 
 export interface ICardProps {
   jobs: Jobs;
-  commands: CommandRegistry;
+  commands: Commands;
   bundle: IBundle;
   /** Told whether what the notebook stored says more than the card can. */
   onStored: (wanted: boolean) => void;
@@ -24,7 +24,7 @@ export interface ICardProps {
 
 export function Card({ jobs, commands, bundle, onStored }: ICardProps): JSX.Element {
   useJobs(jobs, bundle.id);
-  const { kind, view, says, error } = standingOf(bundle, jobs.get(bundle.id), jobs.reach, jobs.api.settings.baseUrl);
+  const { kind, view, says, error } = standingOf(bundle, jobs.get(bundle.id), jobs.reach, jobs.api.transport.baseUrl);
   onStored(kind === 'elsewhere' || (kind !== 'asking' && !view));
   const live = kind === 'live';
   return (
@@ -71,7 +71,7 @@ function Facts({ view, jobs, live }: { view: IJobView; jobs: Jobs; live: boolean
   );
 }
 
-function Buttons(props: { view: IJobView; mine: boolean; commands: CommandRegistry }): JSX.Element {
+function Buttons(props: { view: IJobView; mine: boolean; commands: Commands }): JSX.Element {
   const { view, mine, commands } = props;
   const known = offered(view, mine).filter(command => commands.hasCommand(command));
   return (

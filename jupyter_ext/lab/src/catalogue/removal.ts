@@ -2,7 +2,7 @@
 
 import { useState } from 'react';
 
-import { agreed } from '../actions/ask';
+import { labDialogs } from '../actions/lab_dialogs';
 import type { Query } from '../api';
 import { useEdt } from '../page/surroundings';
 
@@ -21,7 +21,7 @@ export function useRemoval(after: () => void): { failed: unknown; remove: (what:
   const [failed, setFailed] = useState<unknown>(null);
   const remove = async ({ name, comesTo, path, query = {} }: Removed): Promise<void> => {
     setFailed(null);
-    if (!(await agreed(`Delete ${name}?`, comesTo, 'Delete', true))) {
+    if (!(await labDialogs.agreed(`Delete ${name}?`, comesTo, 'Delete', true))) {
       return;
     }
     try {

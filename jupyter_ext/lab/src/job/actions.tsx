@@ -19,8 +19,10 @@ export function Actions(props: { job: IJobView; onFailed: (error: unknown) => vo
   const { job } = props;
   const { api, commands } = useEdt();
   const [busy, setBusy] = useState('');
+  const [saved, setSaved] = useState('');
   const run = async (name: string, act: () => Promise<unknown>): Promise<void> => {
     setBusy(name);
+    setSaved('');
     props.onFailed(null);
     try {
       await act();
@@ -42,7 +44,7 @@ export function Actions(props: { job: IJobView; onFailed: (error: unknown) => vo
       {label}
     </button>
   );
-  const possible = offered(job, true).filter(command => !ELSEWHERE.includes(command));
+  const possible = offered(job, true).filter(command => !ELSEWHERE.includes(command) && commands.hasCommand(command));
   return (
     <div className="jp-edt-toolbar jp-edt-actions" role="toolbar" aria-label="Actions">
       {possible.map(command => button(LABELS[command] ?? command, command, { id: job.id }))}
@@ -53,7 +55,7 @@ export function Actions(props: { job: IJobView; onFailed: (error: unknown) => vo
         disabled={busy !== ''}
         onChange={event => {
           const part = event.target.value as Part;
-          void run('download', () => download(api, job, part));
+          void run('download', async () => setSaved(await download(api, job, part)));
         }}
       >
         <option value="" disabled>
@@ -65,6 +67,9 @@ export function Actions(props: { job: IJobView; onFailed: (error: unknown) => vo
           </option>
         ))}
       </select>
+      <span className="jp-edt-hint" role="status">
+        {busy === 'download' && api.transport.save !== undefined ? 'Saving …' : saved}
+      </span>
     </div>
   );
 }

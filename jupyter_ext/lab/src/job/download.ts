@@ -1,4 +1,4 @@
-/** Parts of a job's result, by the browser's own download: as large as they are, nothing of them passes through this page. */
+/** Parts of a job's result: downloaded by the browser at any size, or saved beside the notebook by its kernel. */
 
 import type { Api, Part } from '../api';
 import type { IJobView } from '../views';
@@ -11,13 +11,20 @@ export const PARTS: readonly (readonly [Part, string])[] = [
   ['all', 'Everything']
 ];
 
-/** Begin it. The job is asked for first: a browser cannot say why a download does not come. */
-export async function download(api: Api, job: IJobView, part: Part): Promise<void> {
+/**
+ * Start it. Returns a sentence with the place where the kernel has saved it, "" for a download of the browser.
+ * The browser's download asks for the job first: a browser does not show why a download fails.
+ */
+export async function download(api: Api, job: IJobView, part: Part): Promise<string> {
+  if (api.transport.save !== undefined) {
+    return api.transport.save(job.id, part);
+  }
   await api.job(job.id);
   const link = document.createElement('a');
   link.href = api.resultUrl(job.id, part);
-  link.download = `${job.name}-${part}-${job.id}.zip`;
+  link.download = part === 'all' ? `${job.name}-${job.id}.zip` : `${job.name}-${part}-${job.id}.zip`;
   document.body.append(link);
   link.click();
   link.remove();
+  return '';
 }

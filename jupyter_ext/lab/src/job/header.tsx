@@ -1,5 +1,6 @@
 /** The head of a job's tab: what it is called, how it is, how far, why not further, and how old all this is. */
 
+import { useRef } from 'react';
 import type { ReactElement } from 'react';
 
 import { Facts } from '../page/facts';
@@ -8,9 +9,14 @@ import { ELASTIC, isFinal } from '../views';
 import type { IJobView } from '../views';
 import { clock, progressWords, slotsWords, span, timeWords } from '../words';
 
+import { Pace } from './pace';
+
 /** `taken`: when this was so; `now`: both in seconds since the epoch. */
 export function Header(props: { job: IJobView; taken: number; now: number }): ReactElement {
   const { job, now } = props;
+  const pace = useRef(new Pace()).current;
+  pace.saw(job, props.taken);
+  const ends = pace.ends(job);
   const progress = progressWords(job);
   const since = span(now - job.state_since);
   const failed = job.state === 'FAILED' || job.state === 'ERROR';
@@ -30,7 +36,7 @@ export function Header(props: { job: IJobView; taken: number; now: number }): Re
           <span>{progress}</span>
         </div>
       )}
-      <Facts of={facts(job, now)} />
+      <Facts of={facts(job, now, ends)} />
       {job.reason !== null && job.reason.text !== '' && !isFinal(job.state) && (
         <p className="jp-edt-reason">
           <span aria-hidden="true">ℹ︎ </span>
@@ -47,10 +53,11 @@ export function Header(props: { job: IJobView; taken: number; now: number }): Re
   );
 }
 
-function facts(job: IJobView, now: number): [string, string | null][] {
+function facts(job: IJobView, now: number, ends: number | null): [string, string | null][] {
   return [
     ['Slots', slotsWords(job) || null],
     ['Time', timeWords(job, now)],
+    ['Ends about', ends === null ? null : `${clock(ends, now)}, in ${span(ends - now)}, at this pace`],
     ['Submitted', clock(job.created, now)],
     ['Ended', job.ended === null ? null : clock(job.ended, now)],
     ['Priority', isFinal(job.state) ? String(job.priority) : null],

@@ -2,13 +2,12 @@
 
 import { createContext, useContext } from 'react';
 
-import type { CommandRegistry } from '@lumino/commands';
-
+import type { Commands } from '../commands';
 import type { IEdt } from '../tokens';
 
 /** The surroundings of a page. */
 export interface Surroundings extends IEdt {
-  readonly commands: CommandRegistry;
+  readonly commands: Commands;
 }
 
 /** Set by the plugin that makes the page. */

@@ -1,7 +1,7 @@
 /** What is there instead of jobs: how to submit the first one, or how to see those that a filter hides. */
-import { Clipboard } from '@jupyterlab/apputils';
 import { useState } from 'react';
 
+import { copyText } from '../clipboard';
 import { Button } from '../state';
 
 // Three statements, in lines that are not broken in a narrow panel.
@@ -19,7 +19,7 @@ job
 export function NoJobs(props: { mine: boolean; onTrain: (() => void) | null; onAll: () => void }): JSX.Element {
   const [copied, setCopied] = useState(false);
   const copy = (): void => {
-    Clipboard.copyToSystem(EXAMPLE);
+    copyText(EXAMPLE);
     setCopied(true);
     setTimeout(() => setCopied(false), 2000);
   };

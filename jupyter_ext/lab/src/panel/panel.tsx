@@ -1,8 +1,7 @@
 /** The side panel: the machine's last hours on top, and the jobs below, mine or everybody's. */
-import type { CommandRegistry } from '@lumino/commands';
 import { useEffect, useMemo, useState } from 'react';
 
-import { CommandIDs } from '../commands';
+import { CommandIDs, type Commands } from '../commands';
 import { useJobs } from '../hooks';
 import { sentenceOf } from '../api';
 import type { Jobs, Scope } from '../jobs';
@@ -20,7 +19,7 @@ const TIMELINE_EVERY_MS = 15_000;
 
 export interface IPanelProps {
   jobs: Jobs;
-  commands: CommandRegistry;
+  commands: Commands;
   /** Nothing is asked for while the panel is closed. */
   visible: boolean;
 }
@@ -107,7 +106,7 @@ function Older({ jobs, scope, there }: { jobs: Jobs; scope: Scope; there: number
   );
 }
 
-function Head(props: { commands: CommandRegistry; scope: Scope; onScope: (scope: Scope) => void }): JSX.Element {
+function Head(props: { commands: Commands; scope: Scope; onScope: (scope: Scope) => void }): JSX.Element {
   const { commands, scope, onScope } = props;
   const doors: [string, string, string][] = [
     [CommandIDs.train, 'Train …', 'Submit a training with a form'],

@@ -50,7 +50,7 @@ export const train: JupyterFrontEndPlugin<void> = {
     settings: ISettingRegistry | null
   ): void => {
     const { commands } = app;
-    const { baseUrl } = edt.api.settings;
+    const { baseUrl } = edt.api.transport;
     const notebookPath = (): string => notebooks?.currentWidget?.context.path ?? '';
     const kernelName = (): string => notebooks?.currentWidget?.sessionContext.session?.kernel?.name ?? '';
     const opener = new Opener<Args>(
