@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edt_sdk.pictures.allocation import Allocation, draw_allocation
+from edt_sdk.pictures.allocation import AllocationChart, draw_allocation
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import Mark
 from edt_server.history.picture_data import allocation_of
@@ -22,7 +22,7 @@ TARGET = REPOSITORY / "docs" / "images" / "allocation.svg"
 WIDTH = 860
 
 
-def held_in(timeline: dict[str, Any]) -> Allocation:
+def held_in(timeline: dict[str, Any]) -> AllocationChart:
     """The allocation of `{"rows", "names", "capacity", "notes": [[seconds since the epoch, text], …]}`."""
     rows = timeline["rows"]
     held = allocation_of(rows, timeline["names"], until=rows[-1]["time"])

@@ -8,6 +8,6 @@ Read first: `client.py`, then `job.py`.
 from edt_sdk.client.client import Client
 from edt_sdk.client.job import Job
 from edt_sdk.client.job_list import JobList
-from edt_sdk.client.outlook import Package
+from edt_sdk.client.outlook import PackagePreview
 
-__all__ = ["Client", "Job", "JobList", "Package"]
+__all__ = ["Client", "Job", "JobList", "PackagePreview"]

@@ -27,9 +27,9 @@ from edt_sdk.schemas.catalogue import (
     Model,
     ModelChange,
     ModelDetails,
+    ModelTraining,
     NewDataset,
     NewModel,
-    Training,
 )
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView
@@ -214,7 +214,7 @@ class CatalogueClient(ServerSession):
             NotFound: no such model or data set.
             InvalidRequest, Unprocessable: an argument cannot be used.
         """
-        wanted = Training(
+        wanted = ModelTraining(
             name=job_name,
             framework=framework,
             dataset=dataset,

@@ -18,7 +18,7 @@ import msgspec
 from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.job import Job
 from edt_sdk.client.job_list import JobList
-from edt_sdk.client.outlook import Outlook, Package
+from edt_sdk.client.outlook import Outlook, PackagePreview
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display.answers import WhatIfAnswer
@@ -189,7 +189,7 @@ class Client(CatalogueClient, PlanClient):
         )
         return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
 
-    def preview(self, source: Source, **options: Unpack[SubmitOptions]) -> Package:
+    def preview(self, source: Source, **options: Unpack[SubmitOptions]) -> PackagePreview:
         """Return what `submit` would send, and when the job would start. Nothing is sent or submitted.
 
         Args:
@@ -200,7 +200,7 @@ class Client(CatalogueClient, PlanClient):
             EdtError: what `submit` would raise before it sends.
         """
         spec, collected = self._specified(source, **options)
-        return Package(
+        return PackagePreview(
             name=spec.name,
             main=spec.main,
             files=tuple(PackedFile(name=file.name, size=file.size) for file in collected.files),

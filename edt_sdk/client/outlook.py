@@ -13,7 +13,7 @@ class Outlook(Forecast, frozen=True, kw_only=True):
         return self.text
 
 
-class Package(Preview, frozen=True, kw_only=True):
+class PackagePreview(Preview, frozen=True, kw_only=True):
     """A `Preview` whose repr is the list of its files and the forecast; see there for its fields."""
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from edt_sdk.formatting.html_table import left_out, note, table
 from edt_sdk.formatting.number_words import figures, lost_words, size, stamp
-from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
+from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 from edt_sdk.pictures.curves import Loss
 from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.pictures.parts.embedded import image
@@ -67,7 +67,7 @@ def timeline_html(
         return "<p>No slot has been given to a job yet.</p>"
     times = [float(row["time"]) for row in rows]
     jobs = list(dict.fromkeys(job for row in rows for job, held in row["slots"].items() if held))
-    held = Allocation(
+    held = AllocationChart(
         edges=(*times, max(until, times[-1])),
         bands=tuple(
             Band(job, names.get(job, job), tuple(float(row["slots"].get(job, 0)) for row in rows)) for job in jobs

@@ -18,7 +18,7 @@ MOST = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MetricsStep:
     """One committed update.
 
     Attributes:
@@ -63,24 +63,24 @@ class Curves:
         self._begin()
 
     def _begin(self) -> None:
-        self._train: Extremes[Step] = Extremes(self._stretches)
-        self._test: Extremes[Step] = Extremes(self._stretches)
-        self._last: Step | None = None
-        self._tested: Step | None = None
+        self._train: Extremes[MetricsStep] = Extremes(self._stretches)
+        self._test: Extremes[MetricsStep] = Extremes(self._stretches)
+        self._last: MetricsStep | None = None
+        self._tested: MetricsStep | None = None
 
     def add(self, point: Mapping[str, Any]) -> None:
         """Take one point of the metrics stream; a point of a later training replaces those of the one before."""
         if point.get("training", 0) != self._training:
             self._training = point["training"]
             self._begin()
-        step = Step(point["update"] + 1, point["loss"], point.get("world", 0), point["time"])
+        step = MetricsStep(point["update"] + 1, point["loss"], point.get("world", 0), point["time"])
         if point.get("kind") == "test":
             self._tested = _told(step, self._test, self._tested)
         else:
             self._last = _told(step, self._train, self._last)
 
     @property
-    def train(self) -> list[Step]:
+    def train(self) -> list[MetricsStep]:
         """Committed updates, oldest first, the last one always among them."""
         points = list(self._train.points())
         return [*points, self._last] if self._last is not None and points[-1].step != self._last.step else points
@@ -149,19 +149,19 @@ class Curves:
         return [stretch for stretch in found if stretch.rate > 0]
 
 
-def _stretch(before: Step, last: Step) -> Stretch:
+def _stretch(before: MetricsStep, last: MetricsStep) -> Stretch:
     seconds = last.time - before.time
     rate = (last.step - before.step) / seconds if seconds > 0 else 0.0
     return Stretch(before.step, last.step, rate, last.workers)
 
 
-def _points_in(points: Sequence[Step], seconds: float) -> int:
+def _points_in(points: Sequence[MetricsStep], seconds: float) -> int:
     """How many of these points fall into so many seconds, on average: shorter pieces would show noise."""
     whole = points[-1].time - points[0].time if points else 0.0
     return int(seconds * len(points) / whole) if whole > 0 else 1
 
 
-def _told(step: Step, kept: Extremes[Step], last: Step | None) -> Step:
+def _told(step: MetricsStep, kept: Extremes[MetricsStep], last: MetricsStep | None) -> MetricsStep:
     """Keep a step if it is worth it; the step. One that is told again was lost, with all that came after it."""
     if last is not None and last.step >= step.step:
         kept.forget(step.step)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edt_sdk.notebook.curves import Curves
 from edt_sdk.pictures.parts.embedded import image
 from edt_sdk.pictures.parts.look import ACCENT, GREEN, ORANGE, TEXT
-from edt_sdk.pictures.parts.panel import Line, panels
+from edt_sdk.pictures.parts.panel import PanelLine, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,10 +83,10 @@ def svg(curves: Curves) -> str:
     fast = [(x, y) for s in curves.stretches() for x, y in ((s.first, s.rate), (s.last, s.rate))]
     workers = [(x, float(s.workers)) for s in curves.stretches() for x, y in ((s.first, 0), (s.last, 0))]
     smooth = curves.smooth()
-    train = Line("train loss", smooth or curves.losses(), ACCENT)
-    raw = [Line("", curves.losses(), ACCENT, faint=True)] if smooth else []
-    above = [*raw, train, Line("test loss", curves.test, ORANGE, dots=True)]
-    below = [Line("workers", workers, GREEN), Line("steps per second", fast, ACCENT)]
+    train = PanelLine("train loss", smooth or curves.losses(), ACCENT)
+    raw = [PanelLine("", curves.losses(), ACCENT, faint=True)] if smooth else []
+    above = [*raw, train, PanelLine("test loss", curves.test, ORANGE, dots=True)]
+    below = [PanelLine("workers", workers, GREEN), PanelLine("steps per second", fast, ACCENT)]
     return panels([(loss_title(curves), above), (rate_title(curves), below)], "Steps", width=WIDTH, height=HEIGHT)
 
 

@@ -38,7 +38,7 @@ from edt_sdk.torchrun.command_line.command import asked
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from edt_sdk.client import Job, Package
+    from edt_sdk.client import Job, PackagePreview
 
 TAG = "edt"
 _SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
@@ -61,7 +61,7 @@ class SubmitMagics(Magics):
     @options_of(JobSpec, *SUBMITTABLE)
     @option("--quiet", action="store_true", help="do not list what is packed")
     @line_cell_magic
-    def edt_submit(self, line: str, cell: str | None = None) -> Job | Package:
+    def edt_submit(self, line: str, cell: str | None = None) -> Job | PackagePreview:
         """Submit a training, and return its Job.
 
         What follows a lone -- goes to the script, or to torchrun. Variables of the notebook are put
@@ -87,7 +87,7 @@ class SubmitMagics(Magics):
         options.args = words(rest)
         wishes: dict[str, Any] = {"tag": options.tag, **self._given(options, SUBMITTABLE)}
         if options.dry_run:
-            looked: Package = self._session.run(lambda client: client.preview(**asked(options), **wishes))
+            looked: PackagePreview = self._session.run(lambda client: client.preview(**asked(options), **wishes))
             return looked
         progress = not options.quiet
         job = self._session.run(lambda client: client.submit(**asked(options), **wishes, progress=progress))

@@ -47,7 +47,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class AllocationChart:
     """The data of the picture.
 
     Attributes:
@@ -101,7 +101,7 @@ class Allocation:
         return f"Slots held over {scales.span(seconds)}: {mean:.3g} of {most} on average; of these {shares}."
 
 
-def draw_allocation(held: Allocation, look: Look | None = None) -> str:
+def draw_allocation(held: AllocationChart, look: Look | None = None) -> str:
     """Draw the picture as an SVG document."""
     look = look or Look()
     held = _sound(held)
@@ -163,7 +163,7 @@ def _notes(notes: Sequence[Mark], frame: Frame, look: Look) -> Iterator[str]:
         )
 
 
-def _sound(held: Allocation) -> Allocation:
+def _sound(held: AllocationChart) -> AllocationChart:
     """Drop columns without a width and slots that are not numbers, and reduce both to what can be seen."""
     edges = [bounded(edge) for edge in held.edges if edge == edge]
     if len(edges) < len(held.edges):
@@ -199,12 +199,12 @@ def _slot_ticks(most: float) -> list[tuple[float, str]]:
     return [(value, f"{value:g}") for value in values]
 
 
-def _heights(held: Allocation) -> Iterator[float]:
+def _heights(held: AllocationChart) -> Iterator[float]:
     for column in range(held.columns):
         yield sum(band.slots[column] for band in held.bands)
 
 
-def _legend_entries(held: Allocation, dyes: Colours, look: Look) -> list[tuple[str, str]]:
+def _legend_entries(held: AllocationChart, dyes: Colours, look: Look) -> list[tuple[str, str]]:
     room = min(220.0, look.width - _LEFT - 40)
     found = []
     for band in held.bands:
@@ -220,11 +220,11 @@ def _swatch(fill: str, opacity: str | None = None, over: str | None = None) -> s
     return box + (_swatch(over) if over else "")
 
 
-def _opacity(held: Allocation, band: Band) -> str | None:
+def _opacity(held: AllocationChart, band: Band) -> str | None:
     return _PALE if held.mine and band.job != held.mine else None
 
 
-def _areas(held: Allocation, dyes: Colours, frame: Frame, look: Look) -> Iterator[str]:
+def _areas(held: AllocationChart, dyes: Colours, frame: Frame, look: Look) -> Iterator[str]:
     """Draw one shape a band, along the top and back along the bottom, then its hatched part and its name."""
     below = [0.0] * held.columns
     names: list[str] = []
@@ -284,7 +284,7 @@ def _name(
     below: Sequence[float],
     above: Sequence[float],
     frame: Frame,
-    held: Allocation,
+    held: AllocationChart,
     dyes: Colours,
     look: Look,
 ) -> list[str]:
@@ -310,7 +310,7 @@ def _name(
     return [words(x, y, text, fill, anchor="middle", bold=not pale)]
 
 
-def _capacity(held: Allocation, frame: Frame, look: Look) -> Iterator[str]:
+def _capacity(held: AllocationChart, frame: Frame, look: Look) -> Iterator[str]:
     path = f"M{num(frame.left)} {num(frame.y(held.capacity[0]))}"
     path += _steps([(held.edges[at + 1], float(held.capacity[at])) for at in range(held.columns)], frame)
     yield told(
@@ -330,5 +330,5 @@ def _slots(number: float) -> str:
     return f"{number:.3g} slot{'' if number == 1 else 's'}"
 
 
-def _area(held: Allocation, band: Band) -> float:
+def _area(held: AllocationChart, band: Band) -> float:
     return sum(slots * (right - left) for slots, (left, right) in zip(band.slots, pairwise(held.edges), strict=True))

@@ -18,7 +18,7 @@ _LEAST = 1e-9  # samples per second below which a speed counts as none
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class MeasuredSpeed:
     """One measured speed: workers, samples per second, and the seconds of the measurement."""
 
     workers: int
@@ -36,15 +36,15 @@ class Efficiency:
     """
 
     name: str
-    speeds: tuple[Speed, ...]
+    speeds: tuple[MeasuredSpeed, ...]
 
     @property
-    def usable(self) -> list[Speed]:
+    def usable(self) -> list[MeasuredSpeed]:
         """Return the speeds that are numbers, by workers."""
         known = {speed.workers: speed for speed in self.speeds if speed.workers > 0 and _LEAST < speed.rate < math.inf}
         return [known[workers] for workers in sorted(known)]
 
-    def share(self, speed: Speed) -> float:
+    def share(self, speed: MeasuredSpeed) -> float:
         """Return the throughput divided by linear scaling from the smallest size; 1 is ideal."""
         first = self.usable[0]
         return bounded(speed.rate) / speed.workers / (bounded(first.rate) / first.workers)

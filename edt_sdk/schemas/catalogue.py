@@ -50,7 +50,7 @@ class DatasetType(StrEnum):
     OTHER = "Other"
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """A model can be trained; a template is code that models are made of, as WMLA's console knows them."""
 
     MODEL = "model"
@@ -59,7 +59,7 @@ class Kind(StrEnum):
 
 DatasetTypeName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in DatasetType]})]
 CatalogueName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
-KindName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in Kind]})]
+KindName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in EntryKind]})]
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     path: str | None = None
     source: str | None = None
     template: str | None = None
-    kind: KindName = Kind.MODEL.value
+    kind: KindName = EntryKind.MODEL.value
     main: str | None = None
     framework: str | None = None
     args: tuple[str, ...] | None = None
@@ -183,7 +183,7 @@ class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def check(self) -> NewModel:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         check_name(self.name, "model")
-        if self.kind not in list(Kind):
+        if self.kind not in list(EntryKind):
             raise Unprocessable(f"kind is 'model' or 'template', not {self.kind!r}.", field="kind")
         _check_settings(self)
         return self
@@ -252,7 +252,7 @@ class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileEntry, ...]
 
 
-class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a model is trained; None takes the model's setting.
 
     Attributes:
@@ -278,7 +278,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     env: dict[str, str] = {}
     warm_start: str = ""
 
-    def check(self) -> Training:
+    def check(self) -> ModelTraining:
         """Return self, or raise InvalidRequest or Unprocessable naming the field; the job's own checks follow."""
         _check_settings(self)
         check_priority(self.priority)
@@ -325,7 +325,7 @@ def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check_settings(given: NewModel | ModelChange | Training) -> None:
+def _check_settings(given: NewModel | ModelChange | ModelTraining) -> None:
     """Check the settings that the three have in common."""
     if given.framework is not None:
         framework_named(given.framework)
@@ -337,7 +337,7 @@ def _check_settings(given: NewModel | ModelChange | Training) -> None:
         check_name(given.dataset, "data set")
     if any(len(word) > _LONGEST_ARGUMENT or "\0" in word for word in given.args or ()):
         raise InvalidRequest(f"An argument has at most {_LONGEST_ARGUMENT} characters and no NUL.", field="args")
-    if isinstance(given, Training):
+    if isinstance(given, ModelTraining):
         return
     _check_text(given.description or "")
     if given.main is not None:

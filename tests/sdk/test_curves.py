@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_sdk.notebook.curves import Curves, Step, Stretch
+from edt_sdk.notebook.curves import Curves, MetricsStep, Stretch
 
 
 def train(update: int, time: float, *, loss: float | None = 1.0, world: int = 1, training: int = 0) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_an_update_that_was_lost_is_told_again_and_counts_once() -> None:
         *(train(u, u) for u in range(6)), test(5, 9.0), train(3, 20.0, loss=7.0), train(4, 21.0), test(3, 1.0)
     )
     assert [point.step for point in curves.train] == [1, 2, 3, 4, 5]
-    assert curves.train[3] == Step(4, 7.0, 1, 20.0)
+    assert curves.train[3] == MetricsStep(4, 7.0, 1, 20.0)
     assert curves.test == [(4, 1.0)]
 
 

@@ -12,7 +12,7 @@ from edt_sdk.pictures.parts.scales import ticks
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PanelLine:
     """One line of a panel: its name ("" for none), its (x, y) points, and whether it is faint or has dots."""
 
     name: str
@@ -22,7 +22,9 @@ class Line:
     dots: bool = False
 
 
-def panels(content: Sequence[tuple[str, Sequence[Line]]], x_name: str, *, width: int = 1200, height: int = 800) -> str:
+def panels(
+    content: Sequence[tuple[str, Sequence[PanelLine]]], x_name: str, *, width: int = 1200, height: int = 800
+) -> str:
     """Panels of equal height, one below the other, over one x axis that begins at 0; each a title and its lines."""
     most = max([1.0, *(x for _, lines in content for line in lines for x, _ in line.points)])
     tall = (height - 40) / max(1, len(content))
@@ -72,7 +74,7 @@ def _axes(frame: _Frame) -> Iterator[str]:
     yield f'<line {ends} y1="{frame.bottom:.1f}" y2="{frame.bottom:.1f}"/>'
 
 
-def _drawn(line: Line, frame: _Frame) -> Iterator[str]:
+def _drawn(line: PanelLine, frame: _Frame) -> Iterator[str]:
     spots = [(frame.x(x), frame.y(y)) for x, y in line.points]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
     look = 'stroke-width="1" opacity="0.4"' if line.faint else 'stroke-width="2.5"'
@@ -82,7 +84,7 @@ def _drawn(line: Line, frame: _Frame) -> Iterator[str]:
         yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{line.colour}"/>' for x, y in spots)
 
 
-def _legend(lines: Sequence[Line], frame: _Frame) -> Iterator[str]:
+def _legend(lines: Sequence[PanelLine], frame: _Frame) -> Iterator[str]:
     left = frame.width - 190
     for number, line in enumerate(lines):
         y = frame.top + 12 + 22 * number

@@ -143,7 +143,7 @@ class TellProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: Downward
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class LookAtWorkers(msgspec.Struct, frozen=True, kw_only=True, tag="Look"):
     """Twice a second: tell what is seen of the workers. `taking_part`: those that should move."""
 
     taking_part: tuple[int, ...]
@@ -221,7 +221,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 ToAgent = Ping | StartSupervisor | StartOutpost | Retire
 FromAgent = Pong | SupervisorStarted | OutpostStarted | OutpostEnded
-ToOutpost = StartProcess | EndProcess | KillProcess | TellProcess | Look | Farewell
+ToOutpost = StartProcess | EndProcess | KillProcess | TellProcess | LookAtWorkers | Farewell
 FromOutpost = ProcessStarted | ProcessNotStarted | ProcessSaid | ProcessSilent | ProcessExited | Seen
 
 _encoder = msgspec.json.Encoder()

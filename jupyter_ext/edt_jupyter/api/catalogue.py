@@ -14,12 +14,12 @@ from edt_sdk.schemas.catalogue import (
     HYPERPARAMETERS,
     Dataset,
     DatasetType,
-    Kind,
+    EntryKind,
     Model,
     ModelChange,
+    ModelTraining,
     NewDataset,
     NewModel,
-    Training,
 )
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import Framework
@@ -118,8 +118,8 @@ class ModelHandler(EdtHandler):
 
     @property
     def _kind(self) -> str:
-        kind = self.get_query_argument("kind", Kind.MODEL.value)
-        if kind not in list(Kind):
+        kind = self.get_query_argument("kind", EntryKind.MODEL.value)
+        if kind not in list(EntryKind):
             raise InvalidRequest(f"kind is 'model' or 'template', not {kind!r}.", field="kind")
         return kind
 
@@ -131,7 +131,7 @@ class ModelTrainHandler(EdtHandler):
 
     async def post(self, name: str) -> None:
         """Train the model. Returns the job."""
-        wanted = parse_change(self.request.body, Training) if self.request.body else Training()
+        wanted = parse_change(self.request.body, ModelTraining) if self.request.body else ModelTraining()
         view = await self.service.catalogue.models.train(self.user, name, wanted)
         self.set_header("Location", f"{self.base_url}edt/api/jobs/{view.id}")
         self.reply(view, 201)

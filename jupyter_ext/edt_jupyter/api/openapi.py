@@ -17,7 +17,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(forecast.Forecast, forecast.Picked, forecast.OfJob, forecast.Preview, forecast.PackedFile),
     *(forecast.WhatIf, forecast.WhatIfShare, events.Event, logs.LoggedLine),
     *(validation.NewValidation, validation.Validated, validation.ClassScores),
-    *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.Training),
+    *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup),
 )

@@ -423,6 +423,34 @@ export interface IModelDetails {
   files: IFileEntry[];
 }
 
+/** How a model is trained; None takes the model's setting. */
+export interface IModelTraining {
+  /** Of the job; the model's by default. */
+  name?: string | null;
+  /** The training engine. */
+  framework?: string | null;
+  /** A registered data set; "" for none. */
+  dataset?: string | null;
+  /** Most slots the job may hold at once. */
+  max_workers?: number | null;
+  /** The script's arguments, in place of the model's. */
+  args?: string[] | null;
+  /** Over the model's, key by key. */
+  hyperparameters?: Record<string, unknown> | null;
+  /** As in `JobSpec`. */
+  priority?: number;
+  /** As in `JobSpec`. */
+  instance_group?: string;
+  /** As in `JobSpec`. */
+  mode?: string;
+  /** As in `JobSpec`. */
+  seed?: number;
+  /** As in `JobSpec`. */
+  env?: Record<string, string>;
+  /** As in `JobSpec`. */
+  warm_start?: string;
+}
+
 export interface IModels {
   models: IModel[];
   frameworks: string[];
@@ -571,34 +599,6 @@ export interface IResourceGroupChange {
   hosts?: string[];
   /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number; "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
   slots?: string;
-}
-
-/** How a model is trained; None takes the model's setting. */
-export interface ITraining {
-  /** Of the job; the model's by default. */
-  name?: string | null;
-  /** The training engine. */
-  framework?: string | null;
-  /** A registered data set; "" for none. */
-  dataset?: string | null;
-  /** Most slots the job may hold at once. */
-  max_workers?: number | null;
-  /** The script's arguments, in place of the model's. */
-  args?: string[] | null;
-  /** Over the model's, key by key. */
-  hyperparameters?: Record<string, unknown> | null;
-  /** As in `JobSpec`. */
-  priority?: number;
-  /** As in `JobSpec`. */
-  instance_group?: string;
-  /** As in `JobSpec`. */
-  mode?: string;
-  /** As in `JobSpec`. */
-  seed?: number;
-  /** As in `JobSpec`. */
-  env?: Record<string, string>;
-  /** As in `JobSpec`. */
-  warm_start?: string;
 }
 
 /** The result of a validation: the content of RESULT_DIR's `validation.json`. */

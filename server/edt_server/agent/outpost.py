@@ -143,7 +143,7 @@ class Outpost:
                     self._children.kill(worker, patience)
                 case wire.TellProcess(worker=worker, message=message):
                     self._link.send(worker, message)
-                case wire.Look(taking_part=taking_part):
+                case wire.LookAtWorkers(taking_part=taking_part):
                     self._say(wire.Seen(vitals=self._vitals(taking_part)))
                 case wire.Farewell(over=over):
                     if over:

@@ -14,8 +14,8 @@ from edt_sdk.schemas.catalogue import (
     Model,
     ModelChange,
     ModelDetails,
+    ModelTraining,
     NewModel,
-    Training,
     check_inside,
 )
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
@@ -211,7 +211,7 @@ class Models:
         await shelf.remove(await shelf.row(user, name))
 
     async def train(
-        self, user: str, name: str, wanted: Training, *, weights: Path | None = None, remarks: tuple[str, ...] = ()
+        self, user: str, name: str, wanted: ModelTraining, *, weights: Path | None = None, remarks: tuple[str, ...] = ()
     ) -> JobView:
         """Train a model: an ordinary job.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edt_sdk.schemas.catalogue import Training
+from edt_sdk.schemas.catalogue import ModelTraining
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.registered import Registered
@@ -21,7 +21,7 @@ WEIGHTS_DIR = "weights"
 TRAIN_DIR, WEIGHTS = "--train_dir", "--weights"
 
 
-def job_of(row: CatalogueRow, wanted: Training) -> tuple[JobSpec, Registered]:
+def job_of(row: CatalogueRow, wanted: ModelTraining) -> tuple[JobSpec, Registered]:
     """Return the job, not checked against the server, and what it uses of the catalogue apart from a data set."""
     model = model_record(row)
     framework = Framework(wanted.framework or model.framework)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from edt_sdk.pictures.allocation import OTHERS, Allocation, Band
+from edt_sdk.pictures.allocation import OTHERS, AllocationChart, Band
 from edt_sdk.pictures.comparison import Compared
 from edt_sdk.pictures.curves import Loss
-from edt_sdk.pictures.efficiency import Efficiency, Speed
+from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed
 from edt_sdk.pictures.losses import NO_UPDATE, Losses
 from edt_sdk.pictures.parts.marks import Mark
 from edt_sdk.pictures.shares import GroupShare, Shares
@@ -46,7 +46,7 @@ def allocation_of(
     marks: Sequence[Mark] = (),
     total: int = 0,
     first: Sequence[str] = (),
-) -> Allocation:
+) -> AllocationChart:
     """Convert rows of a timeline into an allocation.
 
     Args:
@@ -64,7 +64,7 @@ def allocation_of(
     edges = [max(edges[: at + 1]) for at in range(len(edges))]  # a clock that was set back must not draw a time twice
     columns = [at for at, (left, right) in enumerate(pairwise(edges)) if right > left]
     if not columns:
-        return Allocation((), (), ())
+        return AllocationChart((), (), ())
     kept = [rows[at] for at in columns]
     wide = [edges[at + 1] - edges[at] for at in columns]
     shown = _banded(kept, wide, mine)
@@ -74,7 +74,7 @@ def allocation_of(
     others = _others(kept, set(shown), names)
     begin, last = edges[columns[0]], edges[columns[-1] + 1]
     note = f"{len(rows)} of {total} changes are drawn; zoom in to see the others." if total > len(rows) else ""
-    return Allocation(
+    return AllocationChart(
         edges=(*(edges[at] for at in columns), last),
         bands=(*bands, *others),
         capacity=tuple(row["capacity"] for row in kept),
@@ -262,7 +262,7 @@ def efficiency_of(curve: Curve, name: str) -> Efficiency:
     return Efficiency(
         name,
         tuple(
-            Speed(workers, samples / seconds, seconds)
+            MeasuredSpeed(workers, samples / seconds, seconds)
             for workers, (samples, seconds) in curve.speeds.items()
             if seconds >= _SHORTEST
         ),

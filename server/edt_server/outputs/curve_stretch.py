@@ -15,7 +15,7 @@ from typing import IO
 import msgspec
 
 from edt_sdk.pictures.parts.extremes import Extremes
-from edt_server.outputs.training_curve import DECODER, MOST, Curve, Line, TrainPoint
+from edt_server.outputs.training_curve import DECODER, MOST, Curve, CurveLine, TrainPoint
 
 MOST_UPDATES = 50_000
 _NEAR = 1 << 16  # bytes below which reading on is faster than another step of the search
@@ -55,7 +55,7 @@ def detail(
     return tuple(found.points()) or kept
 
 
-def _lines(file: IO[bytes], first: int) -> Iterator[Line]:
+def _lines(file: IO[bytes], first: int) -> Iterator[CurveLine]:
     """Iterate over the lines of updates from number `first` on."""
     file.seek(_begin(file, first))
     for text in file:
@@ -79,7 +79,7 @@ def _begin(file: IO[bytes], first: int) -> int:
     return low
 
 
-def _decoded(text: bytes) -> Line | None:
+def _decoded(text: bytes) -> CurveLine | None:
     """Decode a line. Returns None for an incomplete line, whose writer died."""
     try:
         return DECODER.decode(text)

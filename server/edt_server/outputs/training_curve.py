@@ -31,7 +31,7 @@ _PAUSE, _FEW = 10.0, 5
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 
 
-class Line(msgspec.Struct):
+class CurveLine(msgspec.Struct):
     """The fields of a line of the metrics file that are read, see docs/architecture.md."""
 
     kind: str
@@ -43,7 +43,7 @@ class Line(msgspec.Struct):
     epoch: int = 0
 
 
-DECODER = msgspec.json.Decoder(Line)
+DECODER = msgspec.json.Decoder(CurveLine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class _Reading:
     tested: int = -1
     sizes: list[TrainPoint] = field(default_factory=list)
     speeds: dict[int, tuple[int, float, int]] = field(default_factory=dict)
-    before: Line | None = None
+    before: CurveLine | None = None
 
-    def take(self, line: Line) -> None:
+    def take(self, line: CurveLine) -> None:
         if line.kind == "test":
             if line.update > self.tested:
                 self.tested = line.update
@@ -132,10 +132,10 @@ class _Reading:
                 if len(self.sizes) > 2 * MOST_SIZES:
                     del self.sizes[1:-1:2]
 
-    def _point(self, line: Line) -> TrainPoint:
+    def _point(self, line: CurveLine) -> TrainPoint:
         return TrainPoint(line.update, self.samples, line.loss, line.world, line.time)
 
-    def _measure(self, line: Line, seconds: float) -> None:
+    def _measure(self, line: CurveLine, seconds: float) -> None:
         samples, so_far, number = self.speeds.get(line.world, (0, 0.0, 0))
         # A long gap is a suspension, a recovery or a validation, and no part of the speed.
         if seconds > 0 and (number < _FEW or seconds <= _PAUSE * so_far / number):
@@ -206,7 +206,7 @@ def _read_on(path: Path, reading: _Reading) -> None:
                 reading.take(line)
 
 
-def _lines(text: bytes) -> Iterator[Line]:
+def _lines(text: bytes) -> Iterator[CurveLine]:
     """Decode the lines in one call, which is several times as fast, and one by one if a line is incomplete."""
     try:
         yield from DECODER.decode_lines(text)

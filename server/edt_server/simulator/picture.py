@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from edt_sdk.pictures import allocation as pictured
-from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
+from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 from edt_sdk.pictures.parts.look import Look
 from edt_server.simulator.engine import Life, SimulatedRun
 
@@ -21,7 +21,7 @@ OTHERS = "others"
 WIDTH = 860
 
 
-def allocation(run: SimulatedRun) -> Allocation:
+def allocation(run: SimulatedRun) -> AllocationChart:
     """Return the allocation in at most `COLUMNS` columns; exact where there are no more changes than that."""
     lives = [life for life in run.lives if life.sizes]
     times = sorted({time for life in lives for time, _ in life.sizes})
@@ -35,10 +35,12 @@ def allocation(run: SimulatedRun) -> Allocation:
     largest_first = sorted(grouped, key=lambda each: (each == OTHERS, -_area(times, grouped[each]), each))
     bands = (Band(pictured.OTHERS if each == OTHERS else each, each, tuple(grouped[each])) for each in largest_first)
     capacity = (run.slots,) * max(0, len(times) - 1)
-    return Allocation(tuple(times), tuple(bands), capacity, clock=False, empty=f"No job held any of {run.slots} slots.")
+    return AllocationChart(
+        tuple(times), tuple(bands), capacity, clock=False, empty=f"No job held any of {run.slots} slots."
+    )
 
 
-def draw(held: Allocation) -> str:
+def draw(held: AllocationChart) -> str:
     """Return the picture as a standalone SVG document."""
     return f"{draw_allocation(held, Look(width=WIDTH))}\n"
 

@@ -92,7 +92,7 @@ class RemoteWorkers:
     def observe(self, taking_part: Collection[int], now: float) -> list[Observation]:
         """Return the newest observations of the workers, and request new ones."""
         for host in self._hosts.values():
-            host.send(wire.Look(taking_part=tuple(taking_part)))
+            host.send(wire.LookAtWorkers(taking_part=tuple(taking_part)))
         return [seen for host in self._hosts.values() for seen in host.observe(taking_part)]
 
     def farewell(self, *, over: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.schemas.catalogue import Dataset, DatasetType, Model, ModelChange, NewDataset, NewModel, Training
+from edt_sdk.schemas.catalogue import Dataset, DatasetType, Model, ModelChange, ModelTraining, NewDataset, NewModel
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobView
@@ -219,7 +219,7 @@ def model_object(model: Model, group: str) -> dict[str, Any]:
         "signame": group,
         "wfinit": "",
         "wtfolder": "own" if model.weights else "",
-        "type": "Training",
+        "type": "ModelTraining",
         "user": model.owner,
         "createTime": utc(model.created),
         "frameworkVersion": "",
@@ -235,7 +235,7 @@ def accelerator(framework: str) -> str:
 # --- trainings --------------------------------------------------------------------------------------------------------
 
 
-def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str, tuple[str, ...]]:
+def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining, str, tuple[str, ...]]:
     """Return the training that a request starts, the weights it starts from ("" for none), and remarks.
 
     Raises:
@@ -263,7 +263,7 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[Training, str,
     ignored = [name for name in ("gpuRatio", "testInterval", "testIteration") if body.get(name) is not None]
     if ignored:
         remarks.append(f"{', '.join(ignored)} have no meaning here: a worker has one slot, and the script tests.")
-    training = Training(
+    training = ModelTraining(
         name=required(body, "trainName"),
         framework=framework,
         max_workers=workers,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
+from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 from edt_sdk.pictures.comparison import Compared, Comparison, draw_comparison
 from edt_sdk.pictures.curves import Loss
-from edt_sdk.pictures.efficiency import Efficiency, Speed, draw_efficiency
+from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed, draw_efficiency
 from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.pictures.parts.look import job_colour
 from edt_sdk.pictures.parts.marks import Mark
@@ -19,9 +19,9 @@ NOON = 1_795_176_000.0  # 2026-11-20 12:00 UTC
 LONG = "resnet50-imagenet-baseline-with-label-smoothing-and-a-long-name-run-0017"
 
 
-def allocation(mine: str = "job-a") -> Allocation:
+def allocation(mine: str = "job-a") -> AllocationChart:
     edges = tuple(NOON + at for at in (0, 40, 100, 160, 175, 260, 400, 470))
-    return Allocation(
+    return AllocationChart(
         edges,
         (
             Band("job-a", "digits-a", (1, 4, 4, 2, 2, 1, 1), (0, 0, 2, 0, 1, 0, 0)),
@@ -39,13 +39,13 @@ def allocation(mine: str = "job-a") -> Allocation:
     )
 
 
-def twins() -> Allocation:
+def twins() -> AllocationChart:
     """Jobs whose own colour is the same, and more of them than there are colours."""
     jobs = [job for job in (f"twin-{n}" for n in range(120)) if job_colour(job) == job_colour("twin-0")][:10]
-    return Allocation((NOON, NOON + 60, NOON + 90), tuple(Band(job, job, (2, 1)) for job in jobs), (20, 20))
+    return AllocationChart((NOON, NOON + 60, NOON + 90), tuple(Band(job, job, (2, 1)) for job in jobs), (20, 20))
 
 
-def crowd() -> Allocation:
+def crowd() -> AllocationChart:
     columns = 240
     bands = [
         Band(
@@ -57,7 +57,7 @@ def crowd() -> Allocation:
     ]
     bands.append(Band("", "9 989 other jobs", tuple(float(20 + (at * 5) % 9) for at in range(columns))))
     edges = tuple(NOON - 7 * 86400 + at * 7 * 86400 / columns for at in range(columns + 1))
-    return Allocation(
+    return AllocationChart(
         edges, tuple(bands), (64,) * columns, note="240 of 118 204 changes are drawn; zoom in to see the others."
     )
 
@@ -122,7 +122,13 @@ def many_slots() -> SlotsMap:
 
 def efficiency() -> Efficiency:
     return Efficiency(
-        "digits-a", (Speed(1, 412.0, 30), Speed(2, 803.0, 44), Speed(4, 1480.0, 210), Speed(8, 2610.0, 18))
+        "digits-a",
+        (
+            MeasuredSpeed(1, 412.0, 30),
+            MeasuredSpeed(2, 803.0, 44),
+            MeasuredSpeed(4, 1480.0, 210),
+            MeasuredSpeed(8, 2610.0, 18),
+        ),
     )
 
 
@@ -180,7 +186,7 @@ PICTURES = {
     "allocation-everybody": lambda look: draw_allocation(allocation(mine=""), look),
     "allocation-week": lambda look: draw_allocation(crowd(), look),
     "allocation-twins": lambda look: draw_allocation(twins(), look),
-    "allocation-empty": lambda look: draw_allocation(Allocation((), (), ()), look),
+    "allocation-empty": lambda look: draw_allocation(AllocationChart((), (), ()), look),
     "loss": lambda look: draw_losses(losses(), look),
     "loss-smooth": lambda look: draw_losses(losses(), look, smooth=0.3),
     "loss-log": lambda look: draw_losses(losses(), look, log=True),

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edt_sdk.pictures.allocation import Allocation, Band, draw_allocation
+from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 from edt_sdk.pictures.comparison import Compared, Comparison, draw_comparison
 from edt_sdk.pictures.curves import Loss
-from edt_sdk.pictures.efficiency import Efficiency, Speed, draw_efficiency
+from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed, draw_efficiency
 from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.pictures.parts.boxes import progress_bar
 from edt_sdk.pictures.parts.look import Look
@@ -69,7 +69,7 @@ def allocations(draw):
         Band(draw(names), draw(names), row(near), row(near) if draw(st.booleans()) else ())
         for _ in range(draw(st.integers(0, 4)))
     )
-    return Allocation(
+    return AllocationChart(
         tuple(edges), bands, row(st.integers(0, 100)), draw(marks), draw(names), draw(st.booleans()), draw(names)
     )
 
@@ -98,7 +98,9 @@ def test_slots(data, look):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.builds(Efficiency, names, st.lists(st.builds(Speed, st.integers(-1, 600), near, st.floats(0, 1e9))).map(tuple)),
+    st.builds(
+        Efficiency, names, st.lists(st.builds(MeasuredSpeed, st.integers(-1, 600), near, st.floats(0, 1e9))).map(tuple)
+    ),
     looks,
 )
 def test_efficiency(data, look):
@@ -172,12 +174,12 @@ def test_a_hundred_thousand_points_are_a_few_hundred_and_the_spike_is_among_them
 
 def test_many_columns_bands_and_slots_stay_few():
     bands = tuple(Band(f"j{n}", f"job {n}", tuple(float((at + n) % 3) for at in range(5000))) for n in range(300))
-    check(draw_allocation(Allocation(tuple(map(float, range(5001))), bands, (900,) * 5000)), 720)
+    check(draw_allocation(AllocationChart(tuple(map(float, range(5001))), bands, (900,) * 5000)), 720)
     hosts = tuple(
         (f"host-{h}", tuple(SlotCell(s, "cpu", "held", f"j{s % 9}", "x") for s in range(64))) for h in range(200)
     )
     check(draw_slots(SlotsMap(hosts)), 720)
-    check(draw_efficiency(Efficiency("x", tuple(Speed(n, n * 10.0, 5) for n in range(1, 900)))), 720)
+    check(draw_efficiency(Efficiency("x", tuple(MeasuredSpeed(n, n * 10.0, 5) for n in range(1, 900)))), 720)
     check(draw_shares(Shares(tuple(GroupShare(f"g{n}", n % 5, 9, 1, 1, 0, 0, 1, 0) for n in range(500)))), 720)
 
 
@@ -185,7 +187,7 @@ def test_many_columns_bands_and_slots_stay_few():
 def test_names_of_any_letters(name):
     for svg in (
         draw_losses(Losses(name, ())),
-        draw_allocation(Allocation((0.0, 60.0), (Band("j", name, (2.0,)),), (4,))),
+        draw_allocation(AllocationChart((0.0, 60.0), (Band("j", name, (2.0,)),), (4,))),
         draw_slots(SlotsMap(((name, (SlotCell(1, name, "held", "j", name),)),))),
         draw_spark(Spark(name, "RUNNING", 0.5, 1, 2), Look(width=720)),
     ):

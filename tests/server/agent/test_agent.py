@@ -93,7 +93,7 @@ async def test_an_outpost_starts_a_worker_passes_on_what_it_says_and_ends_it(sta
     said = await hear(connection, wire.ProcessSaid)
     assert isinstance(said.message, WorkerHello)
     assert (said.worker, said.message.worker, said.message.pid) == (3, 3, begun.pid)
-    connection.send(orders.job_id, wire.Look(taking_part=()))
+    connection.send(orders.job_id, wire.LookAtWorkers(taking_part=()))
     (vital,) = (await hear(connection, wire.Seen)).vitals
     assert (vital.worker, vital.phase, vital.updates) == (3, 0, 0)
     connection.send(orders.job_id, wire.KillProcess(worker=3, patience=0.0))
@@ -171,7 +171,7 @@ async def test_one_that_is_retired_ends_when_nothing_runs_below_it(start, contex
     connection.send(orders.job_id, outpost_order(orders))
     await hear(connection, wire.OutpostStarted)
     connection.send("", wire.Retire())
-    connection.send(orders.job_id, wire.Look(taking_part=()))
+    connection.send(orders.job_id, wire.LookAtWorkers(taking_part=()))
     await hear(connection, wire.Seen)
     assert guard.poll() is None
     connection.send(orders.job_id, wire.Farewell(over=True))

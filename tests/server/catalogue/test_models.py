@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from edt_sdk.schemas.catalogue import ModelChange, NewDataset, NewModel, Training
+from edt_sdk.schemas.catalogue import ModelChange, ModelTraining, NewDataset, NewModel
 from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, NotFound, PackageError, TooLarge, Unprocessable
 from edt_sdk.schemas.job import JobState
 from tests.server.catalogue.test_datasets import archive
@@ -74,7 +74,7 @@ async def test_a_model_from_a_location_is_trained_with_its_data_set(service, mod
     assert made.origin == str(code)
     assert await models.list("ann") == [made]
 
-    wanted = Training(name="first", hyperparameters={"epochs": 7, "train_batch_size": 20}, max_workers=1)
+    wanted = ModelTraining(name="first", hyperparameters={"epochs": 7, "train_batch_size": 20}, max_workers=1)
     view = await models.train("ann", "net", wanted)
     assert (view.model, view.dataset, view.name, view.framework) == ("net", "digits", "first", "PyTorch")
     assert (view.max_workers, view.args) == (1, ("--epochs", "3"))
@@ -90,7 +90,7 @@ async def test_a_model_from_a_location_is_trained_with_its_data_set(service, mod
     assert told["RESUME_WEIGHT_PATH"] == "null"
     assert told["files"] == sorted(["main.py", "parts", *HELPERS])
 
-    second = await models.train("ann", "net", Training(dataset="", args=()))
+    second = await models.train("ann", "net", ModelTraining(dataset="", args=()))
     assert (second.dataset, second.name, second.max_workers, second.args) == ("", "net", 2, ())
     assert "train_data" not in json.loads(await said(service, second))["parameters"]
     details = await models.get("ann", "net")
@@ -101,7 +101,7 @@ async def test_a_model_from_a_location_is_trained_with_its_data_set(service, mod
 
 async def test_trainings_outlive_their_model(service, models, code):
     await models.add("ann", NewModel(name="net", path="templates/digits", framework="PyTorch"))
-    view = await models.train("ann", "net", Training())
+    view = await models.train("ann", "net", ModelTraining())
     await models.delete("ann", "net")
     assert await models.list("ann") == []
     assert json.loads(await said(service, view))["parameters"] == {}
@@ -115,13 +115,13 @@ async def test_weights_of_its_own(service, models, code, tmp_path):
     (tmp_path / "w.pth").write_bytes(b"weights")
     await models.add("ann", NewModel(name="net", path="templates/digits", framework="PyTorch"))
     assert (await models.set_weights("ann", "net", tmp_path / "w.pth")).weights
-    view = await models.train("ann", "net", Training())
+    view = await models.train("ann", "net", ModelTraining())
     told = json.loads(await said(service, view))
     assert told["argv"][2:] == ["--weights", "RESULT_DIR/weights"]
     assert told["weights"] == ["model_epoch_final.pth"]
     assert told["RESUME_WEIGHT_PATH"].endswith("warm_start.pth")
     assert not (await models.set_weights("ann", "net", None)).weights
-    assert json.loads(await said(service, await models.train("ann", "net", Training())))["weights"] is None
+    assert json.loads(await said(service, await models.train("ann", "net", ModelTraining())))["weights"] is None
 
 
 async def test_the_engine_of_one_training_is_another(service, models, data_fs):
@@ -129,7 +129,7 @@ async def test_the_engine_of_one_training_is_another(service, models, data_fs):
     await models.add("ann", NewModel(name="net", path="plain.py", args=("a",)))
     assert (await models.get("ann", "net")).model.framework == "edtPyTorch"
     for framework in ("PyTorch", "distPyTorch", "torchrun"):
-        view = await models.train("ann", "net", Training(framework=framework, max_workers=2, args=("b c", "d")))
+        view = await models.train("ann", "net", ModelTraining(framework=framework, max_workers=2, args=("b c", "d")))
         assert (view.framework, view.max_workers) == (framework, 2)
         assert "['b c', 'd']" in await said(service, view)
 
@@ -146,7 +146,7 @@ async def test_code_that_is_uploaded(service, models, tmp_path, kind):
     made = await models.add("ann", NewModel(name="net", framework="PyTorch"), upload, name)
     assert made.main == "go.py"
     assert made.origin == f"upload {name}"
-    assert await said(service, await models.train("ann", "net", Training(args=("x",)))) == "['x']\n"
+    assert await said(service, await models.train("ann", "net", ModelTraining(args=("x",)))) == "['x']\n"
 
 
 async def test_models_of_a_template(service, models, code):
@@ -173,7 +173,7 @@ async def test_models_of_a_template(service, models, code):
 
 async def test_a_change_is_for_trainings_to_come(service, models, code):
     await models.add("ann", NewModel(name="net", path="templates/digits", framework="PyTorch"))
-    before = await models.train("ann", "net", Training())
+    before = await models.train("ann", "net", ModelTraining())
     await service.catalogue.datasets.add("ann", NewDataset(name="digits", path="mnist"))
     changed = await models.change(
         "ann", "net", ModelChange(max_workers=2, dataset="digits", args=("x", "y"), main="parts/layers.py")
@@ -181,7 +181,7 @@ async def test_a_change_is_for_trainings_to_come(service, models, code):
     assert (changed.max_workers, changed.dataset, changed.args, changed.console) == (2, "digits", ("x", "y"), False)
     assert changed.changed > changed.created
     assert (await service.job("ann", before.id)).args == ()
-    assert (await models.train("ann", "net", Training())).max_workers == 2
+    assert (await models.train("ann", "net", ModelTraining())).max_workers == 2
     for wrong, error in (
         (ModelChange(), InvalidRequest),
         (ModelChange(dataset="letters"), NotFound),
@@ -203,7 +203,7 @@ async def test_other_code_for_a_model(service, models, code, tmp_path):
         await models.replace_code("ann", "net", archive(tmp_path / "no.tar.gz", {"a.txt": b""}), "no.tar.gz")
     with pytest.raises(NotFound, match="no file"):
         await models.file("ann", "net", "main.py")
-    assert await said(service, await models.train("ann", "net", Training())) == "[]\n"
+    assert await said(service, await models.train("ann", "net", ModelTraining())) == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ async def test_names_are_the_owners_alone(service, models, code):
         await models.add("ann", NewModel(name="net", path="templates/digits"))
     for verb in (
         lambda: models.get("ben", "net"),
-        lambda: models.train("ben", "net", Training()),
+        lambda: models.train("ben", "net", ModelTraining()),
         lambda: models.delete("ben", "net"),
         lambda: models.change("ben", "net", ModelChange(max_workers=3)),
         lambda: models.file("ben", "net", "main.py"),
@@ -261,17 +261,17 @@ async def test_names_are_the_owners_alone(service, models, code):
 async def test_a_training_that_cannot_be(service, models, code):
     await models.add("ann", NewModel(name="net", path="templates/digits", framework="PyTorch"))
     for wanted in (
-        Training(max_workers=0),
-        Training(framework="Caffe"),
-        Training(dataset="letters"),
-        Training(instance_group="nowhere"),
-        Training(priority=0),
-        Training(warm_start="no-job"),
-        Training(hyperparameters={"lr": 0.1}),
+        ModelTraining(max_workers=0),
+        ModelTraining(framework="Caffe"),
+        ModelTraining(dataset="letters"),
+        ModelTraining(instance_group="nowhere"),
+        ModelTraining(priority=0),
+        ModelTraining(warm_start="no-job"),
+        ModelTraining(hyperparameters={"lr": 0.1}),
     ):
         with pytest.raises(EdtError) as caught:
             await models.train("ann", "net", wanted)
         assert 400 <= caught.value.status < 500
     assert await service.jobs("ann") == []
     with pytest.raises(NotFound, match="no model 'other'"):
-        await models.train("ann", "other", Training())
+        await models.train("ann", "other", ModelTraining())
