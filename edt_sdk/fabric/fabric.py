@@ -20,7 +20,7 @@ from torch import nn
 
 from edt_sdk.fabric.checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
 from edt_sdk.fabric.hardware_spec import most_workers
-from edt_sdk.formatting.surroundings import in_notebook
+from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.wire.context import worker_context
 from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest

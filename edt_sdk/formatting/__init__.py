@@ -6,11 +6,11 @@ Read first: `number_words.py`, then `html_table.py`.
 """
 
 __all__ = [
+    "front_end",
     "html_table",
     "local_zone",
     "moments",
     "number_words",
-    "surroundings",
     "text_bars",
     "text_chart",
     "text_table",

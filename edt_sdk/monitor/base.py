@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any
 
-from edt_sdk.formatting.surroundings import in_notebook
+from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.http.connection import Connection, watching
 from edt_sdk.monitor.kernel import Output, Signs, display, running_cell
 from edt_sdk.monitor.relay import WidgetRelay

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-import edt_sdk.training.member.former_zygote  # noqa: F401  # before all others
+import edt_sdk.training.member.previous_zygote  # noqa: F401  # before all others
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.wire.context import JobContext, job_context
 from edt_sdk.schemas.wire.link import DriverHello, Failed

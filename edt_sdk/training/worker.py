@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import torch
 
-import edt_sdk.training.member.former_zygote  # noqa: F401  # before all others
+import edt_sdk.training.member.previous_zygote  # noqa: F401  # before all others
 from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Begin, Failed, WorkerHello, WorkerReady

@@ -17,8 +17,8 @@ from typing import IO, TypeVar
 import msgspec
 
 from edt_sdk.display.card import being_suspended, short_line
+from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.formatting.number_words import clock, zone
-from edt_sdk.formatting.surroundings import in_notebook
 from edt_sdk.http.connection import Connection
 from edt_sdk.http.following import PATIENCE, UNNOTICED, Pause, follow, over
 from edt_sdk.packing.upload import PROGRESS_AFTER, QUIET_VARIABLE

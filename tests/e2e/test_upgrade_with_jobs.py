@@ -27,7 +27,7 @@ import torch
 
 from edt_sdk import Job
 from edt_sdk.testing import LocalServer
-from edt_sdk.training.state import former
+from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.validation.tally import Wanted, portable, received, tally
 from tests.e2e.harness import JOBS, Jobs, wait_until
 

@@ -56,9 +56,9 @@ edt_server.outputs: edt_sdk.pictures.parts
 edt_server.service: catalogue channel core edt_sdk.pictures edt_sdk.pictures.parts files history jobs ledger outputs settings simulator store system
 edt_server.settings: store
 edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts
-edt_server.supervisor: messaging supervisor.machines supervisor.processes supervisor.programs system
-edt_server.supervisor.processes: supervisor.machines system
-edt_server.supervisor.programs: supervisor.machines supervisor.processes system wmla
+edt_server.supervisor: messaging supervisor.processes supervisor.programs supervisor.state_machines system
+edt_server.supervisor.processes: supervisor.state_machines system
+edt_server.supervisor.programs: supervisor.processes supervisor.state_machines system wmla
 edt_server.wmla: edt_sdk.torchrun.command_line outputs
 """  # noqa: E501
 

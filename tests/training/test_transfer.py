@@ -15,7 +15,7 @@ from torch import nn
 from edt_sdk.training.exchange.group import Group, connect_store
 from edt_sdk.training.exchange.peer_errors import PeerLost, is_lost_peer
 from edt_sdk.training.state import foreign_memory, state, transfer
-from edt_sdk.training.state.space import space_for_state, tensors_a_parameter
+from edt_sdk.training.state.preallocation import space_for_state, tensors_a_parameter
 
 CPU = torch.device("cpu")
 

@@ -5,4 +5,4 @@ Never: arithmetic of an update, which is `update/`.
 Read first: `loop.py`, then `membership.py`.
 """
 
-__all__ = ["environment", "former_zygote", "heartbeat", "link", "loop", "membership", "model_zip", "onnx_export"]
+__all__ = ["environment", "heartbeat", "link", "loop", "membership", "model_zip", "onnx_export", "previous_zygote"]

@@ -20,7 +20,7 @@ from edt_sdk.training.records import lines
 from edt_sdk.training.records.lines import LastUpdate
 from edt_sdk.training.sampling.order import TestStep, TrainStep
 from edt_sdk.training.sampling.schedule import EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
-from edt_sdk.training.state import former
+from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.update.model_facade import ModelFacade
 from edt_sdk.training.update.totals import Totals, accuracy
 from edt_sdk.training.update.update import Committed

@@ -15,7 +15,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, nn
 
-from edt_sdk.training.state import former
+from edt_sdk.training.state import previous_version as former
 
 Name = tuple[str, Any]
 

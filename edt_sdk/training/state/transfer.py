@@ -16,7 +16,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from edt_sdk.training.state import former
+from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.state.foreign_memory import MemoryLocation, MemoryReader, SharedTensors
 from edt_sdk.training.state.state import State, is_dense, memory_of, own_tensors
 

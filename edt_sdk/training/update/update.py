@@ -35,7 +35,7 @@ from edt_sdk.training.exchange.strategy import Exchanges
 from edt_sdk.training.exchange.vectors import Vectors
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved
-from edt_sdk.training.state.space import space_for_state
+from edt_sdk.training.state.preallocation import space_for_state
 from edt_sdk.training.update.buffers import Buffers
 from edt_sdk.training.update.gradients import Contribution
 from edt_sdk.training.update.loader import Batch

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import EdtError, Unprocessable
-from edt_sdk.training.state import former
+from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.user.by_value import by_value
 from edt_sdk.training.user.culprit import find_culprit
 

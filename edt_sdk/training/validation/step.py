@@ -22,7 +22,7 @@ from edt_sdk.schemas.wire.context import JobContext
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.training.checkpoints import durable
 from edt_sdk.training.exchange.group import Group
-from edt_sdk.training.state import former
+from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.state.nested import to_device
 from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.user.payload import Training

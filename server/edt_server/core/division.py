@@ -4,7 +4,7 @@ Claims to single slots are totally ordered and the strongest win, so a number of
 cut. That order is stored only as far as it is needed, as two sorted lists that end at the cut: for each claim the last
 slot that it holds, the next one that it would get, and those between where the cut has been. A slot that moves is taken
 from the end of one list and put at the end of the other, without a search where the cut has been before. A changed
-claim is placed at the cut at once, however much it holds. The result is what `webster.divide` computes from scratch.
+claim is placed at the cut at once, however much it holds. The result is what `divisor_rule.divide` computes from scratch.
 Entries of changed claims stay in the lists until the cut reaches them: removing them would need a search.
 """
 
@@ -13,9 +13,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from edt_server.core.webster import WeightedClaim
+from edt_server.core.divisor_rule import WeightedClaim
 
-_BITS = 64  # exact for up to 2³⁰ slots: see webster.precision
+_BITS = 64  # exact for up to 2³⁰ slots: see divisor_rule.precision
 _SERIAL, _ORDER, _WEIGHT = 30, 48, 40  # an entry: worth, then these bits of weight, order and serial number
 _TIES = _SERIAL + _ORDER + _WEIGHT
 _LAST_TIE = (1 << _TIES) - 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from edt_sdk.schemas.job import Reason
 from edt_sdk.schemas.plan import InstanceGroup
-from edt_server.core.cut import Cut
+from edt_server.core.cutoff import Cut
 
 Names = Callable[[str], str]
 _MOST_NAMED = 100  # jobs in the numbers of one reason; with thousands a list of reasons would be all names

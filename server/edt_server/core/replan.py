@@ -14,11 +14,11 @@ from itertools import chain
 import numpy as np
 
 from edt_server.core.admission import admit, ask, least, ranking, useful
+from edt_server.core.batched_division import MOST_SLOTS, Columns, divide_many
 from edt_server.core.claim import Claim
-from edt_server.core.many import MOST_SLOTS, Columns, divide_many
+from edt_server.core.divisor_rule import WeightedClaim, divide
 from edt_server.core.speedup import EACH_LIKE_THE_FIRST, speedup
 from edt_server.core.tree import GroupNode, Tree
-from edt_server.core.webster import WeightedClaim, divide
 
 MANY = 1_000  # slots; with fewer a heap is faster than arrays
 

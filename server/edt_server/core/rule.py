@@ -20,7 +20,7 @@ from dataclasses import replace
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.admission import ranking
 from edt_server.core.claim import Claim
-from edt_server.core.cut import Cut, Cuts
+from edt_server.core.cutoff import Cut, Cuts
 from edt_server.core.incremental_admission import IncrementalAdmission
 from edt_server.core.incremental_targets import IncrementalTargets, exchange, forces_replan
 from edt_server.core.lending import Holding, holdings

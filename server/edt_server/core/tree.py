@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.batched_division import Columns
 from edt_server.core.claim import Claim
 from edt_server.core.division import Division
-from edt_server.core.many import Columns
+from edt_server.core.divisor_rule import WeightedClaim, divide
 from edt_server.core.ranking import Ranking
-from edt_server.core.webster import WeightedClaim, divide
 
 EVERYBODY_ELSE = "*"
 

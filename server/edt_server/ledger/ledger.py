@@ -27,7 +27,7 @@ from edt_server.core.core import Core
 from edt_server.core.events import CoreEvent, SlotReleased, SlotsChanged, inputs, kind_of, to_data
 from edt_server.core.instructions import GiveUp, Grant, Instruction, to_event
 from edt_server.history import describe
-from edt_server.ledger.briefly import briefly
+from edt_server.ledger.bounded_message import briefly
 from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.system.device_claims import DeviceClaims
 

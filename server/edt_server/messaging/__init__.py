@@ -2,11 +2,11 @@
 
 Never: what the messages mean. Their structs are in `edt_sdk.schemas.wire`.
 
-Read first: `gatekeeper.py` (which keys may connect), then `curve_dealer.py`.
+Read first: `gatekeeper.py` (which keys may connect), then `encrypted_socket.py`.
 """
 
 from edt_server.messaging.agent_client import AgentConnection, AgentLost, read_address, read_stranger
-from edt_server.messaging.curve_dealer import dealer
+from edt_server.messaging.encrypted_socket import dealer
 from edt_server.messaging.gatekeeper import Gatekeeper
 
 __all__ = ["AgentConnection", "AgentLost", "Gatekeeper", "dealer", "read_address", "read_stranger"]

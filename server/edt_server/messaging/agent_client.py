@@ -18,7 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.messaging.curve_dealer import dealer
+from edt_server.messaging.encrypted_socket import dealer
 
 
 class AgentLost(Exception):

@@ -38,7 +38,7 @@ from edt_server.service.cluster import cluster, standing, unexplained
 from edt_server.service.forecast_rates import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
-from edt_server.service.picturing import Picturing
+from edt_server.service.picture_service import Picturing
 from edt_server.service.sharing import Sharing
 from edt_server.service.validations import Validations
 from edt_server.settings import Settings

@@ -29,7 +29,7 @@ from edt_sdk.schemas.wire.link import (
     decode_upward,
     encode,
 )
-from edt_server.supervisor.machines.events import DRIVER
+from edt_server.supervisor.state_machines.events import DRIVER
 
 log = logging.getLogger(__name__)
 

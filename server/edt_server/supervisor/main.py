@@ -25,8 +25,22 @@ from edt_sdk.schemas.wire.control import Ack, Allocation, Launch, Refused, Slot,
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.machines.elastic_agents import ElasticAgents
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.processes.children import Children
+from edt_server.supervisor.processes.forker import Forker
+from edt_server.supervisor.processes.leftovers import end_leftovers
+from edt_server.supervisor.processes.liveness import observe, pulse_file
+from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
+from edt_server.supervisor.processes.ports import RunPorts
+from edt_server.supervisor.processes.predecessors import Predecessors
+from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
+from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.programs.environment import JobEnvironment, make_folders
+from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
+from edt_server.supervisor.programs.variables import MASTER
+from edt_server.supervisor.remote_workers import RemoteWorkers
+from edt_server.supervisor.reporter import Reporter
+from edt_server.supervisor.state_machines.elastic_agents import ElasticAgents
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     Acknowledged,
     Allocated,
@@ -58,26 +72,12 @@ from edt_server.supervisor.machines.events import (
     StartWorker,
     Stop,
 )
-from edt_server.supervisor.machines.history import History, history_of
-from edt_server.supervisor.machines.membership import JobMembership
-from edt_server.supervisor.machines.plain import Plain
-from edt_server.supervisor.machines.standbys import NOWHERE
-from edt_server.supervisor.machines.tails import stream_tail
-from edt_server.supervisor.machines.watchdog import Watchdog
-from edt_server.supervisor.processes.children import Children
-from edt_server.supervisor.processes.forker import Forker
-from edt_server.supervisor.processes.leftovers import end_leftovers
-from edt_server.supervisor.processes.liveness import observe, pulse_file
-from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
-from edt_server.supervisor.processes.ports import RunPorts
-from edt_server.supervisor.processes.predecessors import Predecessors
-from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
-from edt_server.supervisor.processes.zygote import ZygoteProcess
-from edt_server.supervisor.programs.environment import JobEnvironment, make_folders
-from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
-from edt_server.supervisor.programs.variables import MASTER
-from edt_server.supervisor.remote_workers import RemoteWorkers
-from edt_server.supervisor.reporter import Reporter
+from edt_server.supervisor.state_machines.history import History, history_of
+from edt_server.supervisor.state_machines.membership import JobMembership
+from edt_server.supervisor.state_machines.plain import Plain
+from edt_server.supervisor.state_machines.standbys import NOWHERE
+from edt_server.supervisor.state_machines.tails import stream_tail
+from edt_server.supervisor.state_machines.watchdog import Watchdog
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.presence import FILE as PRESENCE
 from edt_server.system.presence import announce

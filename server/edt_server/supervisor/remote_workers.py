@@ -21,8 +21,8 @@ from edt_sdk.schemas.wire.link import Downward
 from edt_sdk.schemas.wire.pulse import Beat, Phase
 from edt_sdk.schemas.wire.task import Task
 from edt_server.messaging import AgentConnection, AgentLost, read_address
-from edt_server.supervisor.machines.events import Event, Hung, LinkLost, NotStarted, Received, Started
-from edt_server.supervisor.machines.watchdog import Observation
+from edt_server.supervisor.state_machines.events import Event, Hung, LinkLost, NotStarted, Received, Started
+from edt_server.supervisor.state_machines.watchdog import Observation
 
 log = logging.getLogger(__name__)
 

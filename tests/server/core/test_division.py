@@ -7,9 +7,9 @@ import random
 import pytest
 
 from edt_server.core.division import Division
+from edt_server.core.divisor_rule import WeightedClaim as Claim
+from edt_server.core.divisor_rule import divide
 from edt_server.core.speedup import EACH_LIKE_THE_FIRST, speedup
-from edt_server.core.webster import WeightedClaim as Claim
-from edt_server.core.webster import divide
 
 KINDS = {  # of claims that are divided together
     "shares": (None,),

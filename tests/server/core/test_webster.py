@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.core.webster import WeightedClaim as Claim
-from edt_server.core.webster import divide
+from edt_server.core.divisor_rule import WeightedClaim as Claim
+from edt_server.core.divisor_rule import divide
 
 
 def shares(slots: int, *weights: int) -> tuple[int, ...]:

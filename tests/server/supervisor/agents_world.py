@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.elastic_agents import ElasticAgents
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.elastic_agents import ElasticAgents
+from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     Allocated,
     End,
@@ -35,7 +35,7 @@ from edt_server.supervisor.machines.events import (
     Started,
     StartWorker,
 )
-from edt_server.supervisor.machines.history import History
+from edt_server.supervisor.state_machines.history import History
 
 
 def slots(*ids: int, host: str = "here") -> tuple[Slot, ...]:

@@ -2,7 +2,7 @@
 
 from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     Allocated,
     Exited,
@@ -14,7 +14,7 @@ from edt_server.supervisor.machines.events import (
     SendReport,
     Started,
 )
-from edt_server.supervisor.machines.membership import JobMembership
+from edt_server.supervisor.state_machines.membership import JobMembership
 
 
 class Story:

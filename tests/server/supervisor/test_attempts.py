@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.supervisor.machines.attempts import (
+from edt_server.supervisor.state_machines.attempts import (
     DRIVER_LIMIT,
     OUTSIDE_LIMIT,
     OWN_LIMIT,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
-from edt_server.supervisor.machines.events import DRIVER, Exited, Hung, Received, Refuse, SendMessage, Stop
-from edt_server.supervisor.machines.history import History
+from edt_server.supervisor.state_machines.events import DRIVER, Exited, Hung, Received, Refuse, SendMessage, Stop
+from edt_server.supervisor.state_machines.history import History
 from tests.server.supervisor.agents_world import NotStarted, World, slots
 
 

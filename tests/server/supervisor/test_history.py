@@ -4,8 +4,8 @@ import pytest
 
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Numbered, Slot
-from edt_server.supervisor.machines.events import DRIVER, StartDriver, StartWorker
-from edt_server.supervisor.machines.history import GENERATION_MARGIN, History, history_of
+from edt_server.supervisor.state_machines.events import DRIVER, StartDriver, StartWorker
+from edt_server.supervisor.state_machines.history import GENERATION_MARGIN, History, history_of
 
 from .story import Story, members
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire import link
 from edt_server.supervisor.link_server import LinkServer
-from edt_server.supervisor.machines.events import DRIVER
+from edt_server.supervisor.state_machines.events import DRIVER
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio

@@ -4,7 +4,7 @@ import pytest
 
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     Acknowledged,
     End,
@@ -19,8 +19,8 @@ from edt_server.supervisor.machines.events import (
     StartWorker,
     Stop,
 )
-from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.membership import JobMembership
+from edt_server.supervisor.state_machines.history import History
+from edt_server.supervisor.state_machines.membership import JobMembership
 
 from .story import Story, members
 

@@ -3,8 +3,8 @@
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.attempts import OUTSIDE_LIMIT
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.attempts import OUTSIDE_LIMIT
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     End,
     Exited,

@@ -4,11 +4,11 @@ import pytest
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     StartDriver,
 )
-from edt_server.supervisor.machines.tails import LastLines
+from edt_server.supervisor.state_machines.tails import LastLines
 
 from .story import told_of
 

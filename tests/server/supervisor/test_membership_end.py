@@ -4,7 +4,7 @@ import pytest
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     End,
     Finish,
@@ -14,7 +14,7 @@ from edt_server.supervisor.machines.events import (
     Started,
     Stop,
 )
-from edt_server.supervisor.machines.tails import LastLines
+from edt_server.supervisor.state_machines.tails import LastLines
 
 
 def finish_training(story):

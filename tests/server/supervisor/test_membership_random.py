@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.job import JobState
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     Stop,
 )
 from tests.server.supervisor.world import World, assert_at_rest, drive

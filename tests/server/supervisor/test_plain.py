@@ -12,7 +12,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     Acknowledged,
     Allocated,
@@ -29,9 +29,9 @@ from edt_server.supervisor.machines.events import (
     StartTask,
     Stop,
 )
-from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.plain import MOST_LOSSES, Plain, places
-from edt_server.supervisor.machines.tails import LastLines
+from edt_server.supervisor.state_machines.history import History
+from edt_server.supervisor.state_machines.plain import MOST_LOSSES, Plain, places
+from edt_server.supervisor.state_machines.tails import LastLines
 
 
 def slots(*numbers: int, host: str = "a") -> tuple[Slot, ...]:

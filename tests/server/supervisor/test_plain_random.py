@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     Allocated,
     End,
@@ -24,7 +24,7 @@ from edt_server.supervisor.machines.events import (
     StartTask,
     Stop,
 )
-from edt_server.supervisor.machines.plain import Plain
+from edt_server.supervisor.state_machines.plain import Plain
 
 SLOTS = tuple(Slot(id=number, host="ab"[number % 2]) for number in range(6))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from edt_sdk.schemas.wire import control, link
-from edt_server.supervisor.machines.events import DRIVER, Note
+from edt_server.supervisor.state_machines.events import DRIVER, Note
 
 from .story import Story
 

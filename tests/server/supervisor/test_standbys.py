@@ -4,7 +4,7 @@ import pytest
 
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     AssignStandby,
     End,
     Exited,

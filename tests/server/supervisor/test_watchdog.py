@@ -9,8 +9,8 @@ import time
 import pytest
 
 from edt_sdk.schemas.wire.pulse import Beat, Phase, Pulse
-from edt_server.supervisor.machines.watchdog import Observation, Watchdog
 from edt_server.supervisor.processes.liveness import observe, pulse_file
+from edt_server.supervisor.state_machines.watchdog import Observation, Watchdog
 
 COMPUTING, WAITING, OUTSIDE = Phase.COMPUTING, Phase.WAITING, Phase.OUTSIDE
 

@@ -12,7 +12,7 @@ from collections import deque
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.wire import control, link
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     AssignStandby,
     End,
@@ -33,7 +33,7 @@ from edt_server.supervisor.machines.events import (
     StartStandby,
     StartWorker,
 )
-from edt_server.supervisor.machines.membership import JobMembership
+from edt_server.supervisor.state_machines.membership import JobMembership
 from tests.server.supervisor.world_server import WorldOfSlots
 from tests.server.supervisor.world_workers import Process, WorldOfWorkers
 

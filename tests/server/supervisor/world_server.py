@@ -2,7 +2,7 @@
 
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.events import Acknowledged, Allocated
+from edt_server.supervisor.state_machines.events import Acknowledged, Allocated
 
 SLOTS = range(4)
 

@@ -3,7 +3,7 @@
 from collections import deque
 
 from edt_sdk.schemas.wire import link
-from edt_server.supervisor.machines.events import Exited, LinkLost, Received
+from edt_server.supervisor.state_machines.events import Exited, LinkLost, Received
 
 
 class Process:

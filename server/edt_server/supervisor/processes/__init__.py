@@ -1,6 +1,6 @@
 """Own the processes of a job as the kernel sees them: forked, watched through pidfds, reaped, and ended.
 
-Never: decisions. The state machines of `../machines/` decide which process starts or ends.
+Never: decisions. The state machines of `../state_machines/` decide which process starts or ends.
 
 Read first: `children.py`, then `forker.py`.
 """

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edt_sdk.schemas.wire import zygote as wire
-from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.tails import LastLines, text_tail
 from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
+from edt_server.supervisor.state_machines import wording
+from edt_server.supervisor.state_machines.tails import LastLines, text_tail
 
 log = logging.getLogger(__name__)
 

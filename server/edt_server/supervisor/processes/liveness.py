@@ -12,7 +12,7 @@ from pathlib import Path
 
 from edt_sdk.schemas.wire import pulse
 from edt_sdk.schemas.wire.pulse import Beat, Phase
-from edt_server.supervisor.machines.watchdog import Observation
+from edt_server.supervisor.state_machines.watchdog import Observation
 from edt_server.system.processes import stat_fields
 
 QUIET = 1.0

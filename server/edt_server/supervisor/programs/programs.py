@@ -12,7 +12,6 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
-from edt_server.supervisor.machines.events import DRIVER
 from edt_server.supervisor.processes.children import Program
 from edt_server.supervisor.programs.environment import (
     JobEnvironment,
@@ -22,6 +21,7 @@ from edt_server.supervisor.programs.environment import (
     worker_environment,
     zygote_environment,
 )
+from edt_server.supervisor.state_machines.events import DRIVER
 
 AGENT = "edt_sdk.torchrun.agent"
 SCRIPT = "edt_sdk.training.script"

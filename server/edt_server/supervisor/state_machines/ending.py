@@ -13,9 +13,9 @@ from typing import Final
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import link
-from edt_server.supervisor.machines.events import DRIVER, End, Instruction, SendMessage
-from edt_server.supervisor.machines.generation import TrainingRun
-from edt_server.supervisor.machines.worker_group import Driver, Worker, WorkerPhase
+from edt_server.supervisor.state_machines.events import DRIVER, End, Instruction, SendMessage
+from edt_server.supervisor.state_machines.generation import TrainingRun
+from edt_server.supervisor.state_machines.worker_group import Driver, Worker, WorkerPhase
 
 # Seconds. A process that exits closes its link a moment before: its own exit code arrives within this time.
 EXIT_GRACE: Final = 1.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.control import Numbered
-from edt_server.supervisor.machines.generation import TrainingRun
+from edt_server.supervisor.state_machines.generation import TrainingRun
 
 GENERATION_MARGIN = 1000
 

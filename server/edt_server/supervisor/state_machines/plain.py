@@ -16,11 +16,11 @@ from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.task import Task
-from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.ending import Ending
-from edt_server.supervisor.machines.events import Event, Exited, Hung, NotStarted, Started, StartTask
-from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.machine import Machine
+from edt_server.supervisor.state_machines import wording
+from edt_server.supervisor.state_machines.ending import Ending
+from edt_server.supervisor.state_machines.events import Event, Exited, Hung, NotStarted, Started, StartTask
+from edt_server.supervisor.state_machines.history import History
+from edt_server.supervisor.state_machines.machine import Machine
 
 # When one process fails, those that wait for it fail a moment later. The cause shows when all have exited.
 BLAME_PATIENCE = 1.0

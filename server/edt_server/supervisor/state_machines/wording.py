@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from edt_server.supervisor.machines.tails import LastLines, text_tail
+from edt_server.supervisor.state_machines.tails import LastLines, text_tail
 
 _NO_SDK = "No module named 'edt_sdk"
 

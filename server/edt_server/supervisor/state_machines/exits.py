@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire.control import DriverLost, WorkerLost
-from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.attempts import Attempts, DeathCause
-from edt_server.supervisor.machines.events import Exited
-from edt_server.supervisor.machines.generation import TrainingRun
-from edt_server.supervisor.machines.worker_group import Driver, DriverPhase, Worker, WorkerPhase
+from edt_server.supervisor.state_machines import wording
+from edt_server.supervisor.state_machines.attempts import Attempts, DeathCause
+from edt_server.supervisor.state_machines.events import Exited
+from edt_server.supervisor.state_machines.generation import TrainingRun
+from edt_server.supervisor.state_machines.worker_group import Driver, DriverPhase, Worker, WorkerPhase
 
 # The exit code that a shell reports for a program that does not exist.
 _NEVER_RAN = 127

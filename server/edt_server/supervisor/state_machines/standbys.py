@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines.ending import EXIT_GRACE, FAILED_GRACE
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.ending import EXIT_GRACE, FAILED_GRACE
+from edt_server.supervisor.state_machines.events import (
     End,
     Event,
     Exited,
@@ -24,8 +24,8 @@ from edt_server.supervisor.machines.events import (
     SendMessage,
     Started,
 )
-from edt_server.supervisor.machines.generation import TrainingRun
-from edt_server.supervisor.machines.worker_group import Worker, WorkerPhase
+from edt_server.supervisor.state_machines.generation import TrainingRun
+from edt_server.supervisor.state_machines.worker_group import Worker, WorkerPhase
 
 NOWHERE = Slot(id=-1, host="")
 """The slot of a standby."""

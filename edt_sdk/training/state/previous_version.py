@@ -2,7 +2,7 @@
 
 That version pickled its own classes into checkpoints, memory mirrors and payloads, and a member of that version still
 sends such pickles to a member of this one. Nothing is written that way any more, so the table only ever shrinks.
-Remove this module, and `member/former_zygote.py`, in version 0.4, which no longer resumes jobs of 0.1.
+Remove this module, and `member/previous_zygote.py`, in version 0.4, which no longer resumes jobs of 0.1.
 """
 
 from __future__ import annotations

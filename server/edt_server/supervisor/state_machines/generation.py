@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from edt_sdk.schemas.wire.control import GenerationFormed
 from edt_sdk.schemas.wire.link import Begin
-from edt_server.supervisor.machines.worker_group import Worker
+from edt_server.supervisor.state_machines.worker_group import Worker
 
 
 @dataclass(slots=True)

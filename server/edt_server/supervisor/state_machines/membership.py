@@ -11,10 +11,10 @@ from __future__ import annotations
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.attempts import Attempts, DeathCause
-from edt_server.supervisor.machines.ending import EXIT_GRACE, FAILED_GRACE
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines import wording
+from edt_server.supervisor.state_machines.attempts import Attempts, DeathCause
+from edt_server.supervisor.state_machines.ending import EXIT_GRACE, FAILED_GRACE
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     AssignStandby,
     Event,
@@ -36,7 +36,7 @@ from edt_server.supervisor.machines.events import (
     StartStandby,
     StartWorker,
 )
-from edt_server.supervisor.machines.exits import (
+from edt_server.supervisor.state_machines.exits import (
     Fatal,
     Past,
     could_not_start,
@@ -47,11 +47,11 @@ from edt_server.supervisor.machines.exits import (
     not_started,
     worker_cause,
 )
-from edt_server.supervisor.machines.generation import TrainingRun
-from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.machine import Machine
-from edt_server.supervisor.machines.standbys import Standbys
-from edt_server.supervisor.machines.worker_group import (
+from edt_server.supervisor.state_machines.generation import TrainingRun
+from edt_server.supervisor.state_machines.history import History
+from edt_server.supervisor.state_machines.machine import Machine
+from edt_server.supervisor.state_machines.standbys import Standbys
+from edt_server.supervisor.state_machines.worker_group import (
     OUTSIDE,
     Driver,
     DriverPhase,

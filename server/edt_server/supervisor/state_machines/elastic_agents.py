@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.machines import wording
-from edt_server.supervisor.machines.agents import AgentPhase, AgentRound, TorchrunAgent
-from edt_server.supervisor.machines.ending import EXIT_GRACE, FAILED_GRACE, Ending
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines import wording
+from edt_server.supervisor.state_machines.agents import AgentPhase, AgentRound, TorchrunAgent
+from edt_server.supervisor.state_machines.ending import EXIT_GRACE, FAILED_GRACE, Ending
+from edt_server.supervisor.state_machines.events import (
     DRIVER,
     Event,
     Exited,
@@ -36,9 +36,9 @@ from edt_server.supervisor.machines.events import (
     Started,
     StartWorker,
 )
-from edt_server.supervisor.machines.exits import CRASH_SIGNALS
-from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.machine import Machine
+from edt_server.supervisor.state_machines.exits import CRASH_SIGNALS
+from edt_server.supervisor.state_machines.history import History
+from edt_server.supervisor.state_machines.machine import Machine
 
 # Seconds on top of the time that a script has for its checkpoint.
 LEFT_GRACE = 15.0

@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control
-from edt_server.supervisor.machines.ending import Ending
-from edt_server.supervisor.machines.events import (
+from edt_server.supervisor.state_machines.ending import Ending
+from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     Allocated,
     End,
@@ -25,8 +25,8 @@ from edt_server.supervisor.machines.events import (
     SendReport,
     Stop,
 )
-from edt_server.supervisor.machines.history import History
-from edt_server.supervisor.machines.slot_ledger import SlotLedger
+from edt_server.supervisor.state_machines.history import History
+from edt_server.supervisor.state_machines.slot_ledger import SlotLedger
 
 
 class Machine(ABC):
