@@ -4,7 +4,7 @@ Claims to single slots are totally ordered and the strongest win, so a number of
 cut. That order is stored only as far as it is needed, as two sorted lists that end at the cut: for each claim the last
 slot that it holds, the next one that it would get, and those between where the cut has been. A slot that moves is taken
 from the end of one list and put at the end of the other, without a search where the cut has been before. A changed
-claim is placed at the cut at once, however much it holds. The result is what `divisor_rule.divide` computes from scratch.
+claim is placed at the cut at once, however much it holds. The result equals `divisor_rule.divide` from scratch.
 Entries of changed claims stay in the lists until the cut reaches them: removing them would need a search.
 """
 
