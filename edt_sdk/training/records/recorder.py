@@ -3,7 +3,7 @@
 `training-<k>.commits.jsonl` proves that every update used every sample once. `training-<k>.metrics.jsonl` feeds the
 loggers, the card and the monitor. The next rank 0 continues where the last one stopped (`jsonl.py`), or removes updates
 that no survivor has (`Recorder.rewind`). Numbers without a JSON form (NaN, infinities) become null. The formats are in
-docs/architecture.md, and further fields are additions.
+docs/guide/results.md, and further fields are additions.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 
 
 class CurveLine(msgspec.Struct):
-    """The fields of a line of the metrics file that are read, see docs/architecture.md."""
+    """The fields of a line of the metrics file that are read, see docs/guide/results.md."""
 
     kind: str
     update: int
