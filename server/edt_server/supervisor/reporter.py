@@ -81,7 +81,7 @@ class Reporter:
         """Write a report to the journal and send it when a server is connected."""
         self._flush_progress()
         numbered = Numbered(number=number, time=time.time(), report=report)
-        # On disk before it is sent: a server may act on it although this process dies at this moment (decision 003).
+        # In the journal first: a server may act on a report although this process dies at this moment (decision 003).
         self._journal.append(numbered)
         self._send(encode(numbered))
 
