@@ -1,4 +1,7 @@
-"""`python -m edt_server.agent <AgentOrders as JSON> <lock>`; what an agent starts is `below <its pid> <program> …`."""
+"""Run `python -m edt_server.agent <AgentOrders as JSON> <lock>`.
+
+What the agent starts runs with the arguments `below <pid of the agent> <program> …` instead.
+"""
 
 from __future__ import annotations
 

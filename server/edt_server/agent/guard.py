@@ -1,9 +1,9 @@
-"""The agent's guard: when the agent ends, for whatever reason, everything below it is killed at once.
+"""Guard the agent: when the agent ends, for whatever reason, everything below it is killed at once.
 
 The guard is the agent's parent and the next subreaper above it: a process below the agent that loses its parent becomes
 a child of the agent, or of the guard when the agent is gone. The guard only waits for that, and kills an agent that was
 stopped. The kernel also kills supervisors and outposts with the agent, and the agent with the guard. So the death of
-both leaves only workers, which notice that their supervisor is gone and exit by themselves.
+both leaves only workers, which notice that their supervisor is gone and exit by themselves (decision 015).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def guarded(lock: str) -> bool:
-    """Fork the agent. Return False in the agent, which continues; True in its guard, when everything below is gone.
+    """Fork the agent. Return False in the agent, which continues, and True in its guard, when everything below is gone.
 
     Args:
         lock: the lock file of the host. When another guard holds it for long, the host is that guard's, and the
@@ -49,7 +49,7 @@ def guarded(lock: str) -> bool:
 
 
 def _hold(lock: str) -> bool:
-    """Take the lock; return False when it cannot be had. Never closed: it is free when guard and agent are gone."""
+    """Take the lock. Return False when it cannot be had. Never closed: it is free when guard and agent are gone."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + _LOCK_PATIENCE
     while True:
@@ -66,6 +66,7 @@ def _hold(lock: str) -> bool:
 def die_with(parent: int) -> None:
     """Have the kernel kill this process when `parent`, which must be its parent, ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The race: the parent may have ended before the kernel was asked, and then it sends no signal.
     if os.getppid() != parent:
         os._exit(1)  # it had ended before
 
@@ -95,7 +96,7 @@ def state_of(pid: int) -> str:
 
 
 def _stat(pid: str) -> list[str]:
-    """Return the fields from the state on; none when there is no such process."""
+    """Return the fields from the state on, an empty list when there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -105,7 +106,7 @@ def _stat(pid: str) -> list[str]:
 
 
 def _watch(agent: int) -> None:
-    """Return when the agent has exited; kill it when it stays stopped."""
+    """Return when the agent has exited. Kill it when it stays stopped."""
     stopped: float | None = None
     while True:
         signal.sigtimedwait({signal.SIGCHLD}, _LOOK)

@@ -1,4 +1,4 @@
-"""The agent of one host: starts supervisors and outposts below itself, reaps them, and forwards messages to them.
+"""Run the agent of a host: it starts supervisors and outposts below itself, reaps them, and forwards messages to them.
 
 It decides nothing and knows only the ids of jobs. Everything below it is killed with it (`guard.py`). When it starts,
 all that its host had in memory counts as lost. It exits by itself when nothing runs below it and no server has
@@ -64,7 +64,7 @@ class _Outpost(_Below):
 
 
 class HostAgent:
-    """The agent of one host.
+    """The agent of a host.
 
     Args:
         orders: its orders.
@@ -85,6 +85,7 @@ class HostAgent:
 
     async def run(self) -> None:
         """Serve until no server needs this agent."""
+        # A host is present or lost, never half: no state in memory may outlive it (decision 015).
         forget_host(self._orders.host, Path(self._orders.runtime_dir))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -162,7 +163,7 @@ class HostAgent:
                 log.warning("no outpost for a %s, job=%s", type(message).__name__, job)
 
     def _send(self, peer: bytes, job: str, data: bytes) -> None:
-        # A client that is gone is ignored; the next client gets what was lost with it.
+        # A client that is gone is ignored. The next client gets what was lost with it.
         frames = [peer, job.encode(), data]
         sent = cast(asyncio.Future[object], self._socket.send_multipart(frames, flags=zmq.DONTWAIT))
         if sent.exception() is not None:
@@ -186,6 +187,7 @@ class HostAgent:
             why = f"attempt {newer.attempt} of the job is under way here"
             self._send(peer, job, wire.encode(wire.OutpostStarted(pid=0, why=why)))
             return
+        # One outpost per job: the former serves an earlier conversation or attempt, and may still have workers.
         while (former := self._outposts.get(job)) is not None:
             await self._end_outpost(former)
         ours, theirs = socket.socketpair()

@@ -1,4 +1,4 @@
-"""A job's outpost: the process below a host's agent that forks the job's workers there, for a supervisor elsewhere.
+"""Run a job's outpost: the process below a host's agent that forks the job's workers there, for a supervisor elsewhere.
 
 What the supervisor does for workers of its own host is done here with the same parts: the job's own zygote, redirected
 streams, the link, heartbeats. It decides nothing and carries out what it is sent. Without the supervisor it closes the
@@ -41,7 +41,7 @@ from edt_server.system.processes import ended, visible
 
 log = logging.getLogger(__name__)
 
-# Seconds without a message of the supervisor, which sends two a second; for one that cannot be seen from here.
+# Seconds without a message of the supervisor, which sends two a second. For a supervisor that cannot be seen from here.
 LEASE = 60.0
 # Workers that lost their supervisor finish an update and write a checkpoint.
 LAST_PATIENCE = 60.0
@@ -49,7 +49,7 @@ _POLL = 0.05
 
 
 class Outpost:
-    """One job on one host.
+    """The outpost of a job on a host.
 
     Args:
         orders: the supervisor's orders.
@@ -99,6 +99,8 @@ class Outpost:
         """Serve the supervisor until it needs nothing more, or is gone."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._dismissed.set)
+        # The supervisor shares the lock before it starts anything here. Only another attempt holds it alone (decision
+        # 010).
         if not self._predecessors.join():
             log.error("another attempt of the job has begun")
             self._children.kill_all()
@@ -201,6 +203,7 @@ class Outpost:
     # --- without a supervisor -----------------------------------------------------------------------------------------
 
     async def _supervisor_gone(self) -> None:
+        # A pidfd shows the end at once. Where the process cannot be seen, only the lease is left (decision 015).
         if visible(self._supervisor):
             await ended(self._supervisor)
             return
@@ -222,7 +225,7 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run an outpost: its `StartOutpost` and the `AgentOrders` as JSON; stdin is a socket to the agent."""
+    """Run an outpost from its `StartOutpost` and the `AgentOrders` as JSON. stdin is a socket to the agent."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s outpost %(levelname)s %(message)s")
     umask = os.umask(0o077)
     adopt_orphans()

@@ -1,8 +1,8 @@
-"""Which jobs may run when not all floors fit: by turn, as long as they fit. Computed from scratch.
+"""Decide which jobs may run when not all floors fit: by turn, as long as they fit. Computed from scratch.
 
 What a group owns is for its own jobs first, and its limit on borrowing holds. Within that, lower turns go first, and a
-job that does not fit is skipped. A leaf with a strict policy has one turn for all its jobs and needs what the first of
-them needs; its policy chooses which of them run. With floors of one slot, one more job displaces at most one other, and
+job that does not fit is skipped. A leaf with a strict policy has one turn for all its jobs and needs the floor of its
+first job. Its policy chooses which of its jobs run. With one-slot floors, one more job displaces at most one other, and
 `incremental_admission.py` finds the same result incrementally.
 """
 
@@ -23,7 +23,7 @@ def least(claim: Claim) -> int:
 
 
 def useful(claim: Claim, aware: bool) -> int:
-    """Return the cap; where speed counts, at most the size beyond which the job was measured to get slower."""
+    """Return the job's cap, where speed counts at most the size beyond which it was measured to get slower."""
     if not aware:
         return claim.cap
     most = speedup(claim.speeds).most
@@ -86,13 +86,16 @@ def admit(tree: Tree, leaves: Iterable[GroupNode]) -> tuple[dict[int, Claim], bo
     return admitted, False
 
 
-Candidate = tuple[GroupNode, int, Claim | None]  # of a leaf, its floor; the job, None for what a strict leaf needs
+Candidate = tuple[GroupNode, int, Claim | None]  # the job is None for the needs of a strict leaf
 Key = tuple[int, float, int, tuple[int, str] | int]
 KEPT, IN_TURN = 0, 1
 
 
 def key_of_job(claim: Claim) -> Key:
-    """Return the sort key of admission: jobs that keep slots, then by turn; at equal turns leaves, then arrival."""
+    """Return the sort key of admission: kept slots first, then the turn.
+
+    At equal turns leaves with a strict policy come first, then jobs by arrival.
+    """
     return KEPT if claim.keep else IN_TURN, claim.turn, 1, claim.order
 
 
@@ -116,7 +119,10 @@ def _by_turn(tree: Tree, leaves: Iterable[GroupNode]) -> list[Candidate]:
 
 
 def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *, grow: bool) -> list[Candidate]:
-    """Admit the candidates that fit; return the others. `grow`: the leaf's demand does not count them yet."""
+    """Admit the candidates that fit, and return the others.
+
+    With `grow` the demand of the leaves does not count the candidates yet.
+    """
     still: list[Candidate] = []
     closed: set[tuple[int, int]] = set()  # leaves and floors that do not fit, and never will as more jobs are admitted
     for leaf, floor, claim in waiting:
@@ -127,6 +133,8 @@ def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *,
             continue
         tree.need(leaf, was + floor, demand + (useful(claim, leaf.aware) if grow and claim else 0))
         if tree.root.floor > tree.root.own or (tree.excess > before and not kept):
+            # Skip the job and go on. If the loop stopped here, an arrival that fits nowhere would let others grow
+            # (decision 013).
             tree.need(leaf, was, demand)
             still.append((leaf, floor, claim))
             closed.add((id(leaf), floor))

@@ -1,8 +1,8 @@
-"""Many Webster divisions at once, with numpy: all nodes of one level of the tree in a few passes over all their claims.
+"""Compute many Webster divisions at once, with numpy.
 
-The price of a slot is bracketed in floats, a little too high, so that a claim that gets a slot at that price gets it
-under the exact rule as well. The few claims within the bracket are then compared exactly, in integers. The result is
-that of `divide`, bit for bit.
+All nodes at the same level of the tree take a few passes over all their claims. The price of a slot is bracketed in
+floats, a little too high, so that a claim that gets a slot at that price gets it under the exact rule as well. The few
+claims within the bracket are then compared exactly, in integers. The result is that of `divide`, bit for bit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MOST_SLOTS = 1 << 20  # beyond, fractions of claims do not fit into 64 bits
-_SAFE = 1e-9  # far above the rounding of a float, far below the distance between two slots of one claim
+_SAFE = 1e-9  # far above the rounding of a float, far below the distance between two slots of a claim
 _FRACTION = 42  # bits: fractions with denominators below 2²¹ differ by more than 2⁻⁴²
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Claims of several divisions, one after the other: arrays of one length, units of 1, floors ≤ caps."""
+    """The claims of several divisions in sequence: arrays of equal length, units of 1, floors ≤ caps."""
 
     weight: Ints
     floor: Ints
@@ -37,7 +37,7 @@ def divide_many(budgets: Ints, starts: Ints, claims: Columns) -> Ints:
 
     Args:
         budgets: slots of each division, at least the sum of its floors, below `MOST_SLOTS`.
-        starts: index of the first claim of each division, ascending; none is empty.
+        starts: index of the first claim of each division, ascending. No division is empty.
         claims: the claims of all divisions, in that order.
     """
     sizes = np.diff(np.append(starts, len(claims.weight)))
@@ -61,7 +61,8 @@ def divide_many(budgets: Ints, starts: Ints, claims: Columns) -> Ints:
     steps = np.add.reduceat(weight, starts) / np.maximum(target, 1)
     for guess in (steps, steps * 0.97, steps * 1.03):
         _narrow(low, high, np.clip(guess, low, high), at, starts, target)
-    # Until no claim has two slots within the bracket: then one comparison per claim decides.
+    # Until no claim has two slots within the bracket: then one exact comparison per claim decides. Bisecting to the end
+    # would let the rounding of floats decide ties (decision 013).
     finest = 1.0 / (4.0 * (target + 2.0))
     while bool(np.any((high - low > low * finest) & open_)):
         _narrow(low, high, np.sqrt(low * high), at, starts, target)

@@ -1,4 +1,4 @@
-"""What one job asks of the rule, and all that the rule knows of it."""
+"""A claim is what a job asks of the rule. The rule knows nothing else about the job."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One job's request. Counts are slots; floor, cap and keep are multiples of `unit`.
+    """The request of a single job. Counts are slots. `floor`, `cap` and `keep` are multiples of `unit`.
 
     Attributes:
         job: its id.
-        group: the instance group it is in, one that holds no others.
-        user: its owner; counts where the group has user shares.
+        group: the instance group it is in, a group without child groups.
+        user: its owner, which counts where the group has user shares.
         weight: its priority, ≥ 1.
-        order: its arrival number, unique; settles ties, lower first.
-        turn: lower runs first while not all floors fit; at equal turns the lower order.
+        order: its unique arrival number. It settles ties, lower first.
+        turn: lower runs first while not all floors fit. At equal turns the lower order runs first.
         floor: fewest slots it can run with.
-        cap: most slots it can use; 0 for a job that asks for nothing.
+        cap: most slots it can use, 0 for a job that asks for nothing.
         unit: slots it takes at a time.
         keep: slots that may not be taken from it, because its group does not preempt.
-        speeds: (slots, measured speed) of sizes it has run at; used where the group is throughput-aware.
+        speeds: (slots, measured speed) of sizes it has run at, used where the group is throughput-aware.
     """
 
     job: str

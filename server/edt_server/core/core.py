@@ -103,7 +103,7 @@ class Core:
         return tuple(slot for slot in self._slots if slot not in self._taken)
 
     def holder(self, slot: int) -> str | None:
-        """Return the job in this slot, leaving or not; None when the slot is free or does not exist."""
+        """Return the job in this slot, leaving or not. None when the slot is free or does not exist."""
         return self._taken.get(slot)
 
     def holdings(self) -> dict[str, Holding]:
@@ -111,11 +111,11 @@ class Core:
         return {name: holding for pool in self._pools.values() for name, holding in pool.rule.groups().items()}
 
     def group_of(self, job: str) -> InstanceGroup:
-        """Return the group whose policy applies to the job: its own, or the plan's first when its own is gone."""
+        """Return the group with the policy that applies to the job: its own, or the plan's first when that is gone."""
         return self._group(self._job(job))
 
     def resource_group_of(self, slot: int) -> str | None:
-        """Return the slot's resource group; None for a slot outside every group, or one that does not exist."""
+        """Return the slot's resource group. None for a slot outside every group, and for a slot that does not exist."""
         pool = self._pool_of.get(slot)
         return None if pool is None else pool.name
 
@@ -162,7 +162,7 @@ class Core:
         Args:
             job: its id.
             names: id → the name that users know.
-            now: the time that a forecast counts from; None for a sentence without a forecast.
+            now: the time that a forecast counts from. None asks for a sentence without a forecast.
             ends: job → earliest and latest end by its progress, where known. Pass the same mapping for several jobs:
                 it is then sorted once.
         """
@@ -222,7 +222,9 @@ class Core:
         return plan
 
     def next_wake(self, now: float) -> float | None:
-        """Return when to apply the next TimePassed, in seconds, never before `now`; None when nothing waits for time.
+        """Return when to apply the next TimePassed, in seconds, never before `now`.
+
+        None when nothing waits for time.
 
         The core reads no clock: turns and deadlines end only in a TimePassed.
         """
@@ -230,7 +232,10 @@ class Core:
         return None if wake == NEVER else max(wake, now)
 
     def digest(self) -> str:
-        """Return the SHA-256 (hex) of the whole state; equal states, and only they, have equal digests."""
+        """Return the SHA-256 (hex) of the whole state.
+
+        Equal states have equal digests, and different states different digests.
+        """
         return hashlib.sha256(json.dumps(self.state(), separators=(",", ":")).encode()).hexdigest()
 
     def state(self) -> dict[str, Any]:
@@ -305,7 +310,7 @@ class Core:
         return core
 
     def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
-        """Apply events that another core in the same state has accepted; their instructions are already known."""
+        """Apply events that another core in the same state has accepted. Their instructions are already known."""
         for event, now in events:
             self._step(event, now)
 
@@ -365,7 +370,10 @@ class Core:
         return self._expel(lambda job, slot: slot in kept and self._belongs(job, slot))
 
     def _spread_slots(self) -> None:
-        """Give each resource group the slots of its hosts; a group without hosts takes the hosts no group names."""
+        """Give each resource group the slots of its hosts.
+
+        A group without hosts takes the hosts that no group names.
+        """
         by_host = {host: group.name for group in self._plan.resource_groups for host in group.hosts}
         rest = next((group.name for group in self._plan.resource_groups if not group.hosts), None)
         parts: dict[str, set[int]] = {name: set() for name in self._pools}
@@ -603,6 +611,7 @@ class Core:
             job.short_since = now
         turns = self._pools[job.pool].turns
         taker = turns.queue_of(job.name) or job
+        # The turn starts with the slots and not with the entitlement: others may take their time to leave.
         if taker.turn_since is None and 0 < job.floor <= len(job.held):
             turns.begin(taker, group, now)
         if job.rigid or not group.preemption:

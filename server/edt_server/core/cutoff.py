@@ -1,7 +1,8 @@
-"""What keeps a job from one slot more: where its next claim lost, and against which. Numbers; `reason` makes sentences.
+"""Find what keeps a job from one slot more: where its next claim lost, and against which claim.
 
-Under a divisor rule the answer is one comparison: the job's claim to its next slot, and the weakest claim of another
-that still won. Where the job's own group has no such rival the comparison is one level up, between groups.
+This module returns numbers. `reason` makes sentences of them. Under a divisor rule the answer is one comparison: the
+job's claim to its next slot, and the weakest claim of another job that still won. Where the job's own group has no
+such rival the comparison is one level up, between groups.
 """
 
 from __future__ import annotations
@@ -23,19 +24,29 @@ from edt_server.core.tree import GroupNode, Tree, path
 class Cut:
     """The point where the slots ended for one job. Counts are slots.
 
+    `why` is one of these codes:
+
+    - "met": the job has what it asks for.
+    - "never": its floor is more than there could be for it.
+    - "turn": not all floors fit, and others run first.
+    - "order": the policy is strict, and others come first.
+    - "share": a claim of another job was stronger.
+    - "floors": others have their floors, or keep slots.
+    - "borrow": a group has all it may have.
+    - "lend": what is left is not lent.
+    - "unit": less is left than it takes at once.
+    - "slower": it was measured to get slower with more.
+
     Attributes:
         job, target, cap: the job, what it is entitled to, what it asks for.
-        why: "met" it has what it asks for; "never" its floor is more than there could be for it; "turn" not all floors
-            fit, and others run first; "order" the policy is strict, and others come first; "share" a claim of another
-            was stronger; "floors" others have their floors, or keep slots; "borrow" a group has all it may have;
-            "lend" what is left is not lent; "unit" less is left than it takes at once; "slower" it was measured to
-            get slower with more.
-        level: the group, or user, among whose children it was decided; "" at the root.
+        why: the code.
+        level: the group or user that divided the slots there. "" at the root.
         claimant: the claimant there: the job, or its group or user.
-        weight, held: of the claimant: its claim is weight ÷ (held + unit ÷ 2); `worth` is that, or by measured speed.
-        rival: job, group or user that got the last slot before; "" when no claim decided.
+        weight, held: of the claimant. Its claim is weight ÷ (held + unit ÷ 2).
+        worth: the worth of that claim, by measured speed where that counts.
+        rival: job, group or user that got the last slot before. "" when no claim decided.
         rival_weight, rival_held, rival_worth: of the claim that the rival won with.
-        borrowed: group → slots of the job's that it owns; only a group's last slots are borrowed ones.
+        borrowed: group → the job's slots that this group owns. Only a group's last slots are borrowed ones.
     """
 
     job: str
@@ -70,7 +81,7 @@ class Cuts:
         self._last: dict[GroupNode, list[str]] = {}
 
     def of(self, claim: Claim) -> Cut:
-        """Return the cut of one job. O(jobs of its leaf) for the first one there, then O(groups above it)."""
+        """Return the cut of a job. O(jobs of its leaf) for the first job there, then O(groups above it)."""
         tree, target = self._tree, self._targets[claim.job]
         leaf = tree.leaf(claim.group, claim.user)
         cut = Cut(claim.job, target, claim.cap, "met", borrowed=self._borrowed(leaf, claim))
@@ -109,7 +120,10 @@ class Cuts:
         return replace(cut, why="unit" if claim.unit > 1 else "lend")
 
     def _before(self, leaf: GroupNode, claim: Claim) -> str:
-        """Return the last other job of a strict leaf that gets slots, or the first in line while none does; or ""."""
+        """Return the last other job of a strict leaf that gets slots.
+
+        While no job there gets slots, return the first in line. "" when there is no such job.
+        """
         last = self._last.get(leaf)
         if last is None:
             order = ranking(leaf)
@@ -154,7 +168,10 @@ class Cuts:
         return dict(zip((each.job for each in running), found, strict=True))
 
     def _compared(self, cut: Cut, level: GroupNode, me: WeightedClaim) -> Cut | None:
-        """Compare with the weakest claim among siblings that still got slots; None when all they have are floors."""
+        """Compare with the weakest claim among siblings that still got slots.
+
+        None when all siblings have only their floors.
+        """
         rival = next((each for each in self._two_weakest(level) if each.name != cut.job), None)
         if rival is None:
             return None

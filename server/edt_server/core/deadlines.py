@@ -28,6 +28,7 @@ class Deadlines:
         """Add the job's present deadline."""
         deadline = self._deadline_of(job)
         if deadline < NEVER:
+            # An earlier entry of this job stays in the heap. Finding it would need a search.
             heapq.heappush(self._heap, (deadline, job))
 
     def next(self) -> float:

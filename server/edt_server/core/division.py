@@ -1,9 +1,9 @@
-"""One node's division, updated incrementally: the claims on either side of the cut, in order.
+"""Update the division of a node incrementally: the claims on either side of the cut, in order.
 
 Claims to single slots are totally ordered and the strongest win, so a number of slots is a place in their order: the
 cut. That order is stored only as far as it is needed, as two sorted lists that end at the cut: for each claim the last
-slot that it holds, the next one that it would get, and those between where the cut has been. A slot that moves is taken
-from the end of one list and put at the end of the other, without a search where the cut has been before. A changed
+slot that it holds, the next slot that it would get, and the slots between where the cut has been. A slot that moves
+goes from the end of the first list to the end of the second, without a search where the cut has been before. A changed
 claim is placed at the cut at once, however much it holds. The result equals `divisor_rule.divide` from scratch.
 Entries of changed claims stay in the lists until the cut reaches them: removing them would need a search.
 """
@@ -86,17 +86,19 @@ class _Item:
 
 
 class Division:
-    """Slots divided among claims with units of 1, whose floors all fit.
+    """A division of slots among claims with units of 1. All their floors fit.
 
     Args:
-        shares: (name, claim, what it holds now, 0 when it is new).
+        shares: (name, claim, what it holds now, 0 for a new claim).
     """
 
     def __init__(self, shares: Iterable[tuple[str, WeightedClaim, int]]) -> None:
         self._items: dict[str, _Item] = {}
+        # Lists, not heaps: most slots move back and forth over the same entries at the cut, and a move is then one pop
+        # and one append. Two heaps took half of all time (decision 013).
         self._lost: list[int] = []  # entries of claims to slots that they do not hold, the strongest last
         self._won: list[int] = []  # entries of claims to slots that they hold, negated: the weakest last
-        self._by_serial: dict[int, _Item] = {}  # serial → item; entries with an outdated serial have none
+        self._by_serial: dict[int, _Item] = {}  # serial → item, without outdated serials
         self._serials = 0
         self._held = 0
         self._before: dict[str, int] = {}  # what items held at the last settle, where that changed
@@ -146,7 +148,7 @@ class Division:
         return self._items[name].held
 
     def settle(self, slots: int) -> dict[str, int]:
-        """Move the cut until so many slots are divided; return what every changed claim holds now."""
+        """Move the cut until so many slots are divided, and return what every changed claim holds now."""
         if slots == self._slots and not self._touched:
             return {}
         self._slots, self._touched = slots, False
@@ -154,6 +156,7 @@ class Division:
             self._take(self._held - slots)
         elif self._held < slots:
             self._give(slots - self._held)
+        # Outdated entries and serial numbers pile up with every change. At this length a rewrite is cheap per change.
         if len(self._lost) + len(self._won) > 6 * len(self._items) + 64 or self._serials > _LAST_SERIAL // 2:
             self._write_down()
         before, self._before = self._before, {}
@@ -174,6 +177,7 @@ class Division:
     def _place(self, item: _Item) -> None:
         """Write an item's entries again, with what it wins at the present cut."""
         self._touched = True
+        # Its old entries stay in both lists without an owner, because removing them would need a search.
         self._by_serial.pop(item.serial, None)
         self._number(item)
         lost, won = self._lost, self._won
@@ -192,7 +196,7 @@ class Division:
             insort(lost, item.entry(held))
 
     def _write_down(self) -> None:
-        """Write all entries again, as few as needed; items on the wrong side of the cut are placed."""
+        """Rewrite all entries, as few as needed. Items on the wrong side of the cut are placed."""
         self._by_serial.clear()
         self._serials = 0
         won: list[int] = []

@@ -19,15 +19,15 @@ Rank = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class WeightedClaim:
-    """The claim of one job, user or group.
+    """The claim of a job, user or group.
 
     Attributes:
         weight: ≥ 1.
         floor: slots that come before every weighted claim of others.
-        cap: most slots it can use, ≥ 0; a cap below the floor wins.
-        order: settles ties, lower first; unique among the claims divided together.
-        owned: slots it owns, which do not count when its claim to a further one is weighed; ≤ floor.
-        unit: slots it takes at a time; floor and cap are multiples.
+        cap: most slots it can use, ≥ 0. A cap below the floor wins.
+        order: settles ties, lower first. Unique among the claims divided together.
+        owned: slots it owns, ≤ floor. They do not count when its claim to a further slot is weighed.
+        unit: slots it takes at a time. Floor and cap are multiples.
         speedup: gains of its measured speed, instead of 1 ÷ (k + ½).
     """
 
@@ -43,8 +43,8 @@ class WeightedClaim:
 def precision(slots: int) -> int:
     """Return the bits to scale claims by so that integer division keeps their order, for up to `slots` slots.
 
-    Different values of w ÷ (2k + 1) with k < slots differ by more than 1 ÷ (2·slots)²; scaled by more than that square,
-    different ones stay at least 1 apart and equal ones stay equal.
+    Different values of w ÷ (2k + 1) with k < slots differ by more than 1 ÷ (2·slots)². Scaled by more than that square,
+    different values stay at least 1 apart and equal values stay equal.
     """
     return 2 * (2 * slots + 1).bit_length()
 
@@ -62,8 +62,8 @@ def worth(claim: WeightedClaim, held: int, bits: int) -> int:
 def rank(claim: WeightedClaim, held: int, bits: int) -> Rank:
     """Return the sort key of the claim to one more slot on top of `held`, strongest first.
 
-    Floors come first, one slot each in turn; then the worth of the claim; at equal worths the heavier weight, then the
-    lower order.
+    Floors come first, one slot each in turn, then the worth of the claim. At equal worths the heavier weight wins, then
+    the lower order (decision 006).
     """
     if held < claim.floor:
         return 0, held, 0, claim.order
@@ -92,6 +92,7 @@ def divide(slots: int, claims: Sequence[WeightedClaim]) -> tuple[int, ...]:
     while left and heap:
         _, index = heap[0]
         claim = claims[index]
+        # What does not fit now never will, because `left` only shrinks.
         if claim.unit > left:
             heapq.heappop(heap)
             continue

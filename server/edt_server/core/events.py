@@ -20,7 +20,7 @@ from edt_sdk.schemas.wire.control import Slot
 
 
 class SlotsChanged(msgspec.Struct, frozen=True, tag=True):
-    """All slots from now on; slots that are missing here are revoked."""
+    """The event lists all slots from now on. Slots that are missing here are revoked."""
 
     slots: tuple[Slot, ...]
 
@@ -36,7 +36,7 @@ class TimePassed(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobArrived(msgspec.Struct, frozen=True, tag=True):
-    """A new job. It asks for `demand`, or its least size, until its first JobDemand.
+    """A new job has arrived. It asks for `demand`, or its least size, until its first JobDemand.
 
     Attributes:
         job: its id.
@@ -46,9 +46,9 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
         owner: its owner, for groups that divide among users.
         min_workers: the fewest workers it runs on.
         slots_per_unit: slots are given and taken in multiples of this.
-        pending_timeout: seconds after which it is given up if it never got a slot; None for its group's.
-        rigid: it would restart from the beginning without one of its slots: none is taken while it has them all.
-        demand: slots it can use before its first JobDemand; a job that never sends one can use any number at once.
+        pending_timeout: seconds after which it is given up if it never got a slot. None for its group's timeout.
+        rigid: it would restart from the beginning without one of its slots: no slot is taken while it has them all.
+        demand: slots it can use before its first JobDemand. A job that never sends one can use any number at once.
     """
 
     job: str
@@ -71,7 +71,7 @@ class JobDemand(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobChanged(msgspec.Struct, frozen=True, tag=True):
-    """Settings of the job have changed; see `JobPatch.scheduling`."""
+    """The job's settings have changed. `JobPatch.scheduling` names those that matter here."""
 
     job: str
     patch: JobPatch

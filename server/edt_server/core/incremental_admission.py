@@ -1,9 +1,10 @@
-"""Which jobs run while not all can, updated incrementally: the result of `admission.admit` for floors of one slot.
+"""Update incrementally which jobs run while not all can, as `admission.admit` does for one-slot floors.
 
-Within a leaf the jobs of the lowest turns are in, so a leaf is a sorted line and a number. Between leaves the limits of
-the groups above them decide. The sets of jobs that may be in together are the independent sets of a matroid, so the
-result is optimal once no single exchange improves it. A change of one job therefore needs few moves. Each is found at a
-node of the path from a leaf to the root: the best waiting job below the node, and the last admitted job below it.
+Within a leaf the jobs with the lowest turns are admitted, so a leaf is a sorted line and a number. Between leaves the
+limits of the groups above them decide. The sets of jobs that may be admitted together are the independent sets of a
+matroid, so the result is optimal once no single exchange improves it. When a job changes, a few moves therefore
+suffice. Each is found at a node on the path from a leaf to the root: the best waiting job below the node, and the last
+admitted job below it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Gate:
     """The admission at one node of the tree.
 
     Attributes:
-        line: the jobs of a leaf, sorted; for a strict leaf only its one turn.
+        line: the jobs of a leaf, sorted. For a strict leaf only its one turn.
         inside: how many of the line are admitted, from the first on.
         kept: how many of the line are always admitted.
         floor, demand: slots that the admitted jobs need, and that all jobs could use.
@@ -49,17 +50,17 @@ class Gate:
 
 
 class IncrementalAdmission:
-    """The jobs of one resource group while not all of them can run.
+    """The admission of a resource group's jobs while not all of them can run.
 
     Args:
         groups: the groups of the rule.
         slots: the number of slots.
-        claims: the claims of all jobs; units are one slot, and so are floors, except for what is kept.
-        turns: (group, user) of a leaf with a strict policy → its turn; the default is 0.
+        claims: the claims of all jobs. Units are one slot, and so are floors, except for what is kept.
+        turns: (group, user) of a leaf with a strict policy → its turn. The default is 0.
         inside: arrival numbers of the jobs that can run, where known, so that they need not be searched. Default: all.
 
     Attributes:
-        running: the claims of the admitted jobs, with all those of leaves with a strict policy.
+        running: the claims of the admitted jobs, with all claims of leaves with a strict policy.
     """
 
     def __init__(
@@ -122,7 +123,10 @@ class IncrementalAdmission:
         turned: Mapping[tuple[str, str], float],
         slots: int,
     ) -> dict[str, Claim | None]:
-        """Update `running`; return the jobs whose entry there may have changed, with the former claim.
+        """Update `running` after changes.
+
+        Returns:
+            The jobs with a possibly changed entry in `running`, each with its former claim there, or None.
 
         Args:
             changed: job → its claim before.
@@ -184,6 +188,8 @@ class IncrementalAdmission:
             return gate
         entry = key_of_job(claim), claim.job
         place = bisect_left(gate.line, entry)
+        # A sorted list, not a heap: moving ten thousand entries takes a microsecond, and a heap would keep stale
+        # entries (decision 017).
         gate.line.insert(place, entry)
         self._moved[claim.job] = None
         if claim.keep:
@@ -251,6 +257,7 @@ class IncrementalAdmission:
                 self._need(leaf)
             for leaf in moved:
                 _refresh(leaf)
+            # A move can make the next one possible on its own path, so its leaves are checked again.
             if moved:
                 leaves += moved
             else:
@@ -273,7 +280,7 @@ class IncrementalAdmission:
             self._tree.need(gate.node, gate.floor, gate.demand)
 
     def _move_at(self, gate: Gate) -> tuple[Gate, ...]:
-        """Make at most one move at this node; return the leaves whose lines have changed."""
+        """Make at most one move at this node, and return the leaves with a changed line."""
         node = gate.node
         taken = node.bases_below if gate.children else node.floor
         if taken > node.room and gate.worst is not None:
@@ -281,6 +288,7 @@ class IncrementalAdmission:
         if gate.best is None:
             return ()
         if taken < node.room:
+            # Up to its reserve an admission changes no base above this node, so it cannot overfill a node there.
             if taken < node.reserve or gate.parent is None:
                 return (self._in(gate.best),)
             return ()  # there is room here, but a node above may be full: its own turn in `_mend` decides
@@ -330,6 +338,7 @@ def _refresh(leaf: Gate) -> None:
                 there = child.best
                 if there is not None and taken < node.room and (best is None or there < best):
                     best = there
+                # Below the reserve, an eviction would free the slot for this child only.
                 there = child.worst
                 if there is not None and taken > node.reserve and (worst is None or there > worst):
                     worst = there

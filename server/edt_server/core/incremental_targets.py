@@ -1,6 +1,6 @@
-"""Targets updated incrementally: only the nodes between a changed job and the root, and only where numbers change.
+"""Update targets incrementally: only the nodes between a changed job and the root, and only where numbers change.
 
-It needs jobs whose floors all fit (`incremental_admission.py` keeps the others out) and whose units are one slot.
+All floors have to fit (`incremental_admission.py` keeps the other jobs out), and all units have to be one slot.
 Then nothing is left over, and each node is a `Division` that moves slots one by one to where a replan would put them.
 """
 
@@ -19,6 +19,8 @@ def forces_replan(tree: Tree, claim: Claim) -> bool:
     """Return whether a job like this can leave slots over, so that only a replan finds the targets."""
     if claim.cap == 0:
         return False
+    # A unit may not fit into the rest of a budget. Nor may the floor of a job in a strict leaf, which then gets nothing
+    # (`replan.in_turn`).
     return claim.unit > 1 or (claim.floor > 1 and tree.groups[claim.group].policy != "fairshare")
 
 
@@ -59,7 +61,7 @@ class _Asked:
 
 
 class IncrementalTargets:
-    """The changes of one `settle`: claims are exchanged first, then the divisions below the root follow.
+    """The target changes of a single `settle`: claims are exchanged first, then the divisions below the root follow.
 
     Args:
         tree: the tree with the claims of the running jobs.
@@ -72,7 +74,7 @@ class IncrementalTargets:
         self._now: dict[str, Claim | None] = {}
 
     def ask(self, changed: Mapping[str, Claim | None], claims: Mapping[str, Claim]) -> bool:
-        """Exchange the claims of these jobs for those in `claims`; return whether all floors fit."""
+        """Exchange the claims of these jobs for their claims in `claims`, and return whether all floors fit."""
         tree = self._tree
         for job, old in changed.items():
             new = self._now[job] = claims.get(job)
@@ -171,6 +173,7 @@ def _settle(
     node: GroupNode, visit: Mapping[int, Collection[str]], targets: Mapping[str, int], moved: dict[str, int]
 ) -> None:
     if not node.children:
+        # Right only because no unit or floor leaves slots over here: `forces_replan` keeps such jobs out.
         node.used = node.budget if node.budget < node.demand else node.demand
         if node.division is None:
             claims = node.claims.values()

@@ -19,7 +19,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """The job must leave this slot, which stays occupied until it has; it is entitled to `entitled` slots now."""
+    """The job must leave this slot, which stays occupied until the job has left.
+
+    It is entitled to `entitled` slots now.
+    """
 
     job: str
     slot: int
@@ -38,7 +41,7 @@ Instruction = Grant | Revoke | GiveUp
 
 
 def to_event(instruction: Instruction) -> tuple[str, dict[str, Any]]:
-    """Return kind and data of the instruction's row in the event list; its job is `instruction.job`."""
+    """Return kind and data of the instruction's row in the event list. The row's job is `instruction.job`."""
     match instruction:
         case Grant(slot=slot, held=held):
             return SLOT_GRANTED, {"slot": slot, "slots": held}

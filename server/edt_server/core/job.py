@@ -19,11 +19,11 @@ def turn(attained: int, place: int) -> int:
 
 @dataclass(slots=True)
 class CoreJob:
-    """The state of one job.
+    """The state of a job.
 
     Attributes:
         arrival: its arrival number, unique.
-        patient_since: since when it waits for its first slot, seconds since the epoch: it arrived or was resumed.
+        patient_since: when it began to wait for its first slot, seconds since the epoch: its arrival or resumption.
         group: its instance group, which may be missing from the present plan.
         pool: the resource group of that group now.
         rigid: slots that it can run on are never taken from it.
@@ -32,7 +32,7 @@ class CoreJob:
         target: slots it is entitled to.
         served: it has had a slot.
         short_since: since when it holds less than it asks for.
-        attained: what its turns have added up to, see `turns.py`; `place` settles ties.
+        attained: what its turns have added up to, see `turns.py`. `place` settles ties.
         turn_since: when its present turn began, None while it has none.
     """
 
@@ -69,7 +69,7 @@ class CoreJob:
 
     @property
     def asked(self) -> int:
-        """The slots it could use now, 0 while it is suspended or between trainings; a multiple of the unit."""
+        """The slots it could use now, a multiple of the unit. 0 while it is suspended or between trainings."""
         if self.suspended or self.demand == 0:
             return 0
         return max(self.floor, min(self.max_workers, self.demand) // self.unit * self.unit)
@@ -81,7 +81,7 @@ class CoreJob:
 
     @property
     def missing(self) -> int:
-        """The slots it needs next, all at once: first its least size, then a unit; 0 when it holds its target."""
+        """The slots it needs next, all at once: first its least size, then a unit. 0 when it holds its target."""
         held = len(self.held)
         if held >= self.target:
             return 0
@@ -110,9 +110,10 @@ class CoreJob:
         return min(held, asked) if held >= self.floor else 0
 
     def urgency(self) -> tuple[bool, int, int, int]:
-        """Return the sort key among jobs that wait for slots they are entitled to; the lowest is served first.
+        """Return the sort key among jobs that wait for slots they are entitled to. The lowest is served first.
 
-        A slot that a job needs to run at all comes before one that makes another job faster; then the stronger claim.
+        A slot that a job needs to run at all comes before a slot that makes another job faster. Then the stronger claim
+        wins.
         """
         held = len(self.held)
         if held < self.floor:

@@ -13,14 +13,14 @@ from edt_server.core.tree import GroupNode, Tree
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a group has. Counts are slots.
+    """The slots that a group has. Counts are slots.
 
     Attributes:
         entitled: the sum of the targets of its jobs.
-        own: its own slots, of those that there are now.
+        own: how many of the present slots it owns.
         borrowed: what it uses beyond its own, whether owned by other groups or by none.
         lent: what others use of its own.
-        lenders: group → slots of `borrowed` that it owns; the rest has no owner.
+        lenders: group → slots of `borrowed` that it owns. The rest has no owner.
     """
 
     entitled: int

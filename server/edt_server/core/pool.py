@@ -1,8 +1,9 @@
-"""The slots of one resource group: the free ones, the jobs that are owed some, and the rule that decides how many.
+"""A pool has the slots of a resource group, the jobs that are owed some, and the rule that decides how many.
 
-A pool knows no events. Free slots go, lowest id first, to the most urgent job among those that the free slots suffice
-for: what a job needs at once, its least size or a unit, is granted at once or not at all. No job loses by skipping one
-that does not fit, because no job gets more than its target and the targets never add up to more than there is.
+A pool knows no events. Free slots go, lowest id first, to the most urgent job among the jobs that the free slots
+suffice for: what a job needs at once, its least size or a unit, is granted at once or not at all. No job loses when a
+job that does not fit is skipped, because no job gets more than its target and the targets never add up to more than
+there is.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ class Pool:
         self._short: list[tuple[Urgency, str]] = []  # a heap of jobs that are owed slots, with outdated entries
 
     def set_slots(self, slots: set[int], taken: Mapping[int, str]) -> None:
-        """Replace its slots; those in `taken` are not free."""
+        """Replace its slots. Slots in `taken` are not free."""
         self.slots = slots
         self._free = {slot for slot in slots if slot not in taken}
         self._lowest = sorted(self._free)
         self.rule.set_slots(len(slots))
 
     def free(self, slot: int) -> None:
-        """Take in that the slot is empty; ignored when it belongs to another pool."""
+        """Record that the slot is empty. A slot of another pool is ignored."""
         if slot in self.slots and slot not in self._free:
             self._free.add(slot)
             heapq.heappush(self._lowest, slot)
@@ -62,7 +63,7 @@ class Pool:
             heapq.heappush(self._short, (job.urgency(), job.name))
 
     def grants(self, jobs: Mapping[str, CoreJob]) -> list[Grant]:
-        """Grant free slots as far as jobs are entitled to them; the jobs hold them afterwards."""
+        """Grant free slots as far as jobs are entitled to them, and record that the jobs hold them."""
         grants: list[Grant] = []
         later: list[tuple[Urgency, str]] = []
         while self._free and self._short:

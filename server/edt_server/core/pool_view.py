@@ -21,7 +21,7 @@ _FEW = 64  # most jobs for which the division is repeated to improve one sentenc
 
 
 class PoolView:
-    """The jobs of one resource group between two events.
+    """The jobs of a resource group between two events.
 
     Args:
         pool: the resource group.
@@ -42,7 +42,10 @@ class PoolView:
         self._known: tuple[list[tuple[float, str]], list[tuple[float, str]]] = [], []
 
     def situation(self, me: CoreJob, group: InstanceGroup, now: float | None, ends: Ends) -> Situation:
-        """Return the situation of one of the jobs, in `group`; `now` and `ends` as of `Core.reason`."""
+        """Return the situation of a job of this pool in `group`.
+
+        `now` and `ends` mean what they mean in `Core.reason`.
+        """
         cut = self._pool.rule.cut(me.name)
         return Situation(
             me=view_of(me),
@@ -64,7 +67,7 @@ class PoolView:
         return bisect_left(self._turns, (self._pool.turns.queue_of(job.name) or job).turn)
 
     def _if_rival_ends(self, rival: str, job: CoreJob) -> int | None:
-        """Return the job's target without its rival; None where that takes too long to compute."""
+        """Return the job's target without its rival. None where that takes too long to compute."""
         if rival not in self._jobs or len(self._jobs) > _FEW:
             return None
         rule = self._if_gone.get(rival)

@@ -14,7 +14,7 @@ _Entry = tuple[int, int, Claim]  # orders are unique, so that claims themselves 
 
 
 class Ranking:
-    """The claims of one leaf, in the order they are served.
+    """The claims of a leaf, in the order they are served.
 
     Args:
         policy: "priority" or "fifo".
@@ -45,7 +45,7 @@ class Ranking:
         return [claim for _, _, claim in self._entries]
 
     def first(self, slots: int) -> Claim | None:
-        """Return the first claim that can run at all on so many slots; None when none can."""
+        """Return the first claim that can run at all on so many slots, None when there is no such claim."""
         for _, _, claim in self._entries:
             if min(max(claim.floor, claim.keep), claim.cap) <= slots:
                 return claim

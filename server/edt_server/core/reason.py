@@ -16,14 +16,14 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.cutoff import Cut
 
 Names = Callable[[str], str]
-_MOST_NAMED = 100  # jobs in the numbers of one reason; with thousands a list of reasons would be all names
+_MOST_NAMED = 100  # jobs in the numbers of one reason: a list of reasons must not become all names
 
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
-    """What one job of instance group `group` holds and asks for; counts are slots.
+    """The slots that a job of instance group `group` holds and asks for. Counts are slots.
 
-    `short_since` is in seconds since the epoch, None when it is not short.
+    `short_since` is in seconds since the epoch, None when the job is not short.
     """
 
     job: str
@@ -53,7 +53,7 @@ class Situation:
 
     Attributes:
         me: the job.
-        group: the instance group whose policy applies to it.
+        group: the instance group with the policy that applies to the job.
         cut: what keeps it from one slot more.
         slots: the slots of its resource group.
         most: slots its group can have at best, by the plan.
@@ -62,7 +62,7 @@ class Situation:
         ahead: how many waiting jobs and queues are before it, 0 when it is next.
         turns: whether running jobs make room for it in turn.
         if_gone: what it would be entitled to without the rival of the cut, None when that was not computed.
-        forecast: when it should get a slot, or one more; None when nothing is known.
+        forecast: when it should get a slot, or one more. None when nothing is known.
         now: the time, None for a sentence without a forecast.
     """
 
@@ -83,10 +83,18 @@ class Situation:
 def explain(at: Situation, names: Names) -> Reason | None:
     """Return the reason of the job, None when it holds what it asked for and is not suspended.
 
-    Codes: "suspended" a user suspended it; "never_fits" it needs more than there can be; "busy" others run, and it
-    waits; "starting" others are still leaving slots that it is entitled to; "share" it has its share; "capped" it has
-    every slot there is; "limit" its group may not have more; "order" its queue serves others first; "unit" what is left
-    is less than it takes at once; "slower" more slots were measured to make it slower.
+    The codes are:
+
+    - "suspended": a user suspended it.
+    - "never_fits": it needs more than there can be.
+    - "busy": others run, and it waits.
+    - "starting": others are still leaving slots that it is entitled to.
+    - "share": it has its share.
+    - "capped": it has every slot there is.
+    - "limit": its group may not have more.
+    - "order": its queue serves others first.
+    - "unit": what is left is less than it takes at once.
+    - "slower": more slots were measured to make it slower.
     """
     me = at.me
     if me.suspended:

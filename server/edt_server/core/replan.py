@@ -20,7 +20,7 @@ from edt_server.core.divisor_rule import WeightedClaim, divide
 from edt_server.core.speedup import EACH_LIKE_THE_FIRST, speedup
 from edt_server.core.tree import GroupNode, Tree
 
-MANY = 1_000  # slots; with fewer a heap is faster than arrays
+MANY = 1_000  # with fewer slots a heap is faster than arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Replanned:
     """All targets, computed from scratch.
 
     Attributes:
-        targets: the target of every job that asks for something, 0 for those that wait.
-        admitted: arrival numbers of the jobs that can run; None when all can.
+        targets: the target of every job that asks for something, 0 for jobs that wait.
+        admitted: arrival numbers of the jobs that can run, None when all can.
         plain: nothing was left over, so that they can be updated incrementally.
     """
 
@@ -188,7 +188,7 @@ def in_turn(claims: Iterable[Claim], budget: int) -> dict[str, int]:
 
 
 def weighted(claim: Claim, leaf: GroupNode) -> WeightedClaim:
-    """Return a job's claim within its leaf, in units of one slot where the policy is strict."""
+    """Return a job's claim within its leaf, with single slots as units where the policy is strict."""
     if leaf.policy != "fairshare":
         weight = claim.weight if leaf.policy == "priority" else 1
         return WeightedClaim(weight, min(claim.keep, claim.cap), claim.cap, claim.order, speedup=EACH_LIKE_THE_FIRST)
@@ -199,7 +199,7 @@ def weighted(claim: Claim, leaf: GroupNode) -> WeightedClaim:
 
 
 def add_up(node: GroupNode) -> int:
-    """Fill in `used` of the inner nodes from the leaves; return that of the node itself."""
+    """Fill in `used` of the inner nodes from the leaves, and return `used` of the node itself."""
     if node.children:
         node.used = sum(add_up(child) for child in node.children.values())
     return node.used

@@ -1,10 +1,10 @@
-"""The rule: how many slots each job of one resource group is entitled to. It is a function of its input.
+"""The rule computes how many slots each job of a resource group is entitled to. It is a function of its input.
 
 Every node of the tree of instance groups divides its slots by Webster's rule, after the slots that each child owns and
 uses and after the floors below it. A leaf divides among its jobs by its policy. Only groups, slots, claims and turns
 count, never an earlier decision, so nothing can oscillate: an arrival lets no other job grow, a departure shrinks no
-other job, and the fewest slots move. Floors and units above one slot break this only where one of them starts or stops
-to fit.
+other job, and the fewest slots move. Floors and units above one slot break this only where a job starts or ceases to
+fit.
 
 The cost of an event depends on what moves. `incremental_admission` updates the set of running jobs while not all floors
 fit, and `incremental_targets` updates how slots are divided among them. With units above one slot, with floors above
@@ -31,7 +31,7 @@ __all__ = ["Claim", "Cut", "Holding", "Rule"]
 
 
 class Rule:
-    """The targets of all jobs of one resource group.
+    """The targets of all jobs of a resource group.
 
     `put`, `remove`, `set_slots` and `set_groups` collect changes, and `settle` computes what follows from them. Every
     read returns the state of the last `settle`.
@@ -94,7 +94,7 @@ class Rule:
         self._admission, self._running = None, self._claims
         for claim in self._claims.values():
             exchange(tree, None, claim)
-        # The new tree has the present claims already, so these are what a replan has to take out of it.
+        # The new tree has the present claims already, so a replan has to take these claims out, not the earlier ones.
         self._changed = {job: self._claims.get(job) for job in self._changed}
         self._forcing = sum(forces_replan(tree, claim) for claim in self._claims.values())
         self._turns = {at: turn for at, turn in self._turns.items() if at[0] in tree.groups}
@@ -111,7 +111,7 @@ class Rule:
         self._turns[group, user] = self._turned[group, user] = turn
 
     def settle(self) -> dict[str, int]:
-        """Return the jobs whose target changed since the last call, with their targets; removed jobs are left out."""
+        """Return the targets that changed since the last call, by job. Removed jobs are left out."""
         self._cuts = None
         changed, self._changed = self._changed, {}
         turned, self._turned = self._turned, {}
@@ -134,18 +134,19 @@ class Rule:
         """Return whether no incremental update is possible."""
         if self._replan_due or self._forcing or self._keeps_dropped or self._kept > self._tree.root.own:
             return True
+        # With floors above one slot, single exchanges need not reach the best set of jobs (decision 017).
         return self._resized if self._admission is None else self._gangs > 0
 
     def _update_incrementally(
         self, changed: dict[str, Claim | None], turned: dict[tuple[str, str], float]
     ) -> dict[str, int] | None:
-        """Return the targets that changed; None when only a replan can find them."""
+        """Return the targets that changed, None when only a replan can find them."""
         tree, targets = self._tree, IncrementalTargets(self._tree, self._targets)
         if self._admission is None:
             if targets.ask(changed, self._claims):
                 return targets.divide()
             if self._gangs:
-                return None  # the exchange argument of the incremental admission needs floors of one slot
+                return None  # incremental admission needs floors of a single slot (decision 017)
             self._admission = IncrementalAdmission(self._groups, tree.root.own, self._claims, self._turns)
             self._running = self._admission.running
             outside = self._outside()
@@ -165,7 +166,7 @@ class Rule:
         return self._replan() if self._resized else targets.divide()
 
     def _outside(self) -> dict[str, Claim | None]:
-        """Return the jobs that are not admitted; the tree holds no claim of theirs, hence None."""
+        """Return the jobs that are not admitted, with their claims."""
         return {job: claim for job, claim in self._claims.items() if job not in self._running}
 
     def _admit_all(self, changed: dict[str, Claim | None]) -> None:
@@ -181,7 +182,7 @@ class Rule:
             leaf.excluded = False
 
     def _replan(self) -> dict[str, int]:
-        """Recompute the targets from the claims in the tree; return those that changed."""
+        """Recompute the targets from the claims in the tree, and return the changed targets."""
         before = self._targets
         found = replan(self._tree)
         if found.admitted is not None and self._admission is not None:
@@ -229,7 +230,7 @@ class Rule:
         return self._tree.root.own
 
     def target(self, job: str) -> int:
-        """Return the slots the job is entitled to; 0 before the first `settle`. KeyError when it is not there."""
+        """Return the slots the job is entitled to, 0 before the first `settle`. KeyError when it is not there."""
         return self._targets[job]
 
     def used(self, group: str, user: str) -> tuple[int, int]:

@@ -40,7 +40,7 @@ _BEFORE = {"67b9021bfd0c314b": "5d450cfec1d5594e"}
 
 
 def dump(core: Core) -> bytes:
-    """Return the whole core; `load` of this makes a core of equal digest."""
+    """Return the whole core as bytes. `load` makes a core of equal digest from them."""
     return zlib.compress(json.dumps(core.state(), separators=(",", ":")).encode(), 1)
 
 
@@ -51,6 +51,7 @@ def load(version: str, data: bytes) -> Core | None:
         return None
     try:
         return Core.restored(json.loads(zlib.decompress(data)))
+    # A damaged snapshot must not keep the server from starting: it only saves the time of a replay.
     except (zlib.error, ValueError, LookupError, TypeError) as wrong:
         log.warning("the core's snapshot cannot be read (%s); every event is replayed", wrong)
         return None

@@ -18,14 +18,14 @@ _MARKS = 10_000  # speeds are compared to four digits, finer than they can be me
 
 
 class Speedup:
-    """The gains of one job, from its measured speeds.
+    """The gains of a job, from its measured speeds.
 
     Below the smallest measured size, and above the largest, speed is assumed to grow with the slots, but above never
     faster than it did last: a size has to be tried to be known. A size that was measured to slow the job down is worth
     nothing.
 
     Args:
-        speeds: (slots ≥ 1, speed > 0 in any unit) of each measured size; empty for a job without measurements.
+        speeds: (slots ≥ 1, speed > 0 in any unit) of each measured size, empty for a job without measurements.
     """
 
     __slots__ = ("_gains", "_last", "most")
@@ -33,7 +33,7 @@ class Speedup:
     def __init__(self, speeds: Sequence[tuple[int, float]]) -> None:
         points = _hull(_points(speeds))  # starts at one slot
         self._gains: list[int] = []
-        self.most: int | None = None  # slots beyond which it gets slower; None where that was not measured
+        self.most: int | None = None  # slots beyond which it gets slower, None where not measured
         for (low, a), (high, b) in pairwise(points):
             if b <= a:
                 self.most = low
@@ -42,7 +42,7 @@ class Speedup:
         self._last = self._gains[-1] if self._gains else SCALE
 
     def gain(self, held: int, unit: int = 1) -> int:
-        """Return what each of `unit` slots on top of `held` is worth; never more than one slot before."""
+        """Return what each of `unit` slots on top of `held` is worth. It is never worth more than the slot before."""
         if unit > 1:
             return sum(self.gain(held + more) for more in range(unit)) // unit
         if held == 0:
@@ -55,7 +55,7 @@ class Speedup:
 
 
 class _Strict(Speedup):
-    """A speedup whose slots are all worth the same: the strongest claim gets all it asks for before the next."""
+    """A speedup with slots of equal worth: the strongest claim gets all it asks for before the next."""
 
     def gain(self, held: int, unit: int = 1) -> int:
         return 1
@@ -63,7 +63,7 @@ class _Strict(Speedup):
 
 @lru_cache(maxsize=4096)
 def speedup(speeds: tuple[tuple[int, float], ...]) -> Speedup:
-    """Return the `Speedup` of a table; equal tables share one."""
+    """Return the `Speedup` of a table. Equal tables share an object in a cache."""
     return Speedup(speeds)
 
 

@@ -22,30 +22,30 @@ EVERYBODY_ELSE = "*"
 
 @dataclass(slots=True, eq=False)
 class GroupNode:
-    """The root, one group, or one user of a group. All counts are slots.
+    """The root, a group, or a user of a group. All counts are slots.
 
     Attributes:
-        name: the group, "" for the root; for a user, the owner of its jobs.
+        name: the group, or for a user the owner of the jobs. "" for the root.
         order: settles ties among siblings, lower first.
         share: weight among siblings.
-        own: its own slots, of those that there are.
-        lend, borrow: limits; None for none.
+        own: how many of the present slots it owns.
+        lend, borrow: limits, None for no limit.
         policy, aware: how it divides among jobs, and whether by measured speed.
         user_shares: owner of jobs → weight, None for no level of users.
         claims: the claims of its own jobs that ask for something.
         floor: what the jobs below need to run at all.
         demand: what it could use, without its limit on borrowing.
-        reserve: what it has before others may borrow: its own slots in use, and those that it does not lend.
+        reserve: what it has before others may borrow: its own slots in use, and its own slots that it does not lend.
         base: what it has before the weighted division: reserve and floors.
         most: what it may have.
-        budget: the slots it divides, with those that it does not lend.
+        budget: the slots it divides, with the slots that it does not lend.
         used: how many of these its jobs were given.
-        division: the division of its budget among its children, kept incrementally; None before it is needed.
-        ranking: the claims of a leaf with a strict policy, in order; None before it is needed.
-        turn: the turn of a leaf with a strict policy; lower runs first.
+        division: how its budget is divided among its children, kept incrementally. None before it is needed.
+        ranking: the claims of a leaf with a strict policy, in order. None before it is needed.
+        turn: the turn of a leaf with a strict policy. Lower runs first.
         excluded: not even the first job of a leaf with a strict policy can count on its floor.
         room: floors and reserves that may be below it.
-        columns: its claims as arrays; None before they are needed, and where arrays cannot hold them.
+        columns: its claims as arrays. None before they are needed, and where arrays cannot hold them.
     """
 
     name: str
@@ -83,12 +83,12 @@ class GroupNode:
 
 
 class Tree:
-    """The nodes that divide a number of slots.
+    """The tree of nodes that divide a number of slots.
 
     Attributes:
         root: the node that has all slots.
         groups: name → node, in the order of the plan.
-        excess: slots by which floors exceed what nodes may have; 0 when every job can run.
+        excess: slots by which floors exceed what nodes may have, 0 when every job can run.
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
@@ -128,7 +128,7 @@ class Tree:
             parent.children[group.name] = self.groups[group.name]
 
     def leaf(self, group: str, user: str) -> GroupNode:
-        """Return the node of this user's jobs; make it if it does not exist."""
+        """Return the node of this user's jobs, and make it if it does not exist."""
         node = self.groups[group]
         if node.user_shares is None:
             return node
@@ -151,6 +151,7 @@ class Tree:
 
     def need(self, leaf: GroupNode, floor: int, demand: int) -> None:
         """Set what the jobs of a leaf need, and update every node above."""
+        # Only differences go up, so that a change costs O(depth) (decision 013).
         node, reserves, bases, more = leaf, 0, floor, floor - leaf.floor
         leaf.floor = floor
         while node.parent is not None:
@@ -195,6 +196,7 @@ def _share_out_what_is_owned(root: GroupNode, planned: dict[str, int], inner: se
         if node.name not in inner:
             return
         wanted = {child.name: owned_below(child) for child in node.children.values()}
+        # Slots were lost. All owners lose in proportion, whether they use their slots or not (decision 013).
         if sum(wanted.values()) > node.own:
             claims = [WeightedClaim(max(1, wanted[c.name]), 0, wanted[c.name], c.order) for c in node.children.values()]
             wanted = dict(zip(node.children, divide(node.own, claims), strict=True))

@@ -55,10 +55,12 @@ class TurnTaker(Protocol):
 
 @dataclass(slots=True)
 class StrictQueue:
-    """The jobs of one leaf with a strict policy, in line for one turn. It counts as one job of default priority.
+    """The jobs of a leaf with a strict policy.
+
+    They share a turn, and the queue counts as one job of default priority.
 
     Attributes:
-        group, user: the leaf; no user where the group has no level of users.
+        group, user: the leaf. `user` is empty where the group has no level of users.
         jobs: the jobs that ask for slots.
         floor: the slots that the first of them needs.
         target: the slots that all of them are entitled to.
@@ -97,10 +99,10 @@ def price(taker: TurnTaker, group: InstanceGroup) -> int:
 
 
 class Turns:
-    """The turns of the jobs of one resource group."""
+    """The turns of a resource group's jobs."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, TurnTaker | None] = {}  # by name; None between `restored` and `rejoin`
+        self.waiting: dict[str, TurnTaker | None] = {}  # by name, None between `restored` and `rejoin`
         self._queues: dict[str, StrictQueue] = {}
         self._takers: dict[str, TurnTaker] = {}  # job that asks for slots → it, or its queue
         self._clock = 0  # the most that an admitted job had attained
@@ -111,7 +113,7 @@ class Turns:
         self._ends: list[tuple[float, str]] = []  # the same as a heap, with outdated entries
 
     def ask(self, job: CoreJob, group: InstanceGroup) -> StrictQueue | None:
-        """Take in what the job asks for in that group; return its queue where the group is strict."""
+        """Record what the job asks for in that group, and return its queue where the group is strict."""
         before, now = self._takers.get(job.name), self._taker(job, group)
         if before is not now:
             self.forget(job)
@@ -124,7 +126,7 @@ class Turns:
         return now if isinstance(now, StrictQueue) else None
 
     def forget(self, job: CoreJob) -> StrictQueue | None:
-        """Remove the job; return the queue that it leaves."""
+        """Remove the job, and return the queue that it leaves."""
         before = self._takers.pop(job.name, None)
         if not isinstance(before, StrictQueue):
             self._leave(job)
@@ -156,10 +158,14 @@ class Turns:
             return None
         if group.policy == "fairshare":
             return job
+        # The queue has a turn of its own. With the turn of its first job it would lose its place when that job leaves
+        # (decision 017).
         queue = StrictQueue(group.name, job.owner if group.user_shares is not None else "")
         return self._queues.setdefault(queue.name, queue)
 
     def _join(self, taker: TurnTaker, group: InstanceGroup) -> None:
+        # As if it had just had a turn. Without that charge an endless stream of short jobs would starve the long ones
+        # (decision 016).
         start = self._clock + (price(taker, group) if self.waiting else 0)
         # A job that was here in this contest keeps what it attained, else it could leave and come back as a new one.
         same = taker.contest == self._contest and self.waiting
@@ -193,6 +199,7 @@ class Turns:
             end = since + group.quantum
             self._running[job.name] = end, job
             heapq.heappush(self._ends, (end, job.name))
+            # Outdated ends are dropped when they reach the top, and no code looks at the top while no job waits.
             if len(self._ends) > 2 * len(self._running) + 64:
                 self._ends = [(each, name) for name, (each, _) in self._running.items()]
                 heapq.heapify(self._ends)
@@ -200,7 +207,7 @@ class Turns:
     def end_expired(
         self, now: float, group_of: Callable[[TurnTaker], InstanceGroup], contested: Callable[[TurnTaker], bool]
     ) -> list[TurnTaker]:
-        """End the turns that are over at `now` while others wait; return their jobs and queues.
+        """End the turns that are over at `now` while others wait, and return their jobs and queues.
 
         A slot that is not `contested`, because no waiting job could use it, is not counted as a turn and continues.
         Otherwise an owner in its own slot would attain more and more, and new jobs, which start at the clock, with it.
@@ -223,6 +230,9 @@ class Turns:
 
     def end_turn(self, job: TurnTaker, group: InstanceGroup) -> None:
         """End its present turn and put it after its equals."""
+        # What it attained before this contest does not count: a job that trained alone for a night would wait for a
+        # night. A turn costs a turn, not its real time, else a late timer would change the waiting times (decision
+        # 016).
         base = job.attained if job.contest == self._contest else self._start
         job.attained = base + price(job, group)
         job.contest = self._contest
@@ -239,7 +249,7 @@ class Turns:
         return float("inf")
 
     def ends(self) -> list[float]:
-        """Return when the present turns end, ascending; nothing while no job waits."""
+        """Return when the present turns end, ascending. The list is empty while no job waits."""
         return sorted(end for end, _ in self._running.values()) if self.waiting else []
 
     def waiting_turns(self) -> list[int]:
@@ -253,7 +263,7 @@ class Turns:
 
     @classmethod
     def restored(cls, state: list[Any]) -> Turns:
-        """Return the turns of this `state`; call `rejoin` for every job afterwards."""
+        """Return the turns of this `state`. Call `rejoin` for every job afterwards."""
         turns = cls()
         waiting, turns._clock, turns._start, turns._contest, turns._places, queues = state
         turns.waiting = dict.fromkeys(waiting)

@@ -1,4 +1,4 @@
-"""The client's end of an agent's connection: one conversation with it, until it is lost.
+"""Hold the client's end of an agent's connection: one conversation with it, until it is lost.
 
 An agent that exits closes its socket, so its loss is known at once. After a loss the client reads the address again.
 """
@@ -26,7 +26,7 @@ class AgentLost(Exception):
 
 
 class AgentConnection:
-    """One conversation with an agent.
+    """A conversation with an agent.
 
     Args:
         context: the ZeroMQ context of the event loop.
@@ -46,9 +46,11 @@ class AgentConnection:
         self._socket.connect(address.endpoint)
 
     def send(self, job: str, message: wire.ToAgent | wire.ToOutpost) -> None:
-        """Send, if the agent is there; a loss shows in `receive`."""
+        """Send, if the agent is there. A loss shows in `receive`."""
         frames = [job.encode(), wire.encode(message)]
         sent = cast(asyncio.Future[object], self._socket.send_multipart(frames, flags=zmq.DONTWAIT))
+        # The result is known when the call returns (DONTWAIT). Reading the exception marks it as seen, or asyncio would
+        # log it.
         sent.exception()
 
     async def receive(self) -> tuple[str, wire.FromAgent | wire.FromOutpost]:
@@ -66,7 +68,7 @@ class AgentConnection:
             data.cancel()
 
     async def close(self) -> None:
-        """End the conversation; what was sent is delivered if the agent is there."""
+        """End the conversation. What was sent is delivered if the agent is there."""
         self._lost.cancel()
         with contextlib.suppress(asyncio.CancelledError, zmq.ZMQError):
             await self._lost

@@ -1,4 +1,4 @@
-"""The client's end of a conversation over ZeroMQ with CURVE: a socket, and one that reports the loss of the other side.
+"""Connect the client's end of a conversation over ZeroMQ with CURVE: a socket, and a monitor that reports its loss.
 
 Both sides identify each other by their keys. ZeroMQ reconnects by itself, to any process that listens there by then. So
 the user of this socket takes the first sign of a reconnect for the end of the conversation.
@@ -23,7 +23,7 @@ _LOST = (
 def dealer(
     context: zmq.asyncio.Context, *, server_key: str, public_key: str, secret_key: str, linger: int
 ) -> tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]:
-    """Return an unconnected socket and its monitor, whose first message means that the other side is gone.
+    """Return an unconnected socket and its monitor. The monitor's first message means that the other side is gone.
 
     Args:
         context: the ZeroMQ context of the event loop.
@@ -37,6 +37,7 @@ def dealer(
     socket.curve_serverkey = server_key.encode("ascii")
     socket.curve_publickey = public_key.encode("ascii")
     socket.curve_secretkey = secret_key.encode("ascii")
+    # Heartbeats, in ms: the loss of a peer that closes no connection would otherwise go unnoticed.
     socket.heartbeat_ivl = 2000
     socket.heartbeat_timeout = 10000
     monitor = socket.get_monitor_socket(_LOST)

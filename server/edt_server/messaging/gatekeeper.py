@@ -1,4 +1,4 @@
-"""Which clients may connect to the control channel: the handler that ZeroMQ asks about every client key (ZAP, RFC 27).
+"""Decide which clients may connect to the control channel: ZeroMQ asks this handler about each key (ZAP, RFC 27).
 
 An admitted key connects under the name of its job, which ZeroMQ then attaches to each message of that connection. Any
 other key is refused before it can send a byte.
@@ -20,7 +20,7 @@ _VERSION = b"1.0"
 
 
 class Gatekeeper:
-    """The keys (Z85) and their jobs, for the sockets of one context; one key per job."""
+    """The keys (Z85) and their jobs, for the sockets of a context. Each job has one key."""
 
     def __init__(self, context: zmq.asyncio.Context) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class Gatekeeper:
         return job_id in self._jobs.values()
 
     def start(self) -> None:
-        """Start to answer; call it before any socket of the context listens."""
+        """Start to answer. Call it before any socket of the context listens."""
         self._socket = self._context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
@@ -52,6 +52,8 @@ class Gatekeeper:
         """Stop answering: no client is admitted any more."""
         if self._task is not None and self._socket is not None:
             self._task.cancel()
+            # The task first: its poll of a closed socket may wait on a descriptor that another socket has by then.
+            # That race in pyzmq's own handler is why this class exists (decision 007).
             await asyncio.wait({self._task})
             self._socket.close()
             self._task = self._socket = None

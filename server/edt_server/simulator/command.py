@@ -1,6 +1,6 @@
-"""`edt simulate`: files in, a table and a picture out. The one impure file of this room.
+"""Run `edt simulate`: files in, a table and a picture out. This is the only impure file of this room.
 
-stdout has the table alone, stderr the progress and errors.
+stdout has the table alone. stderr has the progress and errors.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, without argparse's usage."""
+    """An argument parser with errors of a single line, without argparse's usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"edt: {message} — see: {self.prog} --help\n")

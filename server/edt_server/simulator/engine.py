@@ -1,8 +1,9 @@
-"""Discrete events: a workload played against a scheduler, with no clock but the events' own times.
+"""Play a workload against a scheduler as discrete events. The only clock is the times of the events.
 
-The scheduler is the service's core object, or anything that takes the core's events and answers with its instructions
-(`Scheduler`). The engine plays everything around it: jobs that arrive, train at the speed of their size, and end;
-workers that need a while to leave a revoked slot; the pause that a change of size costs. It knows no policy.
+The scheduler is the service's core object, or any object that takes the core's events and answers with its
+instructions (`Scheduler`). The engine plays everything around it: jobs that arrive, train at the speed of their size,
+and end, workers that need a while to leave a revoked slot, and the pause that a change of size costs. It knows no
+policy.
 
 A job runs on the slots it was granted and has not left. Whenever their number changes it pauses for `resize_cost`
 seconds (the first start included), then continues at the new speed. A change during the pause restarts the pause.
@@ -44,8 +45,8 @@ class SimulationSettings:
 
     Attributes:
         resize_cost: how long a job pauses whenever the number of its workers changes.
-        grace: from the revocation of a slot until its worker has left it.
-        interval: the scheduler learns of arrivals and ends only at multiples of this; 0 for at once.
+        grace: the grace period, from the revocation of a slot until its worker has left it.
+        interval: the scheduler learns of arrivals and ends only at multiples of this, 0 for at once.
         tell_speeds: pass it each job's speed table when the job arrives (as workers of a real job measure it).
     """
 
@@ -57,12 +58,12 @@ class SimulationSettings:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The life of one job.
+    """The life of a job in the simulation.
 
     Attributes:
         job: the job of the workload.
-        sizes: (time, workers) from each change on, the first being its start; after its end, 0.
-        end: when it had done its work; None when it never did, or was given up before.
+        sizes: (time, workers) from each change on. The first is its start, and after its end it has 0 workers.
+        end: when it had done its work. None when it never did, or was given up before.
         restarts: how often it continued with another number of workers, its first start not counted.
     """
 
@@ -73,7 +74,7 @@ class Life:
 
     @property
     def start(self) -> float | None:
-        """When it got its first worker; None when it never did."""
+        """The time when it got its first worker, None when it never did."""
         return self.sizes[0][0] if self.sizes else None
 
 
@@ -94,7 +95,7 @@ class SimulatedRun:
 
 @dataclass(slots=True)
 class _Running:
-    """A job's present state; `left` is the work left at `since`, it pauses until `still`, and `gone` is final."""
+    """The present state of a job: `left` is the work left at `since`, and it pauses until `still`. `gone` is final."""
 
     job: SimulatedJob
     left: float
@@ -131,16 +132,16 @@ class _Running:
 
 
 class Engine:
-    """One simulation.
+    """A single simulation.
 
     Args:
-        scheduler: gets all events; its slots and plan are set already.
+        scheduler: gets all events. Its slots and plan are set already.
         slots: the number of its slots.
-        jobs: the workload; jobs named in `present` have arrived in the scheduler before.
+        jobs: the workload. Jobs named in `present` have arrived in the scheduler before.
         settings: see `SimulationSettings`.
-        clock: measures how long the scheduler takes; by default nothing is measured.
-        watch: called at intervals with (simulated seconds, jobs ended, jobs).
-        present: jobs that are there already → slots they occupy; they run from `begin` on.
+        clock: measures how long the scheduler takes. By default nothing is measured.
+        watch: a callback that is called at intervals with (simulated seconds, jobs ended, jobs).
+        present: jobs that are there already → slots they occupy. They run from `begin` on.
         begin: the time at which the simulation starts.
     """
 
@@ -181,7 +182,7 @@ class Engine:
 
         Args:
             until: stop when this job has ended.
-            most: stop after that many instants; jobs that have not ended then have no end.
+            most: stop after that many instants. Jobs that have not ended then have no end.
 
         Raises:
             Unprocessable: jobs take turns faster than they can change size, and nothing is ever done.
@@ -256,6 +257,8 @@ class Engine:
 
     def _end(self, name: str, version: int, now: float) -> None:
         each = self._jobs[name]
+        # An outdated end: the job has changed size since. Every change pushes a new end and does not search for the
+        # old.
         if each.gone or each.version != version:
             return
         each.advance(now)
@@ -287,6 +290,7 @@ class Engine:
         if now == self._wake:
             self._wake = None
             self._apply(TimePassed(), now)
+            # Jobs that take turns faster than they can change size would otherwise play for ever.
             self._ticks += 1
             if self._ticks >= _PATIENCE:
                 self._look_for_work(now)
@@ -312,6 +316,7 @@ class Engine:
                 self._apply(event, now)
             return
         if not self._told:
+            # One wake-up per round: later events of the round join the list.
             self._push(-(-now // interval) * interval, _DECIDE)
         self._told += events
 
@@ -321,6 +326,7 @@ class Engine:
         self._latencies.append(self._clock() - began)
         for instruction in instructions:
             if isinstance(instruction, Grant):
+                # A grant can still name a job with an end that waits for the next round (`interval`).
                 if not self._jobs[instruction.job].gone:
                     self._jobs[instruction.job].occupied += 1
             elif isinstance(instruction, Revoke):
@@ -330,7 +336,8 @@ class Engine:
             self._touched[instruction.job] = None
 
     def _resize(self, now: float) -> None:
-        """Give every job whose slots changed at this instant its new speed, once."""
+        """Give every job with a change of its slots at this instant its new speed, once."""
+        # Once per instant, after all its events: a job that loses a slot and gets another pauses once, not twice.
         touched, self._touched = self._touched, {}
         for name in touched:
             each = self._jobs[name]
@@ -338,6 +345,8 @@ class Engine:
                 each.resize(now, self._settings.resize_cost if each.occupied else 0.0)
                 self._await_end(each)
         wake = self._scheduler.next_wake(now)
+        # Without other events and without a change at this instant, a wake-up could repeat for ever and nothing would
+        # happen.
         if wake is not None and wake != self._wake and (self._queue or touched):
             self._wake = max(wake, now + _SHORTEST_TICK)
             self._push(self._wake, _TICK)
@@ -359,5 +368,5 @@ def simulate(
     clock: Callable[[], float] = lambda: 0.0,
     watch: Callable[[float, int, int], None] | None = None,
 ) -> SimulatedRun:
-    """Play `jobs` against `scheduler`, whose slots are set; the arguments are those of `Engine`."""
+    """Play `jobs` against `scheduler`, which has its slots already. The arguments are the arguments of `Engine`."""
     return Engine(scheduler, slots, jobs, settings, clock=clock, watch=watch).run()

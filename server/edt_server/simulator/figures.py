@@ -1,10 +1,10 @@
-"""The figures of a simulation, from the lives of its jobs. Pure.
+"""Compute the figures of a simulation from the lives of its jobs. Pure.
 
 Completion time of a job: from its arrival to its end. GPU-hours: the slots it occupied × the time. Restarts: how often
 it continued with another number of workers.
 
 Finish-time fairness ρ of a job: its completion time ÷ what that would have been on a cluster of its own that is 1/n of
-this one, n being the mean number of jobs (arrived, not ended) during its life, itself included. That cluster has
+this cluster, n being the mean number of jobs (arrived, not ended) during its life, itself included. That cluster has
 slots ÷ n slots, a fraction counted as a share of a slot's time, never more than the job can use, and no pauses.
 ρ > 1: the job would have done better alone with its n-th part. (Themis, NSDI'20, in the form of its successors.)
 """
@@ -22,19 +22,19 @@ from edt_server.simulator.engine import Life, SimulatedRun
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One line of the table; times in seconds.
+    """One line of the table. Times are in seconds.
 
     Attributes:
         jobs: the number of jobs.
-        unfinished: those that never ended; the figures are of the others.
-        mean, p50, p99: of the completion times (0 when none ended).
+        unfinished: how many never ended. The figures are of the others.
+        mean, p50, p99: of the completion times (0 when no job ended).
         makespan: from the first arrival to the last end.
         gpu_hours: of all jobs together.
         restarts: mean number per job.
         worst_rho: greatest finish-time fairness.
         unfair: share of jobs, 0 … 1, with ρ > 1.
         decisions: calls of the scheduler.
-        latency_p50, latency_p99, latency_max: seconds one of them took; 0 where no clock was given.
+        latency_p50, latency_p99, latency_max: seconds that a call took, 0 where no clock was given.
     """
 
     jobs: int
@@ -97,7 +97,7 @@ def finish_time_fairness(run: SimulatedRun) -> dict[str, float]:
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
-    """Return the value at that percentile, interpolated linearly; 0 for no values."""
+    """Return the value at that percentile, interpolated linearly. 0 for no values."""
     if not ascending:
         return 0.0
     place = (len(ascending) - 1) * percent / 100
@@ -120,7 +120,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class _Crowd:
-    """The number of jobs over time; its mean over a job's life takes O(log n)."""
+    """The number of jobs over time. Its mean over a job's life takes O(log n)."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
         changes = sorted(
@@ -130,6 +130,7 @@ class _Crowd:
         self._counts = list(accumulate(step for _, step in changes))
         widths = [after - before for before, after in pairwise(self._times)]
         pieces = (number * width for number, width in zip(self._counts, widths, strict=False))
+        # Prefix sums, so that the mean over a life is two look-ups and not a pass over all jobs.
         self._areas = [0.0, *accumulate(pieces)]
 
     def _area(self, time: float) -> float:

@@ -1,7 +1,7 @@
-"""The allocation of a run over time, in the form that `edt_sdk.pictures` draws. Pure.
+"""Return the allocation of a run over time, in the form that `edt_sdk.pictures` draws. Pure.
 
 There is one band per job where there are few jobs, else per application. However long the run, there are at most
-`COLUMNS` columns, each the mean of its time; the last column's end is the run's.
+`COLUMNS` columns, each the mean of its time. The last column ends with the run.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ WIDTH = 860
 
 
 def allocation(run: SimulatedRun) -> AllocationChart:
-    """Return the allocation in at most `COLUMNS` columns; exact where there are no more changes than that."""
+    """Return the allocation in at most `COLUMNS` columns. It is exact where there are no more changes than that."""
     lives = [life for life in run.lives if life.sizes]
     times = sorted({time for life in lives for time, _ in life.sizes})
+    # A long run has more changes than pixels. Equal steps keep the picture's size bounded.
     if len(times) > COLUMNS + 1:
         step = (times[-1] - times[0]) / COLUMNS
         times = [times[0] + step * number for number in range(COLUMNS)] + [times[-1]]
@@ -46,7 +47,7 @@ def draw(held: AllocationChart) -> str:
 
 
 def _naming(lives: Sequence[Life]) -> Callable[[Life], str]:
-    """Return the band of a life: its job, or its application; those with the least work are others."""
+    """Return how to name the band of a life: its job, or its application. The bands with the least work are others."""
     most = BANDS
     if len(lives) <= most:
         return lambda life: life.job.name

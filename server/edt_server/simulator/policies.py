@@ -1,4 +1,4 @@
-"""The schedulers that a workload can be played against: the core under each of its policies, and two rigid queues.
+"""Make the schedulers to play a workload against: the core under each of its policies, and two rigid queues.
 
 The rigid queues are for comparison: they show what a batch system does with jobs that need all their workers from the
 first second to the last. They have the core's interface, so that the same engine plays them.
@@ -27,10 +27,10 @@ POLICIES = (*ELASTIC, *RIGID)
 
 
 class RigidQueue:
-    """First come, first served, all workers or none; no slot is ever taken back.
+    """A queue that serves first come, first served, all workers or none. No slot is ever taken back.
 
     Args:
-        backfill: smaller jobs may overtake one that does not fit; without it that job blocks the rest.
+        backfill: smaller jobs may overtake a job that does not fit. Without it that job blocks the rest.
     """
 
     def __init__(self, *, backfill: bool) -> None:
@@ -41,7 +41,7 @@ class RigidQueue:
         self._held: dict[str, list[int]] = {}
 
     def apply(self, event: CoreEvent, now: float) -> Sequence[Instruction]:
-        """Take an event in; return the slots of the jobs that start. `now` decides nothing."""
+        """Take an event in, and return the slots of the jobs that start. `now` decides nothing."""
         match event:
             case SlotsChanged(slots=slots):
                 self._free = dict.fromkeys(slot.id for slot in slots)
@@ -76,8 +76,8 @@ def make(policy: str, plan: Plan, slots: Sequence[Slot]) -> Scheduler:
     """Return the scheduler of that name with these slots.
 
     Args:
-        policy: one of `POLICIES`, for every queue of the plan; "" for the plan's own policies.
-        plan: how the core shares the slots; a rigid queue has none.
+        policy: one of `POLICIES`, for every queue of the plan. "" for the plan's own policies.
+        plan: how the core shares the slots. A rigid queue has none.
         slots: the slots.
 
     Raises:
@@ -107,13 +107,14 @@ def fit(jobs: Sequence[SimulatedJob], policy: str, plan: Plan, slots: int) -> tu
 
 
 def under(policy: str, plan: Plan) -> Plan:
-    """Return the plan with that policy in every queue; "" for the plan itself."""
+    """Return the plan with that policy in every queue. "" returns the plan itself."""
     if not policy:
         return plan.check()
     if policy not in ELASTIC:
         raise InvalidRequest(
             f"There is no policy {policy!r}.", hint=f"Choose from {', '.join(POLICIES)}.", field="policy"
         )
+    # "throughput" is no policy of a queue: it is fair share by measured speed.
     named, aware = ("fairshare", True) if policy == "throughput" else (policy, False)
     leaves = {group.name for group in plan.leaves()}
     groups = [

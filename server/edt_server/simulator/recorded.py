@@ -1,10 +1,10 @@
-"""Recorded events as a run that happened, and as a workload that can be played again under other conditions.
+"""Read recorded events as a run that happened, and as a workload that can be played again under other conditions.
 
 The event list of a server (rows of `edt_sdk.schemas.events.Event`) has the arrivals with their settings, and the slots
 of each job. The work of a job is derived from what it did: its workers over time, at its measured speeds, else at the
-law of `speed.py`. So the same allocation gives the same end, and another one the end that the law predicts. The time
-between trainings counts as work too. Jobs that have not ended are left out of the workload, because their remaining
-work is unknown.
+law of `speed.py`. So the same allocation gives the same end, and another allocation the end that the law predicts. The
+time between trainings counts as work too. Jobs that have not ended are left out of the workload, because their
+remaining work is unknown.
 
 A program that is not elastic restarts without one of its slots: its work is what it did when it last had all.
 """
@@ -43,7 +43,7 @@ _SQLITE = b"SQLite format 3\0"
 
 @dataclass(slots=True)
 class _Past:
-    """One job as the rows describe it; `slots` are the slots it is in."""
+    """A job as the rows describe it. `slots` are the slots it is in."""
 
     arrived: JobArrived
     time: float
@@ -73,6 +73,7 @@ class _Past:
         """Return the sizes at which it did the work that counts, until the last of these times."""
         if not self.arrived.rigid:
             return self.sizes
+        # Every earlier stretch was lost with a restart from the beginning, so only the last complete one is work.
         complete = [at for at, (_, size) in enumerate(self.sizes) if size >= self.least()]
         return self.sizes[complete[-1] : complete[-1] + 2] if complete else ()
 
@@ -81,7 +82,7 @@ def read_events(path: Path) -> list[Event]:
     """Read an event list, in order: one JSON object per line, or a server's SQLite store, which is opened read-only.
 
     Raises:
-        InvalidRequest: it cannot be read or is no event list; the message has the line.
+        InvalidRequest: it cannot be read or is no event list. The message has the line.
     """
     try:
         with path.open("rb") as file:
@@ -131,7 +132,7 @@ def recorded_run(events: Iterable[Event]) -> SimulatedRun:
 
 
 def workload_of(events: Iterable[Event]) -> tuple[SimulatedJob, ...]:
-    """Return the jobs that ended, with their work, by arrival; times in seconds since the first row."""
+    """Return the jobs that ended, with their work, by arrival. Times are in seconds since the first row."""
     pasts, _, begin = _pasts(events)
     jobs = [_job(past, begin) for past in pasts if past.end is not None and past.working()]
     return tuple(sorted(jobs, key=lambda job: job.time))

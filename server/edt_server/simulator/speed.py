@@ -1,4 +1,4 @@
-"""How fast an application is at a number of workers: the concave function through its measured points.
+"""Compute how fast an application is at a number of workers: the concave function through its measured points.
 
 Between measured sizes the speed is interpolated linearly. Below the smallest it goes to 0 at 0 workers. Above the
 largest it stays constant, because nothing was measured there. A point below the line between its neighbours is raised
@@ -19,7 +19,7 @@ SERIAL_PART = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Samples per second (or any unit of work per second) at a number of workers; made with `of` or `by_law`.
+    """Samples per second (or any unit of work per second) at a number of workers, made with `of` or `by_law`.
 
     Attributes:
         corners: (workers, speed) where the slope changes, ascending, from (0, 0) on.
@@ -50,7 +50,7 @@ class Speed:
         return cls.of((n, one * n / (1 + serial_part * (n - 1))) for n in range(1, max(1, most) + 1))
 
     def at(self, workers: float) -> float:
-        """Return the speed at so many workers; a fraction is a share of one slot's time."""
+        """Return the speed at so many workers. A fraction is a share of a slot's time."""
         if workers <= 0:
             return 0.0
         after = bisect_right(self.corners, (workers, float("inf")))

@@ -1,7 +1,7 @@
-"""A workload in the format of the Pollux artifact: one CSV of jobs, one of the speeds of their applications.
+"""Read a workload in the format of the Pollux artifact: a CSV of jobs, and a CSV of the speeds of their applications.
 
-Jobs: `name,time,application,num_replicas,batch_size`; time in seconds since the start. A `duration` column (seconds
-with `num_replicas` workers) may replace what APPS.csv has. Optional columns: `priority`, `max_workers`,
+Jobs: `name,time,application,num_replicas,batch_size`, with the time in seconds since the start. A `duration` column
+(seconds with `num_replicas` workers) may replace what APPS.csv has. Optional columns: `priority`, `max_workers`,
 `min_workers`, `slots_per_unit`, `elastic` (yes or no), `instance_group`, `owner`. Applications:
 `application,workers,batch_size,samples_per_second,samples_total`. Invalid values are refused with file, line and
 column.
@@ -27,21 +27,21 @@ GROWTH_WITHOUT_TABLE = 2
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """One job to come.
+    """A job of the workload.
 
     Attributes:
         name: unique in its workload.
         time: of its arrival, in seconds from the start.
-        application: what it runs; jobs of one application have one colour in the picture.
+        application: what it runs. Jobs of the same application have the same colour in the picture.
         replicas: the workers its user would give it if it were not elastic.
         max_workers: the most workers it can use if it is.
         work: what it has to do, in samples (any unit that `speed` has too).
         speed: samples per second at a number of workers.
         priority: weight under fair share.
         min_workers: the fewest workers it runs on.
-        instance_group: its queue; "" for the plan's first.
+        instance_group: its queue, "" for the plan's first.
         owner: its owner, for user shares.
-        slots_per_unit: its workers come and go so many at a time; `max_workers` is a multiple of it.
+        slots_per_unit: its workers come and go so many at a time, and `max_workers` is a multiple of this number.
         keeps: its workers are never taken from it, as it would have to restart: it is not elastic.
     """
 
@@ -79,13 +79,13 @@ class Application:
 
 
 class Row:
-    """One line of a CSV file; its methods read a column, or raise with its name and line."""
+    """A line of a CSV file. Its methods read a column, or raise an error with the column's name and line."""
 
     def __init__(self, path: Path, line: int, values: Mapping[str, str]) -> None:
         self.path, self.line, self._values = path, line, values
 
     def text(self, column: str, default: str | None = None) -> str:
-        """Return the column's text; without `default` it must be there."""
+        """Return the column's text. Without `default` it must be there."""
         value = self._values.get(column, "")
         if value:
             return value
@@ -131,10 +131,10 @@ def read_workload(path: Path, apps: Path | None = None) -> tuple[SimulatedJob, .
 
     Args:
         path: the jobs.
-        apps: the applications' speeds; may be None where the jobs have a `duration`.
+        apps: the applications' speeds, which may be None where the jobs have a `duration`.
 
     Raises:
-        InvalidRequest: a file cannot be read or used; the message has line and column.
+        InvalidRequest: a file cannot be read or used. The message has line and column.
     """
     applications = {} if apps is None else read_applications(apps)
     jobs: dict[str, SimulatedJob] = {}

@@ -1,4 +1,4 @@
-"""The journal: every report of a job, numbered, on disk before it is sent.
+"""Keep the journal: every report of a job, numbered, on disk before it is sent.
 
 A report is one JSON line, written in one piece. The file outlives the supervisor, so that unacknowledged reports are
 not lost when it exits: the next server reads them with `read_journal`. The file is not synced to the disk: it has to
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder(Numbered).decode
 
 
 def read_journal(path: Path) -> list[Numbered]:
-    """Return all reports in order; [] when there is no file. A torn last line is left out."""
+    """Return all reports in order, [] when there is no file. A torn last line is left out."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -40,7 +40,7 @@ class Journal:
 
     @property
     def reports(self) -> tuple[Numbered, ...]:
-        """All reports, those of earlier attempts included."""
+        """All reports, with the reports of earlier attempts."""
         return tuple(self._reports)
 
     @property
@@ -59,18 +59,21 @@ class Journal:
         return self._acknowledged >= self.last
 
     def append(self, report: Numbered) -> None:
-        """Write a report, whose number is `last` + 1."""
+        """Write a report. Its number is `last` + 1."""
         if report.number != self.last + 1:
             raise ValueError(f"report {report.number} follows {self.last}")
+        # One write, so that a crash leaves at most the last line torn. The file is complete before the report is sent
+        # (decision 003).
         os.write(self._descriptor, encode(report) + b"\n")
         self._reports.append(report)
 
     def acknowledge(self, number: int) -> None:
-        """Take in that the reports up to `number` are committed. Numbers may repeat or be out of order."""
+        """Record that the reports up to `number` are committed. Numbers may repeat or be out of order."""
         self._acknowledged = max(self._acknowledged, min(number, self.last))
 
     def welcome(self, number: int) -> None:
-        """Take in the last committed report of a new server, which may have lost later ones."""
+        """Record the last committed report of a new server, which may have lost later ones."""
+        # May go back: a new server may have lost later reports, and gets them again.
         self._acknowledged = min(number, self.last)
 
     def open_reports(self) -> list[Numbered]:

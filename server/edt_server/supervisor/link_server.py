@@ -1,4 +1,4 @@
-"""The supervisor's end of the link: a Unix socket that only the job's own processes may use.
+"""Serve the supervisor's end of the link: a Unix socket that only the job's own processes may use.
 
 The kernel identifies the peer (SO_PEERCRED): it must have this account's uid and belong to the session of a process
 that was started here, and the worker number in a message must agree. There is one connection per process. Malformed
@@ -41,13 +41,13 @@ _UCRED = struct.Struct("3i")
 
 
 class LinkServer:
-    """Connections of the driver and the workers, by their key.
+    """The connections of the driver and the workers, by their key.
 
     Args:
-        path: the socket; an existing file is replaced.
-        leader: returns the key of the process that leads a session, None when it is none of the job's.
-        on_message: called with each message, the hello included.
-        on_lost: called when the connection of a process closes, with the reason.
+        path: the socket. An existing file is replaced.
+        leader: returns the key of the process that leads a session, None when it belongs to no process of the job.
+        on_message: a callback for each message, the hello included.
+        on_lost: a callback for a closed connection of a process, with the reason.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LinkServer:
         self._path.unlink(missing_ok=True)
 
     def send(self, key: int, message: Downward) -> bool:
-        """Send to a process; return False when it has no link (its exit will be seen)."""
+        """Send to a process. Return False when it has no link (its exit will be seen)."""
         writer = self._writers.get(key)
         if writer is None or writer.is_closing():
             return False
@@ -96,7 +96,7 @@ class LinkServer:
         return True
 
     def forget(self, key: int) -> None:
-        """Take in that the process is reaped: another one of this key may connect."""
+        """Record that the process is reaped: another process with this key may connect."""
         writer = self._writers.pop(key, None)
         if writer is not None:
             writer.close()  # held open by a descendant

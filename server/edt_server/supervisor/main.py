@@ -1,4 +1,4 @@
-"""One job's supervisor: connects the pure state machine with processes, link, server and files.
+"""Supervise a job: connect the pure state machine with processes, link, server and files.
 
 Events of all four go through the machine one at a time, on one event loop, and its instructions are carried out at once
 and in order. No rule about the job is written here. However this process ends by itself, it leaves no process of the
@@ -87,7 +87,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_INTERVAL = 0.1
 WATCH_INTERVAL = 0.5
-# A closed link is unread for less than this; see `Recheck`.
+# A closed link is unread for less than this, see `Recheck`.
 RECHECK_AFTER = 0.05
 RECHECK_AFTER_REMOTE = 0.5
 # Workers that are forked together are ready within less than this, unless the cores are busy. The wait delays no
@@ -100,11 +100,11 @@ DELIVERY_PATIENCE = 60.0
 
 
 class Supervisor:
-    """The supervisor of one job.
+    """The supervisor of a job.
 
     Args:
         orders: what to supervise.
-        umask: for the job's processes; the supervisor's own files are private to this account.
+        umask: for the job's processes. The supervisor's own files are private to this account.
         zygote: a zygote that was started already and fits the job.
     """
 
@@ -156,7 +156,7 @@ class Supervisor:
         )
         self._ports = RunPorts(MASTER)
         self._events: deque[Event] = deque()
-        # No event is handled before all processes of an earlier attempt are gone; until then events are queued.
+        # No event is handled before all processes of an earlier attempt are gone. Until then events are queued.
         self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refused = asyncio.Event()
@@ -257,8 +257,8 @@ class Supervisor:
             self._pump()
 
     def _pump(self) -> None:
-        # What is fed while an event is handled waits its turn: the machine's instructions are one consistent list, and
-        # carrying one out can fail at once (NotStarted) in the middle of it.
+        # An event that is fed while another is handled waits its turn: the machine's instructions are one consistent
+        # list, and carrying one out can fail at once (NotStarted) in the middle of the list.
         self._feeding = True
         try:
             while self._events:
@@ -367,12 +367,12 @@ class Supervisor:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
     def _unit_of(self, slot: Slot, others: tuple[Slot, ...]) -> Task | None:
-        """Return what an agent of a torchrun job holds; None for a worker."""
+        """Return what an agent of a torchrun job holds, None for a worker."""
         agent = isinstance(self._machine, ElasticAgents)
         return Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None
 
     def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:
-        # A machine that was divided into named hosts before, and no more, is still the host of those slots.
+        # A machine that was divided into named hosts before, and is not any more, still hosts those slots.
         here = (self._job.host, self._identity.host)
         if slot is not None and slot.host not in here and self._orders.hosts_dir:
             self._remote.start(key, slot, task)
@@ -413,6 +413,6 @@ def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgen
             shutdown_timeout=options.shutdown_timeout,
             history=history,
         )
-    # Only on this host can a standby's scheduling class be changed; a host agent just starts processes.
+    # Only on this host can a standby's scheduling class be changed. A host agent just starts processes.
     standbys = 0 if orders.hosts_dir else orders.standbys
     return JobMembership(interpreter=orders.interpreter, history=history, standbys=standbys)

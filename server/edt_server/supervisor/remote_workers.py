@@ -1,8 +1,8 @@
-"""The job's workers on other hosts: the supervisor's end of its outposts, one per host, below that host's agent.
+"""Run the job's workers on other hosts: the supervisor's end of its outposts, one per host, below that host's agent.
 
 For the state machine a remote worker is a worker like any other: the same instructions, the same events. When the
 conversation with an agent ends, its host counts as lost with all workers of the job there. What was to be started
-waits until there is an agent again, or the slot is taken back.
+waits until there is an agent again, or the slot is taken back (decision 015).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Exit = Callable[[int, int, tuple[int, ...], int | None], None]
 
 
 class RemoteWorkers:
-    """All outposts of one attempt.
+    """All outposts of an attempt.
 
     Args:
         orders: the supervisor's orders.
@@ -101,7 +101,7 @@ class RemoteWorkers:
             host.send(wire.Farewell(over=over))
 
     async def close(self) -> None:
-        """End all conversations; outposts that were not dismissed kill their processes."""
+        """End all conversations. Outposts that were not dismissed kill their processes."""
         self.farewell(over=False)
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
         if self._context is not None:
@@ -111,7 +111,7 @@ class RemoteWorkers:
         return next((host for host in self._hosts.values() if worker in host.workers), None)
 
     def _converse(self, name: str) -> tuple[AgentConnection, wire.StartOutpost, str] | None:
-        """Return a new conversation with a host's agent and its first message; None when there is no agent."""
+        """Return a new conversation with a host's agent and its first message, None when there is no agent."""
         address = read_address(Path(self._orders.hosts_dir), name)
         if address is None or self._context is None:
             return None
@@ -126,7 +126,7 @@ class RemoteWorkers:
 
 
 class _Host:
-    """One other host: the workers wanted there, those that run there, and the conversation with its agent."""
+    """Another host: the workers wanted there, the workers that run there, and the conversation with its agent."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _Host:
             self._needed.set()
 
     def cancel(self, worker: int) -> bool:
-        """Drop a worker that waits for an agent, reported as an exit by SIGTERM; return False when it does not wait."""
+        """Drop a worker that waits for an agent, reported as an exit by SIGTERM. Return False when it does not wait."""
         if worker not in self._wanted:
             return False
         del self._wanted[worker]
@@ -203,7 +203,7 @@ class _Host:
                 pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _talk(self, connection: AgentConnection, order: wire.StartOutpost, job: str) -> bool:
-        """Hold one conversation until it is lost; return False when there was none."""
+        """Hold a conversation until it is lost. Return False when there was none."""
         why = f"was lost with host {self._name}"
         try:
             connection.send(job, order)

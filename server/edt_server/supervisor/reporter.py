@@ -1,8 +1,8 @@
-"""The supervisor's end of the control channel: delivers the journal, however often the server restarts.
+"""Serve the supervisor's end of the control channel: deliver the journal, however often the server restarts.
 
-Every report is in the journal before it is sent, and is repeated until it is acknowledged. The server's endpoint and
-key are read from its address file at every connection attempt, so a replaced server is found. Progress is sent at most
-twice a second, and the newest is always sent in the end.
+Every report is in the journal before it is sent, and is repeated until it is acknowledged (decision 003). The server's
+endpoint and key are read from its address file at every connection attempt, so a replaced server is found. Progress is
+sent at most twice a second, and the newest is always sent in the end.
 """
 
 from __future__ import annotations
@@ -81,11 +81,12 @@ class Reporter:
         """Write a report to the journal and send it when a server is connected."""
         self._flush_progress()
         numbered = Numbered(number=number, time=time.time(), report=report)
+        # In the journal first: a server may act on a report although this process dies at this moment (decision 003).
         self._journal.append(numbered)
         self._send(encode(numbered))
 
     def progress(self, progress: JobProgress) -> None:
-        """Send progress soon; earlier progress that was not sent yet is dropped."""
+        """Send progress soon. Earlier progress that was not sent yet is dropped."""
         loop = asyncio.get_running_loop()
         waiting, self._progress_due = self._progress_due, True
         self._progress = progress
@@ -102,6 +103,7 @@ class Reporter:
         pause = _FIRST_PAUSE
         try:
             while True:
+                # Read each time: after a restart or a takeover another server has written another address.
                 address = _read_address(Path(self._orders.control_file))
                 if address is not None and await self._converse(address):
                     pause = _FIRST_PAUSE
@@ -111,7 +113,7 @@ class Reporter:
             self._context.destroy(linger=0)
 
     async def _converse(self, address: ServerAddress) -> bool:
-        """Run one connection from hello to loss; return True when the server answered."""
+        """Run a connection from hello to loss. Return True when the server answered."""
         socket, monitor = dealer(
             self._context,
             server_key=address.public_key,
@@ -177,9 +179,9 @@ class Reporter:
                 self._on_message(message)
 
     async def _insist(self, greeted: asyncio.Event, address: ServerAddress) -> None:
-        """Drop a server that does not answer a hello; repeat reports that a connected server leaves unacknowledged.
+        """Drop a server that does not answer a hello, and retry reports that a connected server leaves unacknowledged.
 
-        Drop also a server whose place another one has taken: it may be stopped, and keep the connection open.
+        Drop also a server that was replaced by another: it may be stopped, and keep the connection open.
         """
         try:
             async with asyncio.timeout(HELLO_PATIENCE):
@@ -214,7 +216,7 @@ class Reporter:
 
     def _send(self, data: bytes) -> None:
         if self._socket is not None:
-            # With DONTWAIT the result is known when the call returns; what could not be sent is repeated later.
+            # With DONTWAIT the result is known when the call returns. What could not be sent is repeated later.
             sent = self._socket.send(data, flags=zmq.DONTWAIT)
             assert isinstance(sent, asyncio.Future)
             if sent.exception() is not None:
@@ -222,7 +224,7 @@ class Reporter:
 
 
 async def _end(tasks: list[asyncio.Future[object]]) -> None:
-    """Cancel the tasks and wait until they have ended; a cancellation of the caller passes through."""
+    """Cancel the tasks and wait until they have ended. A cancellation of the caller passes through."""
     for task in tasks:
         task.cancel()
     if tasks:

@@ -1,10 +1,10 @@
-"""The supervisor's process, from its command line to its exit: with orders at once, or as a spare that waits for them.
+"""Run the supervisor's process from its command line to its exit: with orders, or as a spare that waits for orders.
 
 The zygote is started first, because it takes longest. `main.py` supervises.
 
 A spare supervisor's stdin is a socket to the server. It reports there when the zygote is ready, and receives the path
 of its orders in one line. Then it closes that socket, and its log is the job's. The socket closes when the server ends,
-for whatever reason, and the spare then exits.
+for whatever reason, and the spare then exits (decision 011).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def _run(orders: Launch, umask: int, zygote: ZygoteProcess | None) -> None
 
 
 def _await_orders(zygote: ZygoteProcess) -> Launch | None:
-    """Return the orders; None when the server or the zygote is gone before they arrive.
+    """Return the orders, None when the server or the zygote is gone before they arrive.
 
     With the orders, this process has left the server: stdin is /dev/null, stdout and stderr are the job's log.
     """

@@ -1,4 +1,4 @@
-"""When the streams of a job grew: one line `{"t", "f", "n"}` each time a file is longer than before.
+"""Record when the streams of a job grew: one line `{"t", "f", "n"}` each time a file is longer than before.
 
 The processes write the streams themselves, straight to files, so that nothing of a killed process is lost. But a file
 does not record when. `edt_server.outputs.logs` reads this index to merge the streams by time. It looks at sizes only.
@@ -25,7 +25,7 @@ class StreamIndex:
 
     Args:
         index: the file to append to.
-        streams: the folder of the streams, whose names are used as they are.
+        streams: the folder of the streams. Their names are used as they are.
         others: further files, by their name in the index.
     """
 
@@ -36,7 +36,7 @@ class StreamIndex:
         self._descriptor = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def sample(self, now: float) -> None:
-        """Write a line for every file that has grown; `now` is in seconds since the epoch."""
+        """Write a line for every file that has grown. `now` is in seconds since the epoch."""
         lines: list[bytes] = []
         for name, size in self._look():
             if size != self._sizes.get(name, 0):

@@ -1,4 +1,4 @@
-"""Starting a process that outlives its starter: the one way to start supervisors, spares and agents.
+"""Start a process that outlives its starter: the one way to start supervisors, spares and agents.
 
 It has its own session and no terminal, holds none of the starter's descriptors except those it is given, appends its
 output to a file of its own, and gets only the part of the environment that it may see.
@@ -20,7 +20,7 @@ _SERVER_NAMES = frozenset({"JUPYTER_TOKEN", "JUPYTER_PASSWORD", "CONFIGPROXY_AUT
 def start_detached(
     module: str, arguments: Sequence[str], *, folder: Path, log: Path, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m module arguments…` with this interpreter; the caller reaps it.
+    """Start `python -m module arguments…` with this interpreter. The caller reaps it.
 
     Args:
         module: a module of this package.

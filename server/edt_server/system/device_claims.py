@@ -1,4 +1,4 @@
-"""Which GPUs of this machine are used by the jobs of which store: two stores of one account never share one.
+"""Record which GPUs of this machine the jobs of each store use: two stores of an account never share one.
 
 There is one file per device, in a folder outside all data folders (/tmp/edt-<uid>-devices, 0700). A server writes its
 claim before a job learns of the device, and removes it when no job of its store is in it any more. A claim outlives the
@@ -39,7 +39,7 @@ class DeviceClaim(msgspec.Struct, frozen=True):
 
 
 class DeviceClaims:
-    """The claims of one store, and those of the others.
+    """The claims of this store, with a view of the other stores' claims.
 
     Args:
         data_dir: identifies the store.
@@ -62,7 +62,7 @@ class DeviceClaims:
         return self._mine
 
     def take(self, device: str, job: str) -> bool:
-        """Claim a device for a job; return False when another store's jobs are in it."""
+        """Claim a device for a job. Return False when another store's jobs are in it."""
         if job in self._mine.get(device, ()):
             return True
         with self._alone():
@@ -73,7 +73,7 @@ class DeviceClaims:
         return True
 
     def keep(self, used: Mapping[str, tuple[str, ...]]) -> None:
-        """Set the devices that this store's jobs are in now (device → jobs); other claims are dropped."""
+        """Set the devices that this store's jobs are in now (device → jobs). Its other claims are dropped."""
         if used == self._mine and self._looked:
             return
         self._looked = True
@@ -111,6 +111,7 @@ class DeviceClaims:
         """Return whether a living process holds the claim."""
         if visible(claim.server) and is_alive(claim.server):
             return True
+        # A dead server's jobs go on without it, and their supervisors hold these locks.
         if any(is_held(Path(lock)) for lock in claim.locks):
             return True
         with contextlib.suppress(FileNotFoundError):
@@ -136,6 +137,7 @@ class DeviceClaims:
         private_dir(self._folder)
         descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            # Reading a claim and replacing it must be atomic, or two servers could both find a device free.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:

@@ -1,7 +1,7 @@
-"""Which Python a job runs in, and whether it can.
+"""Choose which Python a job runs in, and check that it can.
 
-An interpreter is asked once for its version and whether it has `edt_sdk`. The answer is cached until its file changes.
-No code of the job runs for this.
+An interpreter is asked once for its version and whether it has `edt_sdk`. The answer is kept in a cache until its file
+changes. No code of the job runs for this.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Interpreters:
         return chosen
 
     async def those(self, paths: Iterable[str]) -> list[Interpreter]:
-        """Return the default, and those of these that exist here and answer, each once and in their order."""
+        """Return the default and the interpreters of these paths that exist and answer, each once, in their order."""
         there = [path for path in paths if await asyncio.to_thread(_usable, path)]
         asked = [self._ask(path) for path in dict.fromkeys([self._default, *there])]
         answers = await asyncio.gather(*asked, return_exceptions=True)

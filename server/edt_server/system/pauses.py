@@ -1,4 +1,4 @@
-"""Shorter pauses of the garbage collector: objects that exist once the server has started are exempt from it.
+"""Shorten the pauses of the garbage collector: objects that exist once the server has started are exempt.
 
 A full collection stops every thread. In a Jupyter Server with SQLAlchemy it visits half a million objects, nearly all
 of them modules, classes and functions: a tenth of a second on a quiet machine, in which no decision reaches a
@@ -12,7 +12,7 @@ import gc
 
 
 def spare_what_is_here() -> None:
-    """Exempt all present objects from collection, once per process; blocks for one full collection."""
+    """Exempt all present objects from collection, once per process. Blocks for a full collection."""
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()

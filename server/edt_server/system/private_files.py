@@ -1,4 +1,4 @@
-"""Files and folders that only this account may read: keys, orders, addresses.
+"""Make files and folders that only this account may read: keys, orders, addresses.
 
 A file appears whole or not at all: it is written under another name and renamed.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def make_private_dir(path: Path) -> None:
-    """Make a folder (0700) with its parents; an existing one is made 0700."""
+    """Make a folder (0700) with its parents. An existing folder is made 0700."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
 
@@ -24,6 +24,7 @@ def write_private(path: Path, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
+            # Before the rename: after a crash of the machine the name must not lead to an empty file.
             os.fsync(file.fileno())
         beside.replace(path)
     except BaseException:

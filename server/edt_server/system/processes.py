@@ -1,4 +1,4 @@
-"""Processes, identified for certain: a pid alone is a number that another process may get next.
+"""Identify processes for certain: a pid alone is a number that another process may get next.
 
 A process is identified by host, boot, pid namespace, pid and the clock tick at which it started. Signals go through a
 pidfd that is opened first and compared afterwards, so that the pid cannot be reused between the check and the signal.
@@ -23,9 +23,9 @@ _ENDED = frozenset("ZXx")
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """Return the identity of a process of this host; ProcessLookupError when there is none.
+    """Return the identity of a process of this host. ProcessLookupError when there is none.
 
-    The pid namespace is the caller's own: in that one the number means this process.
+    The pid namespace is the caller's own: in that namespace the number means this process.
     """
     return ProcessIdentity(
         host=socket.gethostname(),
@@ -48,9 +48,9 @@ def same_kernel(identity: ProcessIdentity) -> bool:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Return whether the process still runs; a zombie is dead.
+    """Return whether the process still runs. A zombie is dead.
 
-    A process that is not `visible` counts as alive, except one of an earlier boot of this same host.
+    A process that is not `visible` counts as alive, except a process of an earlier boot of this same host.
     """
     if not visible(identity):
         return not (identity.host == socket.gethostname() and identity.boot_id != _boot_id())
@@ -58,7 +58,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
-    """Send a signal to exactly this process; return False when it is gone or not visible from here."""
+    """Send a signal to exactly this process. Return False when it is gone or not visible from here."""
     with open_pidfd(identity) as descriptor:
         if descriptor is None:
             return False
@@ -71,7 +71,7 @@ def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
 
 @contextmanager
 def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
-    """Return a descriptor that is readable when the process has exited; None when it has, or is not visible here."""
+    """Return a descriptor that is readable when the process has exited, None when it has or is not visible here."""
     descriptor: int | None = None
     if visible(identity):
         try:
@@ -87,7 +87,7 @@ def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
 
 
 async def ended(identity: ProcessIdentity) -> None:
-    """Return when the process has exited, any process of this host; at once where it is not visible from here."""
+    """Wait until the process has exited, any process of this host. Return at once where it is not visible."""
     with open_pidfd(identity) as descriptor:
         if descriptor is not None:
             loop = asyncio.get_running_loop()
@@ -100,12 +100,12 @@ async def ended(identity: ProcessIdentity) -> None:
 
 
 def parent_of(pid: int) -> int:
-    """Return the parent of a process of this pid namespace; ProcessLookupError when there is no such process."""
+    """Return the parent of a process of this pid namespace. ProcessLookupError when there is no such process."""
     return int(stat_fields(pid)[_PARENT])
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Return the fields of /proc/<pid>/stat from the third (the state) on; ProcessLookupError when there is none."""
+    """Return the fields of /proc/<pid>/stat from the third (the state) on. ProcessLookupError when there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -118,6 +118,7 @@ def _runs(identity: ProcessIdentity) -> bool:
         fields = stat_fields(identity.pid)
     except ProcessLookupError:
         return False
+    # The start time distinguishes a process from a later one with the same pid.
     return int(fields[_START]) == identity.start_ticks and fields[_STATE] not in _ENDED
 
 

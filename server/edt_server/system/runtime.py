@@ -1,4 +1,4 @@
-"""Private folders for sockets and locks, and the lock that allows one server per data folder.
+"""Provide private folders for sockets and locks, and the lock that allows one server per data folder.
 
 A Unix socket's path must stay below about 100 bytes, which Jupyter's runtime folder may already exceed. Then a folder
 below the temporary one is used, or below /tmp where TMPDIR is as long. It is made with 0700 and refused when it belongs
@@ -53,7 +53,7 @@ def _choose(parent: Path, data_dir: Path) -> Path:
 
 
 def private_dir(place: Path) -> Path:
-    """Return `place`, made with 0700 when it is missing; EdtError when another account could write to it."""
+    """Return `place`, made with 0700 when it is missing. EdtError when it is not a folder of this account."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.mkdir(mode=0o700, exist_ok=True)
     info = place.lstat()
@@ -79,7 +79,7 @@ def leave_runtime_dir(place: Path) -> None:
 
 
 class ServerLock:
-    """The lock of the one server that runs the jobs of a data folder; the system frees it when that process ends."""
+    """The lock of the one server that runs the jobs of a data folder. The system frees it when that process ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -89,6 +89,8 @@ class ServerLock:
         """Take the lock, or raise ServerUnreachable with the process that has it. Never waits."""
         while self._descriptor < 0:
             descriptor = self._try()
+            # The race with `release`: a lock on a file that has lost its name would let a second server lock a new
+            # file.
             if self._is_the_file(descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, str(os.getpid()).encode())

@@ -1,4 +1,4 @@
-"""The slots that hosts offer: what a host has, and how many slots the plan makes of it.
+"""Find the slots that hosts offer: what a host has, and how many slots the plan makes of its resources.
 
 GPUs are found with `nvidia-smi`, never by importing torch into the server. The server's own limits bound what it
 offers: CUDA_VISIBLE_DEVICES, the CPU affinity and the cgroup's CPU quota are respected.
@@ -23,18 +23,18 @@ from edt_sdk.schemas.wire.control import Slot
 log = logging.getLogger(__name__)
 
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
-_QUERY_SECONDS = 20.0  # seconds; a driver that is not loaded yet takes some
+_QUERY_SECONDS = 20.0  # a driver that is not loaded yet takes some
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The resources of one host.
+    """The resources of a host.
 
     Attributes:
         name: unique among the hosts.
         gpus: indices of its GPUs, as `nvidia-smi` numbers them.
         cores: CPU cores that may be kept busy.
-        offers: the slots it offers without a formula of the plan; 0 for one per GPU, or one per core without GPUs.
+        offers: the slots it offers without a formula of the plan. 0 means a slot per GPU, or per core without GPUs.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Host:
 
 
 def find_host(count: int = 0, name: str | None = None) -> Host:
-    """Return what this host has; `count` of it is offered where the plan has no formula, 0 for all.
+    """Return the resources of this host. Without a formula of the plan it offers `count` slots, 0 for all.
 
     To offer CPU slots on a machine with GPUs start the server with CUDA_VISIBLE_DEVICES="". `name` is the system's by
     default. Unprocessable when `count` is negative.
@@ -67,15 +67,15 @@ def find_slots(count: int = 0, host: str | None = None) -> tuple[Slot, ...]:
 def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -> tuple[Slot, ...]:
     """Return the slots of the hosts under the plan, by id. Pure.
 
-    A host belongs to the resource group that names it, else to the one that names none; without either it offers no
-    slots. A group's formula gives the number of slots of each of its hosts, on its GPUs in turn, unless it counts
-    cores; several slots may then share a GPU. Without a formula a host offers its own number.
+    A host belongs to the resource group that names it, else to the group that names no host. Without either it offers
+    no slots. A group's formula gives the number of slots of each of its hosts, on its GPUs in turn, unless it counts
+    cores. Several slots may then share a GPU. Without a formula a host offers its own number.
 
     Args:
         plan: only its resource groups count.
         hosts: in the order in which their slots are numbered.
-        before: the slots so far. Those of each host and device that stay keep their ids; new ones get ids that none of
-            these has.
+        before: the slots so far. Slots that stay on the same host and device keep their ids, and new slots get unused
+            ids.
     """
     kept: dict[tuple[str, str], list[Slot]] = {}
     for slot in sorted(before, reverse=True):
@@ -106,17 +106,18 @@ def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:
         return
     count = slots_by_formula(group.slots, len(host.gpus), host.cores)
     on_gpus = bool(host.gpus) and "ncpus" not in group.slots
+    # In turn over the GPUs, so that more slots than GPUs are spread evenly.
     yield from (f"cuda:{host.gpus[n % len(host.gpus)]}" if on_gpus else "cpu" for n in range(count))
 
 
 def threads_per_slot(slots: int | Sized) -> int:
-    """Return the intra-op threads of one worker when every slot is used: usable cores ÷ slots, at least 1."""
+    """Return the intra-op threads of a worker when every slot is used: usable cores ÷ slots, at least 1."""
     number = slots if isinstance(slots, int) else len(slots)
     return max(1, usable_cores() // max(1, number))
 
 
 def find_gpus() -> tuple[int, ...]:
-    """Return the indices of the GPUs this process may use, as `nvidia-smi` numbers them; empty when there are none.
+    """Return the indices of the GPUs this process may use, as `nvidia-smi` numbers them. Empty when there are none.
 
     A missing or failing tool means no GPUs, and is logged once.
     """
@@ -167,7 +168,7 @@ def _quota(proc: Path, cgroups: Path) -> float | None:
         if controllers and "cpu" not in controllers.split(","):
             continue
         root = cgroups / controllers if controllers else cgroups
-        # Inside a container the group may have the host's path; then only the root is there.
+        # Inside a container the group may have the host's path. Then only the root is there.
         inner = root / group.lstrip("/")
         for folder in (inner, *inner.parents):
             if not folder.is_relative_to(root):

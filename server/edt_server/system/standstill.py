@@ -1,10 +1,10 @@
-"""A process that was stopped (SIGSTOP, Ctrl-Z, a debugger): how another process sees that, and how it notices itself.
+"""Detect a process that was stopped (SIGSTOP, Ctrl-Z, a debugger), from another process and from inside.
 
-Both ends of one protocol. A process that sees another process of this host stopped for `SEEN` seconds, with no thread
-having run in between, may act in its place. A process that finds a gap of `NOTICED` seconds in its own beats has to
-check whether another one did. Since `NOTICED` is shorter, no such act goes unnoticed. A process that is merely slow is
-never seen stopped: the kernel reports the state of each thread, and counts how often each got a processor. Leases are
-not known here.
+Both ends of the protocol are here. A process that sees another process of this host stopped for `SEEN` seconds, with no
+thread having run in between, may act in its place. A process that finds a gap of `NOTICED` seconds in its own beats has
+to check whether another process did. Since `NOTICED` is shorter, no such act goes unnoticed (decision 034). A process
+that is merely slow is never seen stopped: the kernel reports the state of each thread, and counts how often each got a
+processor. Leases are not known here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StandstillWatch:
         """Return whether it has been stopped since a look at least `SEEN` before this one, and has not run since.
 
         Args:
-            process: the process to look at; one that is not visible from here is not known to be stopped.
+            process: the process to look at. A process that is not visible from here is not known to be stopped.
             now: monotonic seconds of this look.
         """
         marks = stopped(process)
@@ -55,11 +55,11 @@ class StandstillPulse:
         self._broken = float("-inf")
 
     def begin(self, since: float) -> None:
-        """Start to expect beats; a gap counts from `since`, monotonic seconds."""
+        """Start to expect beats. A gap counts from `since`, monotonic seconds."""
         self._beat = since
 
     def beat(self, now: float) -> bool:
-        """Beat; return True when this process may have been stopped since the last beat."""
+        """Beat. Return True when this process may have been stopped since the last beat."""
         gap = now - self._beat >= NOTICED
         if gap:
             self._broken = now  # before the beat: see below
@@ -73,7 +73,7 @@ class StandstillPulse:
 
 
 def stopped(process: ProcessIdentity) -> Marks | None:
-    """Return None unless every thread of the process is stopped; else a value that changes as soon as one runs."""
+    """Return None unless every thread of the process is stopped, else a value that changes as soon as a thread runs."""
     if not visible(process) or not is_alive(process):
         return None
     marks: list[tuple[str, ...]] = []
@@ -84,6 +84,8 @@ def stopped(process: ProcessIdentity) -> Marks | None:
             fields = dict(line.partition(":\t")[::2] for line in lines)
             if fields.get("State", "?")[0] not in _STOPPED:
                 return None
+            # The counts of context switches change when a thread has run between two looks, as under strace (decision
+            # 034).
             marks.append((thread, *(value for name, value in fields.items() if name.endswith("ctxt_switches"))))
     except (FileNotFoundError, ProcessLookupError):
         return None  # a thread or the process exited at this moment: it was not stopped

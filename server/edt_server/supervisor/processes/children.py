@@ -56,7 +56,7 @@ class _Child:
     code: int | None = None
 
     def wait(self) -> int:
-        """Reap it when it has exited; return its exit code."""
+        """Reap it when it has exited, and return its exit code."""
         if self.code is None:
             self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.code
@@ -64,20 +64,20 @@ class _Child:
 
 @dataclass(slots=True)
 class _Wanted:
-    """A process that does not exist yet; `deadline` is the loop's time at which to end it, None for none."""
+    """A process that does not exist yet. `deadline` is the loop's time at which to end it, None for none."""
 
     request: Request
     deadline: float | None = None
 
 
 class Children:
-    """The processes of one job, by key.
+    """The processes of a job, by key.
 
     Args:
         forker: creates them.
         on_exit: called with key, exit code (minus the signal's number when a signal ended it) and the signals it was
             sent from here, once for each child, after it was reaped.
-        before_reap: awaited when a child has exited and its group is killed; until it returns the pid stays taken.
+        before_reap: awaited when a child has exited and its group is killed. Until it returns the pid stays taken.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Children:
         """Start a process as soon as the zygote is ready.
 
         Args:
-            key: its name here; free.
+            key: its name here, not in use.
             program: the program to run.
             on_started: called with its pid, before its first line runs.
-            on_failed: called with a sentence when it cannot be started; perhaps before this method returns.
+            on_failed: called with a sentence when it cannot be started, perhaps before this method returns.
         """
         if not program.directory.is_dir():
             on_failed(f"The working directory {program.directory} does not exist.")
@@ -140,7 +140,7 @@ class Children:
         asyncio.get_running_loop().add_reader(child.descriptor, self._ended, key, child)
 
     def end(self, key: int, patience: float) -> None:
-        """Send SIGTERM after `patience` seconds, SIGKILL to its whole group 3 s later; an earlier deadline stays.
+        """Send SIGTERM after `patience` seconds, and SIGKILL to its whole group 3 s later. An earlier deadline stays.
 
         A process that waits for the zygote is never started, which is reported as an exit by that SIGTERM.
         """
@@ -163,7 +163,7 @@ class Children:
             wanted.deadline = when if wanted.deadline is None else min(when, wanted.deadline)
 
     def kill(self, key: int, patience: float) -> None:
-        """Send SIGKILL to its whole group after `patience` seconds; an earlier deadline stays."""
+        """Send SIGKILL to its whole group after `patience` seconds. An earlier deadline stays."""
         child = self._children.get(key)
         if child is None or child.ended or signal.SIGKILL in child.signals:
             return
@@ -179,8 +179,8 @@ class Children:
         return frozenset(child.pid for child in self._children.values())
 
     def reap_orphans(self) -> None:
-        """Reap descendants that lost their parents and have ended; kill them when no process of the job is left."""
-        # A process that is being forked is a child of this process whose pid is not known yet.
+        """Reap descendants that lost their parents and have ended. Kill them when no process of the job is left."""
+        # A process that is being forked is a child of this process with a pid that is not known yet.
         if not self._forker.forking:
             reap_orphans(self.pids | self._forker.pids, kill=not self._children)
 
@@ -200,7 +200,7 @@ class Children:
             await asyncio.sleep(_POLL_INTERVAL)
 
     def kill_all(self) -> None:
-        """Send SIGKILL to every group, the zygote and its heir, and reap, for the end; calls no callback."""
+        """Send SIGKILL to every group, the zygote and its heir, and reap, for the end. No callback is called."""
         self._forker.stop()
         self._wanted.clear()
         for child in self._children.values():
@@ -231,6 +231,8 @@ class Children:
         task.add_done_callback(self._reaping.discard)
 
     async def _reap(self, key: int, child: _Child) -> None:
+        # The leader stays unreaped until its last messages are read: the link identifies a process by its session, and
+        # the number of a reaped session could be reused.
         await self._before_reap(key)
         code = child.wait()
         os.close(child.descriptor)
@@ -240,7 +242,7 @@ class Children:
 
 
 def _descriptors(program: Program) -> tuple[int, ...]:
-    """Open stdout and stderr and copy the descriptors that it inherits; the caller closes all of them."""
+    """Open stdout and stderr and copy the descriptors that it inherits. The caller closes all of them."""
     program.streams.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened: list[int] = []
     try:

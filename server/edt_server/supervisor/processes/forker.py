@@ -1,11 +1,11 @@
-"""A zygote whenever one is needed: started early, asked to fork, and replaced by its heir when it dies.
+"""Provide a zygote whenever one is needed: started early, asked to fork, and replaced by its heir when it dies.
 
 Requests wait until the zygote has imported everything, and one runs at a time. A forked process waits at its gate, a
 pipe, until this class has recorded its pid. So it can be neither reaped nor killed as a stranger, and the link
 knows it when it connects. When no request waits, the zygote forks an heir: a second zygote that does nothing until the
-first has died and this class turns to it. So whichever of the two dies, one is left that has imported everything.
-Starting a new zygote after a death would be simpler, but costs the next worker the import of torch, seconds on a busy
-machine, exactly when a failed worker has to be replaced.
+first has died and this class turns to it. So whichever of the two dies, the other has imported everything. Starting a
+new zygote after a death would be simpler, but costs the next worker the import of torch, seconds on a busy machine,
+exactly when a failed worker has to be replaced (decision 011).
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Request:
     """A request for a process.
 
     Attributes:
-        fork: what to run; None for an heir.
-        descriptors: for a program stdout, stderr, and what it inherits; for an heir its socket. Closed when the request
-            is done.
+        fork: what to run, None for an heir.
+        descriptors: for a program stdout, stderr, and what it inherits. For an heir its socket. They are closed when
+            the
+            request is done.
         on_forked: called with its pid while it waits at the gate, which opens when this returns.
         on_failed: called with a sentence when there will be no such process.
     """
@@ -60,14 +61,14 @@ class Request:
 
 
 class Forker:
-    """The zygote of one job, its heir, and the requests to it.
+    """The zygote of a job, its heir, and the requests to it.
 
     Args:
         interpreter, environment: how to start a zygote.
         streams: folder for `zygote.stderr`, which is written when a zygote could not start.
-        zygote: one that was started before.
-        needed: whether the job may need processes soon, so that a zygote that died without an heir is replaced at once
-            and not at the next request; called when it has died.
+        zygote: a zygote that was started before.
+        needed: called when a zygote has died without an heir. True when the job may need processes soon, so that the
+            zygote is replaced at once and not at the next request.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Forker:
 
     @property
     def forking(self) -> bool:
-        """True while a process may exist whose pid is not known here yet."""
+        """True while there may be a process with a pid that is not known here yet."""
         return self._asked is not None
 
     def fork(self, request: Request) -> None:
@@ -118,7 +119,7 @@ class Forker:
         self._go_on()
 
     def cancel(self, request: Request) -> bool:
-        """Remove a request; return False when it is too late, because it is running or done."""
+        """Remove a request. Return False when it is too late, because it is running or done."""
         if request not in self._waiting:
             return False
         self._waiting.remove(request)
@@ -126,7 +127,7 @@ class Forker:
         return True
 
     def stop(self) -> None:
-        """End the zygote and its heir, and drop all requests; calls no callback but an heir's."""
+        """End the zygote and its heir, and drop all requests. No callback is called but an heir's."""
         asked, self._asked = self._asked, None
         for request in (*self._waiting, *([asked] if asked else [])):
             request.close()
@@ -160,7 +161,7 @@ class Forker:
                 return
 
     def _start(self) -> bool:
-        """Start a zygote if there is none; return False when that fails, after failing all requests."""
+        """Start a zygote if there is none. When that fails, fail all requests and return False."""
         if self._zygote is None:
             try:
                 self._zygote = ZygoteProcess(self._interpreter, self._environment)
@@ -175,7 +176,8 @@ class Forker:
     def _ask(self, zygote: Zygote, request: Request) -> None:
         request.tries += 1
         self._asked = request
-        # A pipe per request: a process whose zygote died reads its end, not the permission of a later request.
+        # A pipe per request: a process of a dead zygote reads the end of its own pipe, not the permission of a later
+        # request.
         gate, self._gate = os.pipe()
         try:
             if request.fork is None:
@@ -186,6 +188,8 @@ class Forker:
             os.close(gate)
 
     def _heir_of(self, zygote: Zygote) -> Request:
+        # A socket of its own. On a shared one it would be unknown after the zygote's death whether it had read a
+        # request (decision 011).
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def forked(pid: int) -> None:
@@ -202,7 +206,7 @@ class Forker:
     def _heard(self, zygote: Zygote) -> None:
         match zygote.hear():
             case None if zygote.silent:
-                # `_died` sees its exit; until then the closed socket would stay readable and busy the loop.
+                # `_died` sees its exit. Until then the closed socket would stay readable and busy the loop.
                 asyncio.get_running_loop().remove_reader(zygote.socket)
                 os.kill(zygote.pid, signal.SIGKILL)
             case wire.Ready():
@@ -285,6 +289,7 @@ class Forker:
 
     def _ask_again(self, asked: Request, code: int) -> None:
         if asked.fork is not None and asked.tries < _TRIES:
+            # To the front: it was asked for before all that wait.
             self._waiting.appendleft(asked)
             return
         asked.close()

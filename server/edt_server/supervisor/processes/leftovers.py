@@ -1,4 +1,4 @@
-"""Processes that programs of an earlier attempt left running: they carry the job's mark and hold no lock.
+"""End processes that programs of an earlier attempt left running: they carry the job's mark and hold no lock.
 
 A plain job's own processes are killed with their supervisor. What they started survives that, and does not hold the
 lock of its parents (`predecessors`): it is found by the environment that it inherited.
@@ -21,7 +21,7 @@ PATIENCE = 5.0
 
 
 def end_leftovers(job_id: str) -> int:
-    """Kill every other process of this account that belongs to the job; return how many there were. Blocks."""
+    """Kill every other process of this account that belongs to the job, and return how many there were. Blocks."""
     found: set[int] = set()
     deadline = time.monotonic() + PATIENCE
     # A killed process may have been forking, and is seen until it has exited: repeat until none is found.

@@ -1,4 +1,4 @@
-"""What can be observed of the job's workers from outside: their heartbeats, and their state in the kernel.
+"""Observe the job's workers from outside: their heartbeats, and their state in the kernel.
 
 `watchdog` decides which workers hang. The processor time of a worker is looked up only when it has been silent for a
 while, because its loader processes have to be found among all processes of the machine.
@@ -29,7 +29,7 @@ def pulse_file(runtime_dir: Path, worker: int) -> Path:
 def observe(
     workers: Mapping[int, int], taking_part: Collection[int], runtime_dir: Path, now: float
 ) -> list[Observation]:
-    """Observe all workers (number → pid) whose processes exist; `now` is the clock of their beats."""
+    """Observe all workers (number → pid) with an existing process. `now` is the clock of their beats."""
     seen: list[tuple[int, int, Beat | None, str]] = []
     for worker, pid in workers.items():
         try:

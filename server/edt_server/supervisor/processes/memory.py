@@ -25,9 +25,9 @@ _UNUSED = "unused"
 
 
 def memory_folder(job_id: str, root: Path = SHARED_MEMORY, *, host: str = "") -> str:
-    """Make the folder, or find that of an earlier attempt; "" where there is no tmpfs, or the name is taken.
+    """Make the folder, or find the folder of an earlier attempt. "" where there is no tmpfs, or the name is taken.
 
-    It is locked until this process ends. `host` is the `host_mark` of one of several named hosts of this machine: they
+    A lock is held on it until this process ends. `host` is the `host_mark` of a named host of this machine: named hosts
     stand for separate machines, so each keeps its own folder and loses it alone.
     """
     if not (_is_tmpfs(root) and os.access(root, os.W_OK | os.X_OK)):
@@ -45,7 +45,7 @@ def memory_folder(job_id: str, root: Path = SHARED_MEMORY, *, host: str = "") ->
 
 
 def sweep(root: Path = SHARED_MEMORY, unused_for: float = UNUSED_FOR) -> list[Path]:
-    """Remove folders of this account that no supervisor has used for so many seconds; return the removed ones.
+    """Remove folders of this account that no supervisor has used for so many seconds, and return the removed ones.
 
     A folder without a lock was not made here, and is left alone.
     """
@@ -60,7 +60,7 @@ def sweep(root: Path = SHARED_MEMORY, unused_for: float = UNUSED_FOR) -> list[Pa
 
 
 def host_mark(host: str, runtime_dir: Path) -> str:
-    """Return the suffix of a named host's folders, "" for the machine itself; it differs between servers.
+    """Return the suffix of a named host's folders, "" for the machine itself. It differs between servers.
 
     Args:
         host: the name of the host.
@@ -98,6 +98,7 @@ def _hold(folder: Path) -> None:
             continue
         # Shared: the supervisor before may still be waiting for its processes to exit.
         fcntl.flock(lock, fcntl.LOCK_SH)
+        # Another supervisor may have removed the file between open and lock. A lock on a removed file protects nothing.
         if os.fstat(lock).st_nlink:
             (folder / _UNUSED).unlink(missing_ok=True)
             return  # never closed: the lock ends with the process
@@ -105,7 +106,7 @@ def _hold(folder: Path) -> None:
 
 
 def _is_unused(folder: Path, unused_for: float) -> bool:
-    """Return whether the folder was unused for so long, and is removed now; else mark it for the next sweep."""
+    """Return whether the folder was unused for so long, and is removed now. Otherwise mark it for the next sweep."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

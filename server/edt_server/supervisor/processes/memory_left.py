@@ -34,7 +34,7 @@ class Memory:
 
 
 def memory_now(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:
-    """Return the memory of the tightest control group around this process; None where the system does not report it.
+    """Return the memory of the tightest control group around this process. None where the system does not report it.
 
     Args:
         proc: the proc file system.
@@ -54,7 +54,7 @@ def memory_now(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
 
 
 def size(pids: Collection[int]) -> int:
-    """Return the bytes of the largest of these processes, shared pages included; 0 without any."""
+    """Return the bytes of the largest of these processes, shared pages included. 0 without any."""
     sizes = [0]
     for pid in pids:
         try:

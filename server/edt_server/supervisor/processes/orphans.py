@@ -1,4 +1,4 @@
-"""Descendants that lost their parents: loader processes of a killed worker, programs that a user's script left running.
+"""Adopt descendants that lost their parents: loader processes of a killed worker, programs that a script left running.
 
 The supervisor becomes their parent (PR_SET_CHILD_SUBREAPER), so that they can neither outlive the job nor stay as
 zombies where init does not reap. This ends with the supervisor, so it does not cover what workers do without one.
@@ -18,7 +18,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends."""
+    """Become the parent of every descendant that outlives its own parent."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
@@ -40,10 +40,12 @@ def orphans(known: Collection[int]) -> list[int]:
 
 
 def reap_orphans(known: Collection[int], *, kill: bool) -> bool:
-    """Reap the orphans that have exited, with `kill` after a SIGKILL to all; return True when some are left."""
+    """Reap the orphans that have exited, with `kill` after a SIGKILL to all. Return True when some are left."""
     left = False
     for pid in orphans(known):
         if kill:
             os.kill(pid, signal.SIGKILL)  # an unreaped child: its pid cannot be reused
+        # By pid and not `waitpid(-1)`: that would also reap a child with an exit code that `Children` still has to
+        # read.
         left |= os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None
     return left

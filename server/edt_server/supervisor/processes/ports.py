@@ -1,4 +1,4 @@
-"""A reserved port of this host, which no other program gets by chance before the program that it is for binds it.
+"""Reserve a port of this host, so that no other program gets it by chance before the intended program binds it.
 
 A bound socket that does not listen reserves the number: the system gives it to no program that asks for any port. A
 program that binds it by number with SO_REUSEADDR, as every torch store does, still succeeds.
@@ -10,7 +10,7 @@ import socket
 
 
 class KeptPort:
-    """One reserved port of loopback, until `close`; `number` is the port."""
+    """A reserved port of loopback, until `close`. `number` is the port."""
 
     def __init__(self, host: str) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -24,7 +24,7 @@ class KeptPort:
 
 
 class RunPorts:
-    """The port of the newest run of a plain job; a new run gets a new port.
+    """The port of the newest run of a plain job. A new run gets a new port.
 
     Args:
         host: the address to bind.

@@ -1,4 +1,4 @@
-"""The processes of an earlier attempt of the same job: no process of this attempt starts before they are gone.
+"""Wait for the processes of an earlier attempt: no process of this attempt starts before they are gone.
 
 All processes of an attempt hold one lock: the supervisor takes it, drivers and workers inherit its descriptor, and the
 kernel frees it with the last of them. Workers that lost their supervisor write a checkpoint and exit by themselves. A
@@ -29,7 +29,7 @@ class Overdue:
     """Decides which of the processes have had enough time. Pure.
 
     Args:
-        patience: seconds for a running process; a stopped one gets 5 s from when that was first seen.
+        patience: seconds for a running process. A stopped process gets 5 s from when that was first seen.
         now: when the wait starts, in monotonic seconds.
     """
 
@@ -50,10 +50,10 @@ class Overdue:
 
 
 class Predecessors:
-    """The lock of one job's attempts.
+    """The lock of a job's attempts.
 
     Args:
-        path: the lock file; created when missing.
+        path: the lock file, created when missing.
         patience: seconds that a process of an earlier attempt has to exit by itself.
     """
 
@@ -74,7 +74,10 @@ class Predecessors:
         self._given_up = True
 
     async def gone(self) -> bool:
-        """Wait until none is left, and hold the lock; return False when the wait was given up."""
+        """Wait until no process of an earlier attempt is left, and hold the lock.
+
+        Return False when the wait was given up.
+        """
         loop = asyncio.get_running_loop()
         overdue = Overdue(self._patience, loop.time())
         while not self._given_up:
@@ -91,10 +94,11 @@ class Predecessors:
 
     def share(self) -> None:
         """Share the lock with processes of this attempt that cannot inherit it: those of its outposts (`join`)."""
+        # A shared lock still keeps the next attempt out, which needs the lock alone.
         fcntl.flock(self.descriptor, fcntl.LOCK_SH)
 
     def join(self) -> bool:
-        """Hold the lock together with a supervisor that shares it; return False when an attempt holds it alone."""
+        """Hold the lock together with a supervisor that shares it. Return False when an attempt holds it alone."""
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -107,6 +111,8 @@ class Predecessors:
 
     def _take(self) -> bool:
         try:
+            # `flock` and not a POSIX record lock: children inherit it with the descriptor, and it ends with the last of
+            # them.
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

@@ -1,7 +1,7 @@
-"""How the system treats a standby's process until it has a slot: lowest priority, hidden streams, the first to kill.
+"""Set how the system treats a standby's process without a slot: lowest priority, hidden streams, the first to kill.
 
 `standbys` decides whether there is one, and which slot it gets. Its streams have hidden names. With a slot they get
-those of a worker, so that the log has what it wrote while it prepared.
+the names of a worker's streams, so that the log has what it wrote while it prepared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STREAMS = ("stdout", "stderr")
 
 
 class StandbyProcesses:
-    """The standbys of one job that have no slot yet, by number."""
+    """The standbys of a job that have no slot yet, by number."""
 
     def __init__(self) -> None:
         self._programs: dict[int, Program] = {}
@@ -41,7 +41,7 @@ class StandbyProcesses:
         return replace(program, streams=hidden)
 
     def started(self, key: int, pid: int) -> None:
-        """Take in the pid of its process, which waits at its gate."""
+        """Record the pid of its process, which waits at its gate."""
         if key in self._programs:
             self._pids[key] = pid
             lower_priority(pid)
@@ -60,7 +60,7 @@ class StandbyProcesses:
             restore_priority(pid)
 
     def ended(self, key: int) -> None:
-        """Take in that its process has exited, or never existed; does nothing for one that has a slot."""
+        """Record that its process has exited, or never existed. A standby with a slot is ignored."""
         program = self._programs.pop(key, None)
         self._pids.pop(key, None)
         if program is not None:

@@ -1,6 +1,6 @@
-"""The supervisor's end of one zygote, started anew or forked as an heir: send requests, read answers, end, reap.
+"""Serve the supervisor's end of a zygote, newly started or forked as an heir: send requests, read answers, end, reap.
 
-The protocol is in `edt_sdk.schemas.wire.zygote`. `forker` decides when to ask, and what to do when one dies.
+The protocol is in `edt_sdk.schemas.wire.zygote`. `forker` decides when to ask, and what to do when a zygote dies.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Zygote:
         self._reap = reap
 
     def heir(self, pid: int, connection: socket.socket) -> Zygote:
-        """Return the zygote that this one has forked as its heir; it has imported the same."""
+        """Return the zygote that this zygote has forked as its heir. It has imported the same modules."""
         return Zygote(pid, connection, os.dup(self._said), lambda: _wait(pid), self.ready)
 
     def hear(self) -> wire.Answer | None:
@@ -86,16 +86,16 @@ class Zygote:
         self._send(wire.HEIR, [gate, connection])
 
     def _send(self, request: bytes, descriptors: list[int]) -> None:
-        # A zygote that is gone does not answer; its pidfd shows that.
+        # A zygote that is gone does not answer. Its pidfd shows that.
         with contextlib.suppress(ConnectionError):
             socket.send_fds(self.socket, [request], descriptors)
 
     def words(self) -> str:
-        """Return all output of this zygote and of those it was forked from."""
+        """Return all output of this zygote and of the zygotes it was forked from."""
         return os.pread(self._said, _LARGEST, 0).decode("utf-8", errors="replace")
 
     def end(self) -> int:
-        """Kill it, if it still runs, and reap it; return its exit code. Forked processes stay, heirs too."""
+        """Kill it, if it still runs, and reap it. Return its exit code. Forked processes stay, heirs too."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         code = self._reap()
@@ -109,7 +109,7 @@ class Zygote:
 
 
 class ZygoteProcess(Zygote):
-    """A zygote that is started anew.
+    """A zygote that starts as a new process.
 
     Args:
         interpreter: the job's Python.

@@ -1,7 +1,7 @@
-"""The environment of a job's driver and workers: WMLA's variables, the job's own, and none of the server's secrets.
+"""Build the environment of a job's driver and workers: WMLA's variables, the job's own, and no secret of the server.
 
-Order of precedence: the variables that define a slot (EDT_*, CUDA_VISIBLE_DEVICES); then the job's `env`; then those
-set here; then the server's own. Pure, except `make_folders`.
+Order of precedence: first the variables that define a slot (EDT_*, CUDA_VISIBLE_DEVICES), then the job's `env`, then
+the variables set here, then the server's own. Pure, except `make_folders`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from edt_server.supervisor.processes.liveness import pulse_file
 from edt_server.supervisor.programs.variables import of_job, of_task
 from edt_server.system.detached import inherited
 
-# WMLA's names that change what helpers like `emetrics` do; they must come from the job only.
+# WMLA's names that change what helpers like `emetrics` do. They must come from the job only.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
-# Read when an interpreter or a library is loaded; a later value has no effect.
+# Read when an interpreter or a library is loaded, so a later value has no effect.
 _AT_START = (
     "PYTHON", "LD_", "GLIBC_", "MALLOC_", "LANG", "LC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_",
     "VECLIB_", "DNNL_", "ONEDNN_", "NPY_", "NUMPY_", "TORCH", "PYTORCH_", "ATEN_", "C10_", "KINETO_", "GLOO_", "NCCL_",
@@ -45,7 +45,7 @@ COMPAT_DIR = SDK_DIR / "compat" / "job"
 
 @dataclass(frozen=True, slots=True)
 class JobEnvironment:
-    """The settings that all processes of one job share; `memory_dir` is its folder in memory, "" for none."""
+    """The settings that all processes of a job share. `memory_dir` is its folder in memory, "" for none."""
 
     orders: Launch
     host: str
@@ -65,20 +65,20 @@ class JobEnvironment:
 
 
 def driver_environment(job: JobEnvironment) -> dict[str, str]:
-    """Return all variables of the driver; it holds no slot and sees no GPU."""
+    """Return all variables of the driver. It holds no slot and sees no GPU."""
     log_dir = job.paths.driver_log_dir(job.host)
     return _environment(job, log_dir, {}) | {"CUDA_VISIBLE_DEVICES": ""} | to_environ(_context(job))
 
 
 def worker_environment(job: JobEnvironment, worker: int, slot: Slot) -> dict[str, str]:
-    """Return all variables of one worker; it sees only the GPU of its slot, as "cuda:0"."""
+    """Return all variables of a worker. It sees only the GPU of its slot, as "cuda:0"."""
     log_dir = job.paths.worker_log_dir(worker, job.host)
     threads = str(job.orders.threads_per_slot)
     environment = _environment(job, log_dir, {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
     index = slot.device.removeprefix("cuda:") if slot.device.startswith("cuda:") else ""
     environment["CUDA_VISIBLE_DEVICES"] = index
     if index:
-        # Slots are numbered as the driver tools number them; CUDA's own default puts the fastest first.
+        # Slots are numbered as the driver tools number them. CUDA's own default puts the fastest first.
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     pulse = str(pulse_file(Path(job.orders.runtime_dir), worker))
     own = WorkerContext(worker=worker, slot=slot.id, device="cuda:0" if index else "cpu", pulse=pulse)
@@ -86,7 +86,7 @@ def worker_environment(job: JobEnvironment, worker: int, slot: Slot) -> dict[str
 
 
 def task_environment(job: JobEnvironment, task: Task) -> dict[str, str]:
-    """Return all variables of a process of a plain job; it sees the GPUs of its slots on its host.
+    """Return all variables of a process of a plain job. It sees the GPUs of its slots on its host.
 
     The process of rank 0 has the driver's LOG_DIR, where `elog` and `emetrics` are looked for.
     """
@@ -110,7 +110,7 @@ def task_environment(job: JobEnvironment, task: Task) -> dict[str, str]:
 
 
 def agent_environment(job: JobEnvironment, worker: int, slots: Sequence[Slot]) -> dict[str, str]:
-    """Return all variables of an agent of a torchrun job; it sees the GPUs of its slots, in their order."""
+    """Return all variables of an agent of a torchrun job. It sees the GPUs of its slots, in their order."""
     orders, spec = job.orders, job.orders.spec
     environment = worker_environment(job, worker, slots[0])
     devices = [slot.device.removeprefix("cuda:") for slot in slots if slot.device.startswith("cuda:")]
@@ -133,8 +133,8 @@ def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, 
 
     Args:
         base: the server's variables.
-        threads: of a slot.
-        env: the job's own variables; without them, the zygote fits all jobs without `start_time_variables`.
+        threads: the threads of each slot.
+        env: the job's own variables. Without them, the zygote fits all jobs without `start_time_variables`.
     """
     env = env or {}
     environment = _KEEP_MEMORY | {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}
@@ -158,7 +158,7 @@ def start_time_variables(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def make_folders(job: JobEnvironment) -> None:
-    """Make the result tree that scripts expect: model/, checkpoint/, log/; for the engine model/train/.
+    """Make the result tree that scripts expect: model/, checkpoint/, log/, and for the engine model/train/.
 
     Scripts of `PyTorch` and `distPyTorch` save to model/ without creating it. Scripts that fail if it exists are
     TensorFlow's, which is not supported.

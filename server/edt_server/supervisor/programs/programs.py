@@ -30,7 +30,7 @@ SCRIPT = "edt_sdk.training.script"
 def program_of(
     job: JobEnvironment, key: int, slot: Slot | None, umask: int, *inherit: int, task: Task | None = None
 ) -> Program:
-    """Return the program of the driver, of a worker, or of a process of a plain job; make the folder of its log.
+    """Return the program of the driver, of a worker, or of a process of a plain job, and make the folder of its log.
 
     Args:
         job: the settings that its processes share.

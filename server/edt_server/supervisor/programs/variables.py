@@ -18,13 +18,13 @@ _WMLA = find_spec("edt_server.wmla") is not None
 if _WMLA:  # not later: a supervisor outlives an upgrade of the files
     from edt_server.wmla import variables as wmla
 
-# Everything of a job is on one machine; names of interfaces are Linux's.
+# Everything of a job is on one machine. The names of interfaces are Linux's.
 MASTER = "127.0.0.1"
 INTERFACE = "lo"
 
 
 def of_job(orders: Launch, paths: JobPaths, log_dir: Path, fabric_home: Path) -> dict[str, str]:
-    """Return the variables of every process of a job; `log_dir` is the process's own."""
+    """Return the variables of every process of a job. `log_dir` is the process's own."""
     variables = {
         "RESULT_DIR": str(paths.result_dir),
         "LOG_DIR": str(log_dir),
@@ -46,7 +46,7 @@ def _data(data_fs: str, data_path: str, dataset_dir: str) -> dict[str, str]:
 
 
 def of_task(framework: Framework, task: Task) -> dict[str, str]:
-    """Return the place of one process of a plain job among the others.
+    """Return the place of a process of a plain job among the others.
 
     Each process is a node of its own: it sees its own slots and is the only process there. RANK and its like are left
     out where there is one process, because libraries take them as a request to find others.

@@ -21,10 +21,10 @@ class AgentPhase(Enum):
 
 @dataclass(slots=True)
 class TorchrunAgent:
-    """One agent's process. Its own processes are the workers `number`, `number + 1`, … in `slots`.
+    """The process of an agent. Its own processes are the workers `number`, `number + 1`, … in `slots`.
 
     Attributes:
-        port: where its store listens; the next round meets there if this agent is its first.
+        port: where its store listens. The next round meets there if this agent is its first.
         lost: why its link is gone, "" while the link is open.
         hung: what the watchdog saw before it had the agent killed.
     """
@@ -50,7 +50,7 @@ class TorchrunAgent:
         return range(self.number, self.number + len(self.slots))
 
     def member(self) -> link.Member:
-        """Return the agent as a round names it; it has sent its hello."""
+        """Return the agent as a round names it. Requires its hello."""
         assert self.hello is not None
         slot = self.slots[0].id
         host = self.hello.host
@@ -61,15 +61,15 @@ class TorchrunAgent:
 
 @dataclass(slots=True)
 class AgentRound:
-    """One start of the script on a number of agents.
+    """A start of the script on a number of agents.
 
     Attributes:
         members: agents in the order of their ranks, as they were announced.
-        left: members whose agents are gone.
+        left: members without an agent: it is gone.
         begun: pids of the processes of each agent that has started them.
-        done: agents whose processes all ended with exit code 0.
+        done: agents with processes that all ended with exit code 0.
         crashes: the reports of processes that ended otherwise.
-        halting: agents that were asked to halt and have not stopped yet; None before any was asked.
+        halting: agents that were asked to halt and have not stopped yet, None before any was asked.
         looking: a crash was reported, and a recheck will show whether it was the cause.
         broken: the round cannot continue.
         gathering: ready agents wait for others that are starting.
@@ -90,7 +90,7 @@ class AgentRound:
 
     @property
     def present(self) -> tuple[int, ...]:
-        """The members whose agents exist, in the order of their ranks."""
+        """The members with an existing agent, in the order of their ranks."""
         return tuple(member for member in self.members if member not in self.left)
 
     @property
@@ -110,15 +110,15 @@ class AgentRound:
 
     @property
     def cause(self) -> link.Crashed:
-        """The crash that came first; ValueError when there was none."""
+        """The crash that came first. ValueError when there was none."""
         return min(self.crashes, key=lambda crash: crash.ended)
 
     def rank(self, agent: int, local_rank: int, unit: int) -> int:
-        """Return the rank of an agent's process; ValueError when the agent is no member."""
+        """Return the rank of an agent's process. ValueError when the agent is no member."""
         return self.members.index(agent) * unit + local_rank
 
     def gone(self, agent: int) -> None:
-        """Take in the exit of the agent's process."""
+        """Record the exit of the agent's process."""
         if agent in self.members:
             self.left.add(agent)
             self.broken |= agent not in self.done

@@ -1,9 +1,9 @@
-"""How often a job is retried: the limit on deaths without progress. Pure.
+"""Limit how often a job is retried: the limit on deaths without progress. Pure.
 
 Progress, an update committed beyond the highest known, resets every count. Without progress a job may lose a number of
 generations to outside causes, and a smaller number to its own code. Before its first committed update its own code may
-not fail at all: nothing is lost then, and the author is waiting. Workers that exit before they were members are counted
-by slot: a worker that cannot join is no reason to stop the others.
+not fail at all: nothing is lost then, and the author is waiting (decision 010). Workers that exit before they were
+members are counted by slot: a worker that cannot join is no reason to stop the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DeathCause(Enum):
 
 
 class Attempts:
-    """The retry limit of one job.
+    """The retry limit of a job.
 
     Args:
         committed: updates of the running training that are known to be committed.
@@ -51,11 +51,11 @@ class Attempts:
 
     @property
     def given_up(self) -> frozenset[int]:
-        """Slots whose workers failed three times in a row to reach a generation."""
+        """The slots where workers failed three times in a row to reach a generation."""
         return frozenset(slot for slot, ends in self._in_slot.items() if sum(ends.values()) >= SLOT_LIMIT)
 
     def progress(self, update: int) -> None:
-        """Take in that `update` updates are committed."""
+        """Record that `update` updates are committed."""
         if update > self._committed:
             self._committed = update
             self._ever = True
@@ -63,7 +63,7 @@ class Attempts:
             self._driver = 0
 
     def became_member(self, slot: int) -> None:
-        """Take in that a worker of this slot is in a generation that formed."""
+        """Record that a worker of this slot is in a generation that formed."""
         self._in_slot.pop(slot, None)
 
     def member_ended(self, kind: DeathCause, generation: int, *, final: bool = False) -> int:
@@ -71,16 +71,17 @@ class Attempts:
 
         Args:
             kind: the cause of its death.
-            generation: its generation; several deaths in one generation count once, because one caused the others.
+            generation: its generation. Several deaths in one generation count once, because one caused the others.
             final: a retry is useless.
         """
+        # Several deaths in one generation have one cause.
         if self._counted[kind] != generation:
             self._counted[kind] = generation
             self._since[kind] += 1
         return self._verdict(kind, self._since[kind], final=final)
 
     def outsider_ended(self, kind: DeathCause, slot: int, *, alone: bool, final: bool = False) -> int:
-        """Count the exit of a worker that was in no generation yet; the result is that of `member_ended`.
+        """Count the exit of a worker that was in no generation yet. Return the same as `member_ended`.
 
         Args:
             kind: the cause of its exit.
@@ -93,7 +94,7 @@ class Attempts:
         return self._verdict(kind, ends[kind], final=final) if alone or final else 0
 
     def driver_ended(self) -> int:
-        """Count a kill of the driver; the result is that of `member_ended`."""
+        """Count a kill of the driver. Return the same as `member_ended`."""
         self._driver += 1
         return self._driver if self._driver >= DRIVER_LIMIT else 0
 

@@ -6,7 +6,7 @@ none of its processes is left does the next round start, with the agents that ar
 script ever run at once. Agents start and import while the others still train. What a round costs is up to the script,
 which resumes from its own checkpoint.
 
-A crash costs one of the job's restarts, unless an agent died: then the crash is only a consequence of that death.
+A crash costs the job a restart, unless an agent died: then the crash is only a consequence of that death.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OWN_LIMIT = 3
 
 
 class ElasticAgents(Machine):
-    """One torchrun job.
+    """The state machine of a torchrun job.
 
     Args:
         main: what runs, for the message of its end.
@@ -92,7 +92,7 @@ class ElasticAgents(Machine):
 
     @property
     def processes(self) -> dict[int, int]:
-        """Pids of the agents whose processes run, by number."""
+        """The pids of the agents with running processes, by number."""
         return {agent.number: agent.pid for agent in self._agents.values() if agent.pid is not None}
 
     @property
@@ -234,7 +234,7 @@ class ElasticAgents(Machine):
     def _lost_by_itself(
         self, agent: TorchrunAgent, code: int, why: str, state: JobState, *, member: bool = False
     ) -> None:
-        """Count an exit that the supervisor did not cause; too many of them in a row end the job."""
+        """Count an exit that the supervisor did not cause. Too many such exits in a row end the job."""
         self._own_ends += 1
         if self._own_ends >= OWN_LIMIT or (agent.failed is not None and agent.failed.final):
             self._begin_end(state, why)
@@ -263,7 +263,7 @@ class ElasticAgents(Machine):
                 self._end(agent.number, 0.0)
 
     def _fill_slots(self) -> None:
-        """Start an agent for every whole unit of granted slots of one host."""
+        """Start an agent for every whole unit of granted slots on a host."""
         if self._round.done and not self._round.broken:
             return  # the script is finishing
         for slots in self._free_units():

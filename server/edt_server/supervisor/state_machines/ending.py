@@ -1,8 +1,8 @@
-"""How a job is ended, and which process its message names when it failed. Pure.
+"""Decide how a job is ended, and which process its message names when it failed. Pure.
 
-When one worker dies, the others fail a moment later because of it, and the order of arrival is chance. So the message
-is composed when all workers are gone: a process that died without a message outranks one that could still report an
-error, and among equals the first counts.
+When a worker dies, the others fail a moment later because of that death, and the order of arrival is chance. So the
+message is composed when all workers are gone: a process that died without a message outranks a process that could
+still report an error, and among equals the first counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ending:
     _messages: list[tuple[int, str]] = field(default_factory=list)
 
     def blame(self, message: str, *, silent: bool = False) -> None:
-        """Add a candidate message; `silent`: its process died without reporting an error."""
+        """Add a candidate message. `silent` means that its process died without reporting an error."""
         self._messages.append((0 if silent else 1, message))
 
     @property

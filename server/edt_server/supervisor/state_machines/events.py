@@ -23,7 +23,10 @@ DRIVER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The server's newest allocation; `version` grows. `asked`: the slots it would have if all were free."""
+    """The server's newest allocation has arrived.
+
+    `version` grows. `asked` is the number of slots that the job would have if all were free.
+    """
 
     version: int
     slots: tuple[Slot, ...]
@@ -47,7 +50,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """A requested process could not be started; `why` is a sentence."""
+    """A requested process could not be started. `why` is a sentence."""
 
     process: int
     why: str
@@ -77,7 +80,7 @@ class Exited:
         code: exit code, or minus the signal's number.
         signals: the signals that the supervisor had sent it.
         words: its last log lines, None when it never wrote any.
-        updates: committed updates by the heartbeats of this and the other workers; None when there are none.
+        updates: committed updates by the heartbeats of this and the other workers, None when there are none.
     """
 
     process: int
@@ -94,7 +97,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """The worker's heartbeat is overdue; `why` is the predicate of a sentence."""
+    """The worker's heartbeat is overdue. `why` is the predicate of a sentence."""
 
     process: int
     why: str
@@ -233,7 +236,7 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
-    """Report to the server; the numbers are consecutive."""
+    """Report to the server. The numbers are consecutive."""
 
     number: int
     report: Report
@@ -257,7 +260,7 @@ class Note:
 class Finish:
     """Exit when all reports are delivered: no process of the job is left.
 
-    `over`: the job has ended; False when only this supervisor has, because the server refused it.
+    `over` is True when the job has ended, and False when only this supervisor has, because the server refused it.
     """
 
     over: bool = True

@@ -1,4 +1,4 @@
-"""What the exit of a process means: a replacement, or the end of the job. Pure.
+"""Decide what the exit of a process means: a replacement, or the end of the job. Pure.
 
 It judges each worker that exited where it should not have, and the driver. It counts the exit (`attempts`) and finds
 the message.
@@ -25,7 +25,7 @@ CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The job ends because of this exit; `silent`: the process died without reporting an error."""
+    """The job ends because of this exit. `silent` means that the process died without reporting an error."""
 
     state: JobState
     message: str
@@ -49,14 +49,14 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A possible cause of a job's failure; `silent`: the process died without reporting an error."""
+    """A possible cause of a job's failure. `silent` means that the process died without reporting an error."""
 
     message: str
     silent: bool
 
 
 def judge(worker: Worker, event: Exited, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
-    """Judge a worker that died; `training` still counts it among its members if it was one."""
+    """Judge a worker that died. `training` still counts it among its members if it was a member."""
     kind, name = end_kind(worker, event), name_of(worker, training)
     times = _times(worker, kind, training, attempts)
     if not times:
@@ -86,7 +86,7 @@ def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, 
 
 
 def not_started(worker: Worker, why: str, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
-    """Judge a worker whose process could not be created."""
+    """Judge a worker without a process: the system could not create it."""
     sentence = f"{name_of(worker, training)} could not be started: {why}"
     if _times(worker, DeathCause.OWN, training, attempts):
         return Fatal(JobState.FAILED, sentence, silent=False)

@@ -1,8 +1,8 @@
-"""One training's generations: its members, whether a change is running, the next members. Pure.
+"""Keep a training's generations: its members, whether a change is running, the next members. Pure.
 
-At most one planned change runs at a time; the next one is made of everything that has accumulated in between. A death
-does not wait for a change: the next generation replaces the one that it broke, formed or not. Which members have the
-training state is not known here (decision 010).
+At most one planned change runs at a time. The next change contains everything that has accumulated in between. A death
+does not wait for a change: the next generation replaces the generation that it broke, formed or not. Which members have
+the training state is not known here (decision 010).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class TrainingRun:
     Attributes:
         shards: V, the most members that can have work.
         ranks: workers of the newest generation as it was published, in rank order.
-        members: those of them whose processes exist, in the same order.
-        joining: members whose Joined has not arrived.
+        members: the workers among `ranks` with an existing process, in the same order.
+        joining: members without a Joined so far.
         leaving: former members that have not exited yet.
         gathering: ready workers wait for others.
         gathered: that wait is over.
@@ -66,6 +66,8 @@ class TrainingRun:
             may_stay: whether a member's slot is still the job's.
             suspended: the job may use no slot at all.
         """
+        # One planned change at a time: all members of the last have to have joined, and its leavers have to be gone,
+        # before the next one is published (decision 002).
         if self.updates is not None or (self.changing and not self.broken):
             return None
         staying = [worker for worker in self.members if may_stay(worker)]
@@ -81,7 +83,7 @@ class TrainingRun:
         return None if following == self.members and not self.broken else following
 
     def change(self, following: tuple[int, ...]) -> tuple[int, ...]:
-        """Make `following` the newest generation; return the workers to notify: former members, then new ones."""
+        """Make `following` the newest generation. Return the workers to notify: former members, then new ones."""
         former = (*self.members, *sorted(self.leaving))
         self.generation += 1
         self.joining = set(following)
@@ -91,11 +93,11 @@ class TrainingRun:
         return (*former, *(worker for worker in following if worker not in former))
 
     def begin(self) -> Begin:
-        """Return the message that a worker prepares from; while others train it has the time to rehearse an update."""
+        """Return the message that a worker prepares from. While others train it has the time to rehearse an update."""
         return Begin(training=self.number, payload=self.payload, rehearse=bool(self.members))
 
     def gone(self, worker: int, *, left: bool) -> None:
-        """Take in the exit of the worker's process; `left`: it had announced that, as asked."""
+        """Record the exit of the worker's process. `left` means that it had announced its exit, as asked."""
         if worker in self.members:
             self.members = tuple(member for member in self.members if member != worker)
             self.broken = True
@@ -107,7 +109,7 @@ class TrainingRun:
             self.broken = False  # no worker is left to notify: the next one starts a new generation
 
     def formed(self, workers: Mapping[int, Worker], update: int) -> GenerationFormed:
-        """Return the report that all members have joined; members that have exited since are left out."""
+        """Return the report that all members have joined. Members that have exited since are left out."""
         members = [worker.member(fresh=False) for number in self.members if (worker := workers.get(number))]
         return GenerationFormed(
             training=self.number,

@@ -42,7 +42,7 @@ class History:
 
 
 def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> History:
-    """Return the past that these reports describe, in order; `payload` returns the path of a training's payload."""
+    """Return the past that these reports describe, in order. `payload` returns the path of a training's payload."""
     number, committed, workers, driver_ran = 0, 0, 0, False
     generations = runs = 0
     trainings: list[int] = []

@@ -30,7 +30,7 @@ from edt_server.supervisor.state_machines.slot_ledger import SlotLedger
 
 
 class Machine(ABC):
-    """A state machine: events in, instructions out. One machine is one attempt of one job.
+    """A state machine: events in, instructions out. Each attempt of a job has its own machine.
 
     Args:
         past: what earlier attempts have done.
@@ -87,17 +87,17 @@ class Machine(ABC):
 
     @property
     def taking_part(self) -> frozenset[int]:
-        """Workers that the watchdog expects to make progress; empty where that cannot be observed from outside."""
+        """Workers that the watchdog expects to make progress. Empty where that cannot be observed from outside."""
         return frozenset()
 
     @property
     def processes(self) -> dict[int, int]:
-        """Pids of the workers whose processes run, by worker; empty where they have no heartbeats."""
+        """The pids of the workers with running processes, by worker. Empty where workers have no heartbeats."""
         return {}
 
     @property
     def committed(self) -> int:
-        """Updates of the running training that are known to be committed; 0 where there are none."""
+        """Updates of the running training that are known to be committed, 0 where there are none."""
         return 0
 
     # --- what all have in common --------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Machine(ABC):
         return self._over
 
     def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
-        """Come to this end, unless another one was decided before; `silent`: see `Ending.blame`."""
+        """Come to this end, unless another end was decided before. `silent` is as in `Ending.blame`."""
         if self._ending is None:
             self._ending = Ending(state)
             self._ending.blame(message, silent=silent)

@@ -1,9 +1,14 @@
 """The state machine of an elastic job: events in, instructions out. No clock, no I/O.
 
 First an event changes the state. Then `_settle` does what follows from the state, whatever the event was, so that the
-order in which things become known does not matter: the next generation when the last change is complete or a member is
-lost, a worker for every granted slot, a release for every revoked slot whose worker is gone, the end of a training when
-its workers are gone. A death costs the job one of its `attempts`; `generation` chooses the next members.
+order in which things become known does not matter:
+
+- the next generation, when the last change is complete or a member is lost,
+- a worker for every granted slot,
+- a release for every revoked slot when its worker is gone,
+- the end of a training when its workers are gone.
+
+A death costs the job one of its `attempts`. `generation` chooses the next members.
 """
 
 from __future__ import annotations
@@ -67,7 +72,7 @@ TRAINED_GRACE = 30.0
 
 
 class JobMembership(Machine):
-    """One job.
+    """The state machine of a job with elastic workers.
 
     Args:
         interpreter: named in the message when the driver cannot start.
@@ -101,7 +106,7 @@ class JobMembership(Machine):
 
     @property
     def processes(self) -> dict[int, int]:
-        """Pids of the workers whose processes run, by worker."""
+        """The pids of the workers with running processes, by worker."""
         return self._group.pids
 
     @property
@@ -248,6 +253,7 @@ class JobMembership(Machine):
                 self._note(f"worker {worker.number} ({worker.phase.value}) sent a {type(message).__name__}: ignored")
 
     def _joined(self, worker: Worker, message: link.Joined, training: TrainingRun) -> None:
+        # The answer to an older generation: another has been published since.
         if message.generation != training.generation or worker.number not in training.joining:
             return
         training.joining.discard(worker.number)
@@ -266,6 +272,8 @@ class JobMembership(Machine):
         if not training.members or self._group.any_dying:
             return
         times = self._attempts.member_ended(DeathCause.OUTSIDE, generation)
+        # Not every break has a dead process: a connection between living members can fail too. The limit on outside
+        # causes counts here, or a broken network would make the group form again for ever.
         if times:
             self._begin_end(JobState.FAILED, wording.torn_network(times))
         else:
@@ -357,6 +365,8 @@ class JobMembership(Machine):
 
     def _settle(self) -> None:
         if self._ending is None:
+            # The order matters. Revoked workers go first, standbys get empty slots before the next generation is
+            # formed, so that they are in it, and only the slots that are still empty get a new process.
             self._end_training()
             self._end_revoked()
             self._assign_standbys()
@@ -376,7 +386,7 @@ class JobMembership(Machine):
                 self._end(worker.number, 0.0)
 
     def _fill_slots(self) -> None:
-        """Start a driver once there is a slot, and a worker in every granted slot; release empty revoked slots."""
+        """Start a driver once there is a slot, and a worker in every granted slot. Release empty revoked slots."""
         granted = self._slots.granted
         # A driver that ran for an earlier supervisor may not need a slot any more.
         if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
@@ -405,7 +415,7 @@ class JobMembership(Machine):
                     self._send(control.WorkerStarted(worker=worker.number, slot=slot.id, pid=worker.pid))
 
     def _keep_standbys(self) -> None:
-        """Keep as many standbys as there should be; start another one only while the members train undisturbed."""
+        """Keep as many standbys as there should be. Start another standby only while the members train undisturbed."""
         wanted = self._standbys.wanted(self._training, self._slots.granted, self._asked)
         self._out += self._standbys.keep(wanted)
         training = self._training
@@ -446,6 +456,8 @@ class JobMembership(Machine):
 
     def _gathers(self, training: TrainingRun, following: tuple[int, ...]) -> bool:
         """Return whether a change that only adds members waits a moment for workers that are starting."""
+        # Only a planned growth waits, so that slots that are granted together cost one change. A death changes the
+        # members at once (decision 010).
         if training.broken or not training.members or not set(training.members) <= set(following):
             return False
         coming = (*self._group.preparing, *(slot.id for slot in self._empty_slots()))

@@ -40,14 +40,14 @@ class Process:
 
 @dataclass(slots=True)
 class PlainRun:
-    """One start of all processes.
+    """A start of all processes.
 
     Attributes:
         number: from 1.
         slots: the slots of all processes.
-        processes: those that have not exited, by worker.
+        processes: the processes that have not exited, by worker.
         told: its start was reported.
-        stopped: it was ended early; its exit codes count for nothing.
+        stopped: it was ended early, so its exit codes count for nothing.
     """
 
     number: int
@@ -59,11 +59,11 @@ class PlainRun:
 
 
 class Plain(Machine):
-    """One job.
+    """The state machine of a plain job.
 
     Args:
         spec: its framework, and how many slots it needs.
-        history: what an earlier attempt has done; only its numbers matter.
+        history: what an earlier attempt has done. Only its numbers matter.
     """
 
     def __init__(self, spec: JobSpec, history: History | None = None) -> None:
@@ -223,8 +223,8 @@ def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple
 
     Args:
         framework: PYTORCH or DIST.
-        slots: all of the job; for DIST a multiple of `unit`.
-        unit: slots of one process of DIST.
+        slots: all slots of the job. For DIST a multiple of `unit`.
+        unit: slots of each process of DIST.
     """
     by_host = [tuple(those) for _, those in groupby(sorted(slots, key=_place), key=lambda slot: slot.host)]
     if framework is Framework.PYTORCH:

@@ -1,9 +1,9 @@
-"""Which slots the job holds, from the server's allocations and its own releases. Pure.
+"""Record which slots the job holds, from the server's allocations and its own releases. Pure.
 
 A slot is held from the first allocation that names it until its release is reported, and each holding is released
 exactly once. After a release, an allocation that still names the slot may have been sent before the server knew. Only
-one that arrives after the acknowledgement of the release grants the slot again (the server sends an Ack before whatever
-follows from the report).
+an allocation that arrives after the acknowledgement of the release grants the slot again (the server sends an Ack
+before whatever follows from the report, decision 003).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edt_sdk.schemas.wire.control import Slot
 
 
 class SlotLedger:
-    """The slots of one job, by id."""
+    """The slots of a job, by id."""
 
     def __init__(self) -> None:
         self._version: int | None = None
@@ -24,7 +24,9 @@ class SlotLedger:
         self._acknowledged = 0
 
     def allocate(self, version: int, slots: Collection[Slot]) -> bool:
-        """Take in an allocation; return False when it is older than the newest one."""
+        """Record an allocation. Return False when it is older than the newest one."""
+        # Allocations are levels, not edges: the newest is sufficient, and an older one that arrives late must not undo
+        # it (decision 003).
         if self._version is not None and version < self._version:
             return False
         self._version = version
@@ -37,11 +39,11 @@ class SlotLedger:
         return True
 
     def acknowledge(self, number: int) -> None:
-        """Take in that the server knows the reports up to `number`, no more and no less."""
+        """Record that the server knows the reports up to `number`, no more and no less."""
         self._acknowledged = number
 
     def release(self, slot: int, number: int) -> None:
-        """Take in that report `number` releases the slot; KeyError when it is not held."""
+        """Record that report `number` releases the slot. KeyError when it is not held."""
         del self._held[slot]
         self._released[slot] = number
 
@@ -71,6 +73,6 @@ class SlotLedger:
 
     @property
     def holding(self) -> tuple[int, ...]:
-        """The slots that the job holds as far as the server can know: those held, and unacknowledged releases."""
+        """The slots that the job holds as far as the server can know: held or released without acknowledgement."""
         unheard = {slot for slot, number in self._released.items() if number > self._acknowledged}
         return tuple(sorted(unheard | set(self._held)))

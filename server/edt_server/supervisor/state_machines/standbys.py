@@ -37,7 +37,7 @@ _NEARNESS = (WorkerPhase.READY, WorkerPhase.PREPARING, WorkerPhase.IDLE, WorkerP
 
 
 class Standbys:
-    """The standbys of one job.
+    """The standbys of a job.
 
     Args:
         most: the most standbys at a time, 0 for none.
@@ -67,8 +67,11 @@ class Standbys:
             return 0
         if self._training != training.number:
             self._training, self._lost = training.number, 0
+        # A standby with failing code would fail again. The worker of a slot will report the same error (decision 033).
         if self._lost >= _MOST_LOST:
             return 0
+        # Not beyond what the job asks for: in a job that has all it wants a standby would only waste memory (decision
+        # 033).
         return max(0, min(self._most, min(asked, training.shards) - len(granted)))
 
     def short_of(self, wanted: int) -> bool:
@@ -80,7 +83,7 @@ class Standbys:
         self.workers[number] = Worker(number, NOWHERE)
 
     def take(self, slot: Slot) -> Worker | None:
-        """Return the standby closest to being ready, as the worker of `slot`; None when there is none for it."""
+        """Return the standby closest to being ready, as the worker of `slot`. None when there is none for it."""
         fit = [worker for worker in self.workers.values() if worker.phase in _NEARNESS and not worker.dying]
         if not fit or slot.device != _CPU:
             return None

@@ -12,14 +12,14 @@ _LINE = 500
 
 @dataclass(frozen=True, slots=True)
 class LastLines:
-    """The last lines of one stream; `stream` is the file's name."""
+    """The last lines of a stream. `stream` is the file's name."""
 
     stream: str
     text: str
 
 
 def stream_tail(streams: Path, process: str) -> LastLines | None:
-    """Return the tail of stderr, or of stdout when stderr is empty; None when both are."""
+    """Return the tail of stderr, or of stdout when stderr is empty. None when both are empty."""
     for stream in ("stderr", "stdout"):
         text = file_tail(streams / f"{process}.{stream}")
         if text:
@@ -28,7 +28,7 @@ def stream_tail(streams: Path, process: str) -> LastLines | None:
 
 
 def file_tail(path: Path) -> str:
-    """Return the `text_tail` of a file; "" when there is no such file."""
+    """Return the `text_tail` of a file, "" when there is no such file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,9 +1,9 @@
-"""Which workers hang, by their heartbeats. Pure: the time is an argument.
+"""Find the workers that hang, by their heartbeats. Pure: the time is an argument.
 
 A worker's heartbeat names its phase and when that started (`edt_sdk.schemas.wire.pulse`). A worker that should compute
-hangs when it has neither a new heartbeat nor used the processor for very long; one that uses the processor may take ten
-times as long; workers that all wait for each other hang together. "Very long" is learned from the longest computation
-that did finish. A stopped process (SIGSTOP) is known by its state, whatever its phase.
+hangs when it has neither a new heartbeat nor used the processor for very long. A worker that uses the processor may
+take ten times as long. Workers that all wait for each other hang together. "Very long" is learned from the longest
+computation that did finish. A stopped process (SIGSTOP) is known by its state, whatever its phase.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STOPPED_PATIENCE = 5.0
 STOPPED_STATES = frozenset({"T", "t"})
 LONGEST_GAPS = 10
 BUSY_FACTOR = 10
-# In units of `hang_timeout`: for a sleeping worker; and before the first update, when kernels and caches are built.
+# In units of `hang_timeout`: for a sleeping worker, and before the first update, when kernels and caches are built.
 SLEEPING, STARTING = 2, 10
 # Waiting threads use less of a processor than this.
 IDLE_SHARE, IDLE_SECONDS = 0.01, 0.02
@@ -25,7 +25,7 @@ IDLE_SHARE, IDLE_SECONDS = 0.01, 0.02
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One worker, as observed from outside.
+    """A worker, as observed from outside.
 
     Attributes:
         takes_part: it is in a generation, and so has to make progress.
@@ -43,7 +43,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A worker that has to be killed; `why` is the predicate of a sentence."""
+    """A worker that has to be killed. `why` is the predicate of a sentence."""
 
     worker: int
     why: str
@@ -72,7 +72,7 @@ class Watchdog:
         self._longest = 0.0
 
     def look(self, observations: Collection[Observation], *, committed: bool, now: float) -> list[Hang]:
-        """Return the workers that hang; each is named once.
+        """Return the workers that hang. Each is named once.
 
         Args:
             observations: all workers there are.
@@ -138,6 +138,6 @@ class Watchdog:
         return [Hang(members[last].worker, f"did not move for {age:.0f} s, nor did any other")]
 
     def _age(self, seen: Observation, now: float) -> float:
-        """Return for how long it has started nothing new although it should; 0 for a worker that need not."""
+        """Return for how long it has started nothing new although it should. 0 for a worker that need not."""
         since = self._watched[seen.worker].part_since
         return 0.0 if since is None or seen.beat is None else now - max(since, seen.beat.since)

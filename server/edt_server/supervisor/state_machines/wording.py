@@ -10,7 +10,7 @@ _NO_SDK = "No module named 'edt_sdk"
 
 
 def signal_name(number: int) -> str:
-    """Return the signal's name, such as SIGKILL; "signal 35" for one without a name."""
+    """Return the signal's name, such as SIGKILL, or "signal 35" when it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -28,7 +28,7 @@ def lost_link(why: str) -> str:
 
 
 def worker_name(worker: int, rank: int | None, slot: int) -> str:
-    """Return the subject of a sentence: "Worker 3 (rank 1, slot 7)"; without a rank outside a generation."""
+    """Return the subject of a sentence: "Worker 3 (rank 1, slot 7)", without a rank outside a generation."""
     place = f"slot {slot}" if rank is None else f"rank {rank}, slot {slot}"
     return f"Worker {worker} ({place})"
 
@@ -60,7 +60,7 @@ def never_spoke(who: str, interpreter: str, code: int, words: LastLines | None) 
 
 
 def torn_network(times: int) -> str:
-    """Return why a job ends whose members lose each other although all of them live."""
+    """Return why a job ends when its members lose each other although all of them live."""
     return (
         f"The workers lost the connections to each other {times} times in a row without progress, "
         "and none of them had died. Look at the network between them, and for errors of gloo or NCCL in their logs."
@@ -68,7 +68,7 @@ def torn_network(times: int) -> str:
 
 
 def out_of_turn(training: int, done: int, running: int | None) -> str:
-    """Return why a job ends whose script asks for a training that cannot be the next."""
+    """Return why a job ends when its script asks for a training that cannot be the next."""
     under_way = "none" if running is None else str(running)
     return (
         f"The driver asked for training {training} where {done} was next (running: {under_way}). "
@@ -86,7 +86,7 @@ def never_trained(words: LastLines | None) -> str:
 
 
 def finished(trainings: int, updates: int) -> str:
-    """Return the message of a finished job; a validation has no updates."""
+    """Return the message of a finished job. A validation has no updates."""
     if not updates:
         return "Finished: the test data were gone over once."
     what = "1 training" if trainings == 1 else f"{trainings} trainings"

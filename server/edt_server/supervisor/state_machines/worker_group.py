@@ -27,12 +27,12 @@ OUTSIDE = frozenset({WorkerPhase.STARTING, WorkerPhase.IDLE, WorkerPhase.PREPARI
 
 @dataclass(slots=True)
 class Worker:
-    """One worker's process, from its start until its exit.
+    """The process of a worker, from its start until its exit.
 
     Attributes:
         joined: it was in a complete generation at least once.
         left: it announced that it leaves.
-        revoked: it exits because its slot was revoked; its exit frees the slot.
+        revoked: it exits because its slot was revoked. Its exit frees the slot.
         lost: why its link is gone, "" while the link is open.
         hung: what the watchdog saw before it had the worker killed, "" if nothing.
         pid: the pid of its process, None before that runs.
@@ -61,7 +61,7 @@ class Worker:
         return bool(self.lost) or bool(self.hung) or self.failed is not None
 
     def member(self, *, fresh: bool) -> link.Member:
-        """Return the worker as a generation names it; it has sent its hello."""
+        """Return the worker as a generation names it. Requires its hello."""
         assert self.hello is not None
         return link.Member(
             worker=self.number,
@@ -74,10 +74,10 @@ class Worker:
 
 
 class WorkerGroup:
-    """The workers of one job.
+    """The workers of a job.
 
     Args:
-        first: the first worker's number; a number is never used again.
+        first: the first worker's number. A number is never used again.
 
     Attributes:
         workers: by number, in the order of their start.
@@ -105,7 +105,7 @@ class WorkerGroup:
 
     @property
     def pids(self) -> dict[int, int]:
-        """The pids of the workers whose processes run, by worker."""
+        """The pids of the workers with running processes, by worker."""
         return {worker.number: worker.pid for worker in self.workers.values() if worker.pid is not None}
 
     @property
@@ -141,7 +141,7 @@ class DriverPhase(Enum):
 
 @dataclass(slots=True)
 class Driver:
-    """The driver's process; fields as in `Worker`."""
+    """The driver's process. The fields are as in `Worker`."""
 
     phase: DriverPhase = DriverPhase.NONE
     failed: link.Failed | None = None
