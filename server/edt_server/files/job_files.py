@@ -51,6 +51,7 @@ def warm_start(paths: JobPaths, spec: JobSpec) -> str:
 def keep(file: Path, kept: Path) -> None:
     """Keep `file` as `kept` too, independent of its first name. Blocks."""
     try:
+        # A hard link costs no space. Between two file systems, or where links are forbidden, a copy does.
         os.link(file.resolve(), kept)
     except OSError:
         shutil.copyfile(file, kept)
@@ -72,6 +73,7 @@ def new_id(name: str) -> str:
 def clear_uploads(folder: Path) -> None:
     """Make the folder of uploads, and remove what a server that was killed has left in it. Blocks."""
     folder.mkdir(mode=0o700, exist_ok=True)
+    # A day's grace period: followers over the same folder may be receiving uploads now.
     yesterday = time.time() - 86_400
     for upload in folder.iterdir():
         if upload.stat().st_mtime < yesterday:
