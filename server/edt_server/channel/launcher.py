@@ -50,7 +50,7 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
     process = spare.process if spare is not None and spare.hand_over(paths.launch_file) else _start(paths)
     identity = identify(process.pid)
     _children[identity] = process
-    # Without a reaper the dead supervisor stays a zombie, which has a pid and looks alive.
+    # A supervisor that ends must be reaped, or it stays a zombie for as long as this server lives.
     threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
     return identity
 

@@ -73,7 +73,6 @@ def new_id(name: str) -> str:
 def clear_uploads(folder: Path) -> None:
     """Make the folder of uploads, and remove what a server that was killed has left in it. Blocks."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    # A day's grace period: followers over the same folder may be receiving uploads now.
     yesterday = time.time() - 86_400
     for upload in folder.iterdir():
         if upload.stat().st_mtime < yesterday:

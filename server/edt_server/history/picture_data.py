@@ -29,8 +29,8 @@ from edt_server.outputs.results import Checkpoint
 from edt_server.outputs.training_curve import Curve, TrainPoint
 
 MOST_BANDS = 10
-_SHORTEST = 0.5  # seconds; less is no measurement of a speed
-_WIDE, _STRETCH = 10.0, 1.0  # the smallest width of a timeline and of a part of it, in seconds
+_SHORTEST = 0.5  # seconds, too short to measure a speed
+_WIDE, _STRETCH = 10.0, 1.0  # seconds, the least width of a timeline and of a zoomed part
 _LOST = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
 FAILURES = _LOST
 MARKED = _LOST | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS

@@ -68,7 +68,7 @@ class Stored:
     def weights(self, spec: JobSpec) -> Path | None:
         """Return the weights that the other job starts with because this one did, also when their job was deleted."""
         own = spec.warm_start == "" and self.spec.registered is not None and self.spec.registered.weights
-        # Not the weights of another `warm_start`: those are looked up in the store.
+        # With another `warm_start` the weights come from that job.
         same = spec.warm_start != "" and spec.warm_start == self.spec.warm_start
         return self.kept if own or same else None
 

@@ -96,7 +96,7 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
             job=paths.job_id,
             part=part,
         )
-    # The size is needed for Content-Length before the first byte, and nothing may be copied (docs/decisions/008).
+    # WMLA's clients read the size from a header, so it is needed before the first byte (docs/decisions/008).
     stream = ZipStream(sized=True)
     for member in members:
         stream.add(_read(member), member.name, size=member.size)

@@ -80,7 +80,7 @@ class LatestEvents:
 
     def of(self, job: str, kinds: frozenset[str], answer: Callable[[list[Event]], T], *, most: int | None = None) -> T:
         """Return what `answer`, a pure function, makes of the job's first `most` events of these kinds. Read-only."""
-        # Read before the events: an event that is committed in between makes this answer outdated, never too new.
+        # Read before the events: when an event is committed in between, this answer counts as outdated.
         key, newest = (job, kinds, answer, most), self._newest()
         with self._lock:
             seen = self._answers.get(key)
