@@ -1,7 +1,7 @@
 """Submissions with a commit in doubt: their files stay until the store has answered.
 
-A store that fails at the end of a commit, or a request that is cancelled in the middle of it, leaves open whether the
-job was committed. A job that is in the store keeps its files. The files of any other job are removed.
+A store that fails at the end of a commit, or a request that is cancelled during a commit, leaves open whether the job
+was committed. A job that is in the store keeps its files. The files of any other job are removed.
 """
 
 from __future__ import annotations
