@@ -1,6 +1,6 @@
 """`CatalogueClient`: the verbs of `Client` for data sets and models under names.
 
-What is added from here is packed here and sent; what lies in the server's data folder is named by its `path`. A
+A source on this machine is packed here and sent. A source in the server's data folder is named by its `path`. A
 training of a model is a job like any other.
 """
 
@@ -38,7 +38,7 @@ _DATASETS, _MODELS = "datasets", "models"
 
 
 class CatalogueClient(ServerSession):
-    """The catalogue of one server."""
+    """A client for the catalogue of a server."""
 
     # --- data sets ----------------------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ class CatalogueClient(ServerSession):
         return DatasetList(msgspec.convert(self._connection.json("GET", _DATASETS)["datasets"], list[Dataset]))
 
     def dataset(self, name: str) -> DatasetDetails:
-        """One of them, with its jobs and the first of its files; NotFound when there is none."""
+        """Return a data set with its jobs and the first of its files. Raises NotFound when there is none."""
         return msgspec.convert(self._connection.json("GET", _at(_DATASETS, name)), DatasetDetails)
 
     def add_dataset(
@@ -69,17 +69,17 @@ class CatalogueClient(ServerSession):
             name: 1 to 100 letters, digits, dots, dashes and underscores.
             source: a folder or file of this machine, which is sent.
             path: in place of it a folder of the server's data folder, relative to that or absolute.
-            copy: with `path`, the server keeps a copy; else the folder is used where it lies.
-            type: what it holds, for people; one of `edt_sdk.schemas.catalogue.DatasetType`.
+            copy: with `path`, the server keeps a copy. By default the folder is used where it lies.
+            type: what it holds, for people, a value of `edt_sdk.schemas.catalogue.DatasetType`.
             description: for people.
-            train: part of it for training, relative to its folder, for scripts that ask for it; "" for all of it.
-            test: part of it for tests, likewise.
-            val: part of it for validation, likewise.
+            train: the part for training, relative to its folder, for scripts that ask for it. "" for all of it.
+            test: the part for tests, likewise.
+            val: the part for validation, likewise.
 
         Raises:
             Conflict: the name is taken.
             PackageError, NotFound, InvalidRequest, Unprocessable: it is not there, or cannot be used.
-            TooLarge: it is over the server's limit for uploads: put it into the data folder, and name its `path`.
+            TooLarge: it is over the server's limit for uploads. Put it into the data folder, and name its `path`.
         """
         new = NewDataset(
             name=name, type=type, description=description, path=path, copy=copy, train=train, test=test, val=val
@@ -89,10 +89,10 @@ class CatalogueClient(ServerSession):
         return msgspec.convert(self._add(_DATASETS, new, files), Dataset)
 
     def delete_dataset(self, name: str) -> None:
-        """Remove a data set; a folder of the server's data folder stays as it is.
+        """Remove a data set. A folder of the server's data folder stays as it is.
 
         Raises:
-            NotFound: there is none of that name.
+            NotFound: there is no data set with that name.
             Conflict: a job that has not ended needs the server's copy.
         """
         self._connection.json("DELETE", _at(_DATASETS, name))
@@ -104,7 +104,10 @@ class CatalogueClient(ServerSession):
         return ModelList(msgspec.convert(self._connection.json("GET", _MODELS)["models"], list[Model]))
 
     def model(self, name: str) -> ModelDetails:
-        """One model with its trainings, the newest first, and the files of its code; NotFound when there is none."""
+        """Return a model with its trainings, the newest first, and the files of its code.
+
+        Raises NotFound when there is none.
+        """
         return msgspec.convert(self._connection.json("GET", _at(_MODELS, name)), ModelDetails)
 
     def add_model(
@@ -123,22 +126,22 @@ class CatalogueClient(ServerSession):
         description: str | None = None,
         kind: str = "model",
     ) -> Model:
-        """Add a model: code, with what it is trained with.
+        """Add a model: code and the settings of its trainings.
 
         Args:
             name: 1 to 100 letters, digits, dots, dashes and underscores.
-            source: what `submit` takes: a folder, a script, a notebook, or cells; it is sent.
+            source: the same as for `submit`: a folder, a script, a notebook, or cells. It is sent.
             path: in place of it a folder, script or archive of the server's data folder.
-            template: in place of it a template or model, of which it takes a copy, with what is not said here.
-            main: main script, relative to the folder; needed only where more than one could be meant.
-            framework: what runs it, see `submit`; our elastic engine by default.
+            template: in place of it a template or model. The new model is a copy, changed by the arguments given here.
+            main: main script, relative to the folder. Needed only where the choice is not clear.
+            framework: what runs it, see `submit`. Our elastic engine by default.
             args: the script's own arguments.
             hyperparameters: some of epochs, train_batch_size, test_batch_size, optimizer and learning_rate, which a
                 script of WMLA's console finds through `pth_parameter_mgr`.
             dataset: the data set of trainings that name none.
-            max_workers: most slots of trainings that do not say; 1 by default.
+            max_workers: most slots of trainings that do not set it, 1 by default.
             description: for people.
-            kind: "template" for code that is only the beginning of models.
+            kind: "template" for code that is only the starting point of models.
 
         Raises:
             Conflict: the name is taken.
@@ -163,10 +166,10 @@ class CatalogueClient(ServerSession):
         return msgspec.convert(self._add(_MODELS, new, None if collected is None else collected.files), Model)
 
     def update_model(self, name: str, **changes: Any) -> Model:
-        """Change a model for trainings to come; its earlier ones stay as they are.
+        """Change a model for trainings to come. Its earlier trainings stay as they are.
 
         Args:
-            name: of the model.
+            name: name of the model.
             **changes: description, main, framework, args, hyperparameters (replaced as a whole), dataset, max_workers.
 
         Raises:
@@ -193,22 +196,22 @@ class CatalogueClient(ServerSession):
         warm_start: Job | str | None = None,
         job_name: str | None = None,
     ) -> Job:
-        """Train a model; what is not said is the model's own.
+        """Train a model. The model's own settings apply where an argument is not given.
 
         Args:
-            name: of the model.
-            dataset: a registered data set; "" for none.
+            name: name of the model.
+            dataset: a registered data set, "" for none.
             framework: the training engine.
             max_workers: most slots it may hold at once.
             args: the script's arguments, in place of the model's.
-            hyperparameters: over the model's, one by one.
+            hyperparameters: values that replace the model's, one by one.
             priority: weight under fair share.
             instance_group: the queue, "" for the server's first.
             mode: as in `submit`.
             seed: as in `submit`.
             env: environment variables of the job.
-            warm_start: another job of mine, or its id, with whose weights it begins.
-            job_name: what people call the job; the model's name by default.
+            warm_start: another job of mine, or its id. The training starts with its weights.
+            job_name: name of the job for people, the model's name by default.
 
         Raises:
             NotFound: no such model or data set.
@@ -232,7 +235,10 @@ class CatalogueClient(ServerSession):
         return Job(self._connection, msgspec.convert(answer, JobView))
 
     def delete_model(self, name: str, *, kind: str = "model") -> None:
-        """Remove a model, or with kind="template" a template; its trainings stay. NotFound when there is none."""
+        """Remove a model, or with kind="template" a template.
+
+        Its trainings stay. Raises NotFound when there is none.
+        """
         self._connection.json("DELETE", _at(_MODELS, name), params={"kind": kind})
 
     # --- sending ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""`Client`: one server, seen from a notebook, a script or the command line.
+"""`Client`: a server, seen from a notebook, a script or the command line.
 
-Synchronous; a job is awaitable where an event loop runs. A submission contains what is listed before it is sent, and
-never the token of the server or the Hub.
+The client is synchronous, and a job is awaitable where an event loop runs. A submission contains the files that are
+listed before it is sent, and never the token of the server or the Hub.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Client(CatalogueClient, PlanClient):
     """A connection to a server.
 
     Args:
-        url: its address. Without one the server is found by the rules in `edt_sdk/http/discovery.py`.
+        url: its address. By default the server is found by the rules in `edt_sdk/http/discovery.py`.
         token: its token.
-        output: where `submit` prints what it packs; sys.stdout by default.
+        output: where `submit` prints the list of packed files, sys.stdout by default.
 
     Raises:
         ServerUnreachable: no server found, or it does not answer.
@@ -118,17 +118,17 @@ class Client(CatalogueClient, PlanClient):
         """Pack `source`, send it, and return the job.
 
         Args:
-            source: a folder; a `.py` or `.ipynb` file, sent with the modules next to it that it imports; or code: a
+            source: a folder. Or a `.py` or `.ipynb` file, sent with the modules next to it that it imports. Or code: a
                 string with a line break, or a list of notebook cells.
             main: main script, relative to the folder. Needed only where the choice is not clear.
             tag: send only the cells of a notebook file with this tag. None for all.
             name: name of the job, taken from the source by default.
             max_workers: most slots it may hold at once. It starts on one.
             min_workers: slots without which it does not run: it waits until it can have as many.
-            slots_per_unit: its slots come and go so many at a time; `max_workers` is a multiple of it, `min_workers` is
-                1 (for one unit) or one too.
-            pending_timeout: seconds after which it ends with ERROR if it has never got a slot; None for what its
-                instance group says.
+            slots_per_unit: its slots come and go so many at a time. `max_workers` is a multiple, and so is
+                `min_workers` unless it is 1 (for one unit).
+            pending_timeout: seconds after which it ends with ERROR if it has never got a slot. None for the setting of
+                its instance group.
             priority: weight under fair share. Twice the weight gets about twice the slots.
             instance_group: the queue, "" for the server's first.
             mode: "exact" gives equal bits for any number of workers, "fast" the same batches but not the same bits.
@@ -136,23 +136,24 @@ class Client(CatalogueClient, PlanClient):
             threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
             warm_start: another job of mine, or its id: the model starts with its final weights, else with those of its
                 newest epoch. Optimizer and schedule are the script's own.
-            framework: what runs the script: "edtPyTorch", our elastic engine; "PyTorch", the script as it is in one
-                process with all slots; "distPyTorch", the script once for each slot, for torch.distributed; "torchrun",
-                a PyTorch Elastic script. The middle two get `max_workers` slots at once, and keep that number.
+            framework: what runs the script. "edtPyTorch" is our elastic engine. "PyTorch" runs the script as it is in
+                one process with all slots. "distPyTorch" runs the script once for each slot, for torch.distributed.
+                "torchrun" runs a PyTorch Elastic script. The middle two get `max_workers` slots at once, and keep that
+                number.
             command: run in the folder in place of the script, with a framework other than "edtPyTorch": its words, or a
                 string for a shell.
             torchrun: with framework "torchrun" the arguments of `torchrun`, such as "--nnodes=1:4
-                --nproc-per-node=2 --max-restarts=3"; as text or words, with or without a script. Nodes times processes
+                --nproc-per-node=2 --max-restarts=3", as text or words, with or without a script. Nodes times processes
                 are the slots, and come before `max_workers`, `min_workers` and `slots_per_unit`.
             data_path: the job's DATA_DIR, relative to the server's data folder. "" for that folder itself.
-            dataset: a registered data set of mine, whose folder is the job's DATA_DIR. Not with `data_path`.
+            dataset: a registered data set of mine, used as the job's DATA_DIR. Not with `data_path`.
             notes: text about the job, at most 10,000 characters. It may change later, as `tags` may.
-            tags: up to 20 words to find it by; a sequence, or one text with commas.
+            tags: up to 20 words to find it by, as a sequence or a text with commas.
             args: the script's own arguments.
             env: environment variables of the job. None are taken over from this process.
-            python: what it runs in, a path on the server's machine (`interpreters()` lists them); by default what runs
-                this where that is the server's machine, else the server's own. Where there is no such program it runs
-                in the server's own, and its story says so.
+            python: the Python of the job, a path on the server's machine (`interpreters()` lists them). By default the
+                Python of this process where this is the server's machine, else the server's own. Where there is no such
+                program the job runs in the server's own, and its story has an event about it.
             progress: print what is packed, unless `EDT_NONINTERACTIVE` is set.
 
         Raises:
@@ -288,6 +289,7 @@ class Client(CatalogueClient, PlanClient):
 
     def _keep_secrets(self, spec: JobSpec) -> None:
         for key, value in spec.env.items():
+            # By value too: people copy tokens into variables with names of their own.
             if key in _SECRETS or self._connection.holds(value):
                 raise InvalidRequest(
                     f"env has {key}, the token of a server; a job must not carry it.",
@@ -299,6 +301,7 @@ class Client(CatalogueClient, PlanClient):
                 raise InvalidRequest(f"{field} has the token of the server; a job must not carry it.", field=field)
 
     def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
+        # A file, not memory: a package may be larger than the memory of a small notebook server.
         with tempfile.TemporaryFile(prefix="edt-package-") as package:
             size = write_archive(collected.files, package, cap=self.info.max_upload_bytes)
             if not quiet:

@@ -1,6 +1,6 @@
 """`Job`: one submitted training, as seen from a notebook, a script or the command line.
 
-Holds an id, a connection and the last view of the job, whose state is the server's. Only `stop`,
+It holds an id, a connection and the last view of the job. The state itself is on the server. Only `stop`,
 `suspend` and `delete` end or pause a job. Dropping the object, interrupting a wait or losing the server does not.
 """
 
@@ -61,7 +61,7 @@ class Job:
 
     Args:
         connection: the server's.
-        view: the job as last seen; or its id, and the server is asked when the view is needed.
+        view: the job as last seen. Or its id, and the view is fetched when it is needed.
         taken: when the view was taken, seconds since the epoch. Now by default.
 
     Raises:
@@ -386,8 +386,8 @@ class Job:
             priority: weight under fair share, 1 … 10**9.
             max_workers: most slots it may hold, ≥ 1.
             instance_group: the queue it moves to.
-            notes: text about the job, at most 10,000 characters; "" for none.
-            tags: up to 20 words to find it by, in place of the present ones; a sequence, or one text with commas.
+            notes: text about the job, at most 10,000 characters. "" for none.
+            tags: up to 20 words to find it by, in place of the present ones, as a sequence or a text with commas.
 
         Raises:
             Conflict: it has ended.
@@ -467,7 +467,8 @@ class Job:
         """Submit another job with the package of this one, and return it.
 
         The package is the server's copy, so nothing is read or sent here. Settings that are not given are those of this
-        job, with later changes. The arguments are those of `Client.submit`; "" for `dataset` and `warm_start` is none.
+        job, with later changes. The arguments are those of `Client.submit`, where "" for `dataset` and `warm_start` is
+        none.
 
         Raises:
             NotFound: this job was deleted, or there is no such data set or `warm_start` job.
@@ -522,14 +523,15 @@ class Job:
         """Validate the trained model on the test data.
 
         The same package runs again. Where its script calls `train()`, the final weights of the training are tested and
-        nothing is trained. Returns the validation job; read its result with `validation()`.
+        nothing is trained. Returns the validation job, and `validation()` reads its result.
 
         Args:
             metrics: "loss" (the script's), "accuracy", "top5" or another top<K>, "precision", "recall", "f1", "iou",
                 "confusion". A sequence, or one text with commas. Case does not matter.
             threshold: the lowest probability that means class 1 of a binary output, between 0 and 1. 0.5 by default.
-            dataset: name of a registered data set whose folder is DATA_DIR. The training's by default.
-            name: of the job.
+            dataset: name of a registered data set, the folder of which is the job's DATA_DIR. The training's by
+                default.
+            name: name of the job.
             max_workers: most slots it may hold. The result is the same for any number.
             instance_group: its queue. The training's by default.
             priority: its weight under fair share. The training's by default.
@@ -577,7 +579,7 @@ class Job:
             directory: the target, made when missing.
             part: "model", "checkpoint", "log" or "all".
             extract: also unpack it, into `directory/<job id>/`, and return that folder.
-            told: called during the download with the bytes so far and the total (None: not known).
+            told: callback, run during the download with the bytes so far and the total (None: not known).
         """
         if part not in PARTS:
             raise InvalidRequest(f"part is one of {', '.join(PARTS)}, not {part!r}.", field="part")
@@ -646,7 +648,7 @@ class Job:
     def _renew(self) -> str:
         """Refresh a view that may have changed. Returns why that was not possible, or ""."""
         if self._view.state in (JobState.FINISHED, JobState.ERROR):
-            return ""  # cannot change any more; a job that was stopped or failed may have been resumed
+            return ""  # final for good, where a stopped or failed job may have been resumed
         try:
             self.refresh()
         except EdtError as refused:

@@ -7,14 +7,14 @@ from edt_sdk.schemas.forecast import Forecast, Preview
 
 
 class Outlook(Forecast, frozen=True, kw_only=True):
-    """A `Forecast` whose repr is its sentence; see there for its fields."""
+    """A `Forecast` with its sentence as its repr. `Forecast` describes its fields."""
 
     def __repr__(self) -> str:
         return self.text
 
 
 class PackagePreview(Preview, frozen=True, kw_only=True):
-    """A `Preview` whose repr is the list of its files and the forecast; see there for its fields."""
+    """A `Preview` with the list of its files and the forecast as its repr. `Preview` describes its fields."""
 
     def __repr__(self) -> str:
         files = [(file.name, file.size) for file in self.files]

@@ -1,7 +1,7 @@
-"""`PlanClient`: the verbs of `Client` for administrators, who read and change how the slots are shared.
+"""`PlanClient`: the verbs of `Client` for administrators, to read and change how the slots are shared.
 
 The plan is one value: all resource groups and instance groups. `Client.set_plan` replaces it, the other verbs change
-one group of it. A change is checked as a whole and applies at once to running jobs. A refused change changes nothing.
+one group. A change is checked as a whole and applies at once to running jobs. A refused change changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESOURCE_GROUPS = "resource-groups"
 
 
 class PlanClient(ServerSession):
-    """The plan of one server."""
+    """A client for the plan of a server."""
 
     def plan(self) -> PlanAsRead:
         """Return all resource groups and instance groups, as one value."""
@@ -40,6 +40,8 @@ class PlanClient(ServerSession):
             Unprocessable: it cannot be used, or has no place for a job that has not ended.
             NotAllowed: the server's authorizer does not let this user administer.
         """
+        # The version guards against a race of two administrators: the second write is refused, not merged
+        # (docs/decisions/019).
         made_from, body = "", plan
         if isinstance(plan, PlanAsRead):
             made_from, body = plan.version, plan.plan
@@ -140,11 +142,11 @@ class PlanClient(ServerSession):
         Args:
             name: its name.
             hosts: names of its hosts. Empty for every host that no other resource group names.
-            slots: of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a
-                number; "" for what the host offers by itself.
+            slots: slots of each host: "ngpus" or "ncpus", either alone or times or divided by a whole number
+                ("ncpus/2"), or a number. "" for the host's own number.
 
         Raises:
-            Unprocessable: there is one of that name, a host is in two, or that is no formula.
+            Unprocessable: the name is taken, a host is in two groups, or the formula is none.
             NotAllowed: the server's authorizer does not let this user administer.
         """
         group = ResourceGroup(name=name, hosts=tuple(hosts), slots=str(slots))

@@ -10,7 +10,7 @@ from edt_sdk.http.discovery import connect
 
 
 class ServerSession:
-    """A connection to a server; arguments and errors are those of `Client`."""
+    """A connection to a server. Arguments and errors are those of `Client`."""
 
     def __init__(self, url: str | None = None, token: str | None = None, *, output: IO[str] | None = None) -> None:
         self.server, self.info = connect(url, token)
@@ -28,7 +28,7 @@ class ServerSession:
         return self.server.url
 
     def close(self) -> None:
-        """Close the connection; its jobs go on."""
+        """Close the connection. Its jobs go on."""
         self._connection.close()
 
     def __enter__(self) -> Self:

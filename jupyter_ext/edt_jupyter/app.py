@@ -1,7 +1,7 @@
 """The extension as Jupyter sees it: settings with help, start and stop, and `jupyter edt` to run it alone.
 
 Owns the life of the service and none of its work. The service runs while this server holds the lease of the store
-(`LeaderElection`). While another server holds it, that server is asked; in client mode a remote server always is
+(`LeaderElection`). While another server holds it, that server is asked. In client mode a remote server always is
 (`Remote`). The Jupyter Server must start even when the service cannot (a damaged store): then every route answers why.
 """
 
@@ -49,7 +49,7 @@ class EdtApp(ExtensionApp):
     name = "edt"
     description = "Elastic distributed training in a Jupyter Server."
     extension_url = f"{API}/"
-    # `jupyter edt` is a server for jobs; Lab and its companions have their own commands.
+    # `jupyter edt` is a server for jobs. Lab and its companions have their own commands.
     load_other_extensions = False
     serverapp_config = {"open_browser": False}
 
@@ -253,6 +253,8 @@ class EdtApp(ExtensionApp):
             self._secret = await asyncio.to_thread(shared_secret, settings.control_dir / _SECRET_FILE)
             open_store = partial(Store.open, settings.store_url, backups=settings.data_dir)
             self._store = await asyncio.to_thread(open_store)
+            # SQLite means one host, where a dead or stopped leader is seen at once and the lease may be long
+            # (docs/decisions/034).
             pace = ONE_HOST if settings.store_url.startswith("sqlite") else MANY_HOSTS
             url = "" if self.serverapp is None else self.serverapp.connection_url
             self._member = LeaderElection(self._store, identify(os.getpid()), url, pace, self._lead, self._lead_no_more)
@@ -318,7 +320,7 @@ class EdtApp(ExtensionApp):
             retention_bytes=self.retention_bytes,
         )
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def _on_state(self, row: JobRow, before: JobState | None) -> None:
         if self.serverapp is not None and self.serverapp.event_logger is not None:

@@ -14,7 +14,7 @@ OLDEST = {"jupyterlab": (4, 2), "notebook": (7, 2)}
 
 
 def installed() -> dict[str, str]:
-    """Return the versions of those programs that are installed in this environment."""
+    """Return the versions of the programs that are installed in this environment."""
     found: dict[str, str] = {}
     for name in OLDEST:
         try:

@@ -1,11 +1,12 @@
-"""Host agents: what the server and the supervisors of other hosts say to the one agent of a host, and it to them.
+"""The messages between a host agent, the server, and the supervisors that run on other hosts.
 
-ZeroMQ DEALER (server, supervisor) and ROUTER (agent) with CURVE. The agent writes its `AgentAddress` where all of the
-account can read it (0600): its endpoint, its key, and the one pair that its clients use; whoever can read the file may
-command the agent, nobody else. A message is two frames: the job it is about ("" for the agent itself) and JSON.
+ZeroMQ DEALER (server, supervisor) and ROUTER (agent) with CURVE. The agent writes its `AgentAddress` into a folder that
+every process of the account can read (0600): its endpoint, its key, and the one key pair that its clients use. Read
+access to that file is the permission to command the agent. A message has two frames: the id of its job ("" for the
+agent itself) and JSON.
 
-What a supervisor says about its job is passed on to the job's *outpost*, the process below the agent that has forked
-the job's workers there, and back; the agent does not look into it.
+The agent forwards a supervisor's message to the job's *outpost* and the answers back, without a look at the content.
+The outpost is the process below the agent that has forked the job's workers on this host.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ AGENT_PROTOCOL = 1
 
 
 class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """`<data_dir>/control/hosts/<name>.json` (0600). Keys are Z85.
+    """The address of a host's agent, in `<data_dir>/control/hosts/<name>.json` (0600). Keys are Z85.
 
     Attributes:
         identity: the agent's process.
-        public_key: the agent's.
-        client_public, client_secret: the pair with which to speak to it.
+        public_key: the agent's public key.
+        client_public, client_secret: the key pair that every client of the agent uses.
     """
 
     protocol: int
@@ -38,13 +39,13 @@ class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is told when it is started, as JSON on its command line.
+    """The orders of a host agent, as JSON on its command line.
 
     Attributes:
-        host: its name.
-        address_file: where it writes its `AgentAddress`.
-        runtime_dir: short 0700 folder of this machine, with one of each job.
-        interface: address that it listens on.
+        host: name of the host.
+        address_file: file that the agent writes its `AgentAddress` to.
+        runtime_dir: short 0700 folder of this machine, with one sub-folder per job.
+        interface: address that the agent listens on.
     """
 
     host: str
@@ -57,21 +58,26 @@ class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From the server, about once a second; answered by Pong. An agent without a server and without work ends."""
+    """The server sends this heartbeat about once a second, and the agent answers Pong.
+
+    An agent without a server and without work ends.
+    """
 
 
 class StartSupervisor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From the server: start the supervisor that follows these orders. Answered by SupervisorStarted."""
+    """The server asks for the supervisor that follows these orders. The agent answers SupervisorStarted."""
 
     launch_file: str
 
 
 class StartOutpost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From a supervisor: start its outpost here, in place of any other of the job. Answered by OutpostStarted.
+    """A supervisor asks for its outpost here, in place of any other outpost of the job.
+
+    The agent answers OutpostStarted.
 
     Attributes:
-        number: of this attempt's outposts; part of the name of its socket.
-        supervisor: who asks, and with whom the outpost ends.
+        number: counts the outposts of this attempt, and is part of the name of the socket.
+        supervisor: the process that asks. The outpost ends together with it.
     """
 
     launch_file: str
@@ -81,25 +87,25 @@ class StartOutpost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Retire(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From the server: the configuration does not name this host any more. End as soon as nothing runs there."""
+    """The server's configuration names this host no more: the agent ends as soon as nothing runs there."""
 
 
 # --- from the agent itself --------------------------------------------------------------------------------------------
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Alive."""
+    """The agent is alive."""
 
 
 class SupervisorStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The supervisor's process runs; or, with `identity` None, `why` it does not."""
+    """The supervisor's process runs, or, with `identity` None, could not be started. `why` is the reason then."""
 
     identity: ProcessIdentity | None
     why: str = ""
 
 
 class OutpostStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The outpost's process runs; or, with `pid` 0, `why` it does not."""
+    """The outpost's process runs, or, with `pid` 0, could not be started. `why` is the reason then."""
 
     pid: int
     why: str = ""
@@ -115,7 +121,10 @@ class OutpostEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class StartProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Start a worker, or with a task a process of a plain job. Answered by ProcessStarted or ProcessNotStarted."""
+    """Start a worker, or, with a task, a process of a plain job.
+
+    The outpost answers ProcessStarted or ProcessNotStarted.
+    """
 
     worker: int
     slot: Slot
@@ -123,34 +132,37 @@ class StartProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class EndProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """As `supervisor.events.End`."""
+    """End a process, see `supervisor.events.End`."""
 
     worker: int
     patience: float
 
 
 class KillProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """As `supervisor.events.Kill`."""
+    """Kill a process, see `supervisor.events.Kill`."""
 
     worker: int
     patience: float
 
 
 class TellProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Send over the worker's link."""
+    """Send a message over the worker's link."""
 
     worker: int
     message: Downward
 
 
 class LookAtWorkers(msgspec.Struct, frozen=True, kw_only=True, tag="Look"):
-    """Twice a second: tell what is seen of the workers. `taking_part`: those that should move."""
+    """Ask for the vital signs of the workers, twice a second.
+
+    `taking_part` are the workers that should make progress.
+    """
 
     taking_part: tuple[int, ...]
 
 
 class Farewell(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Nothing is needed there any more; `over`: the job has ended, so its folder in memory goes too."""
+    """The supervisor needs this outpost no more. With `over` the job has ended, so its folder in memory goes too."""
 
     over: bool
 
@@ -166,14 +178,14 @@ class ProcessStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ProcessNotStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It could not be started; `why` is a sentence."""
+    """The worker's process could not be started. `why` is a sentence."""
 
     worker: int
     why: str
 
 
 class ProcessSaid(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A message of the worker, over its link."""
+    """The worker sent a message over its link."""
 
     worker: int
     message: Upward
@@ -187,7 +199,7 @@ class ProcessSilent(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ProcessExited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The worker has ended and is reaped; fields as in `supervisor.events.Exited`."""
+    """The worker has ended and is reaped. The fields are those in `supervisor.events.Exited`."""
 
     worker: int
     code: int
@@ -196,13 +208,13 @@ class ProcessExited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Vital(msgspec.Struct, frozen=True, kw_only=True):
-    """What is seen of one worker.
+    """The vital signs of a worker.
 
     Attributes:
-        phase, updates, age: its newest sign of life (`pulse.Phase`) and how many seconds ago that was; phase None
-            before the first.
-        state: of its process, as in /proc/<pid>/stat.
-        used: seconds of processor time, where that was looked up.
+        phase, updates, age: its newest heartbeat (`pulse.Phase`) and the seconds since then. The phase is None before
+            the first heartbeat.
+        state: state of its process, as in /proc/<pid>/stat.
+        used: seconds of processor time, None where they were not looked up.
     """
 
     worker: int
@@ -214,7 +226,7 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer to Look."""
+    """The outpost answers Look with the vital signs of the workers."""
 
     vitals: tuple[Vital, ...]
 
@@ -230,15 +242,15 @@ _to_client: msgspec.json.Decoder[FromAgent | FromOutpost] = msgspec.json.Decoder
 
 
 def encode(message: AgentAddress | AgentOrders | ToAgent | FromAgent | ToOutpost | FromOutpost) -> bytes:
-    """JSON bytes of one message, without a line break in them."""
+    """Return a message as JSON bytes, without a line break."""
     return _encoder.encode(message)
 
 
 def decode_to_agent(data: bytes) -> ToAgent | ToOutpost:
-    """What an agent or an outpost is told; msgspec.MsgspecError when malformed."""
+    """Return a message to an agent or an outpost. Raises msgspec.MsgspecError when it is malformed."""
     return _to_agent.decode(data)
 
 
 def decode_to_client(data: bytes) -> FromAgent | FromOutpost:
-    """What an agent or an outpost says; msgspec.MsgspecError when malformed."""
+    """Return a message from an agent or an outpost. Raises msgspec.MsgspecError when it is malformed."""
     return _to_client.decode(data)

@@ -1,7 +1,7 @@
-"""What the supervisor tells the processes it starts, through two environment variables.
+"""The supervisor describes the job and the worker to the processes it starts, in two environment variables.
 
 `EDT_JOB` is the same for all processes of a job, `EDT_WORKER` exists in workers only. Variables that the user's code
-reads (RESULT_DIR, LOG_DIR, …) are WMLA's and are set beside them by the supervisor.
+reads (RESULT_DIR, LOG_DIR, …) are WMLA's, and the supervisor sets them too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ WORKER_VARIABLE = "EDT_WORKER"
 
 
 class JobContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as its own processes see it; fields as in `job.JobSpec` and `control.Launch`.
+    """A job as its own processes see it. The fields are those in `job.JobSpec` and `control.Launch`.
 
     `link` is the supervisor's socket. `memory_dir` is a folder in memory (tmpfs) for the job's newest state, which
-    outlives its processes but not the machine; "" where there is none. The supervisor makes and removes it.
-    `validates` is what a validation validates, None in a training.
+    outlives its processes but not the machine. It is "" where there is none. The supervisor makes and removes it.
+    `validates` is the training and weights that a validation validates, None in a training.
     """
 
     job_id: str
@@ -48,19 +48,19 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def paths(self) -> JobPaths:
-        """Where the job's files are."""
+        """Return the places of the job's files."""
         return JobPaths(Path(self.data_dir), self.owner, self.job_id)
 
 
 class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker's own part.
+    """One worker's own part of the context.
 
     Attributes:
         worker: its number within the job, from 0, never reused.
-        slot: id of its slot; -1 for one that was started before it had any, on the CPU.
+        slot: id of its slot, -1 for a worker that was started on the CPU before it had any.
         device: "cpu" or "cuda:0" (CUDA_VISIBLE_DEVICES already selects the slot's GPU).
         interface: address that stores and process groups bind to.
-        pulse: file of `edt_sdk.schemas.wire.pulse` that this worker writes its signs of life to, "" for none.
+        pulse: file of `edt_sdk.schemas.wire.pulse` that this worker writes its heartbeat to, "" for none.
     """
 
     worker: int
@@ -71,19 +71,19 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_context(environ: Mapping[str, str] = os.environ) -> JobContext | None:
-    """The job this process belongs to, None outside a job."""
+    """Return the job that this process belongs to, None outside a job."""
     text = environ.get(JOB_VARIABLE)
     return msgspec.json.decode(text, type=JobContext) if text else None
 
 
 def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext | None:
-    """This worker's own part, None in any other process."""
+    """Return this worker's own part, None in any other process."""
     text = environ.get(WORKER_VARIABLE)
     return msgspec.json.decode(text, type=WorkerContext) if text else None
 
 
 def to_environ(job: JobContext, worker: WorkerContext | None = None) -> dict[str, str]:
-    """The variables to set."""
+    """Return the environment variables to set."""
     variables = {JOB_VARIABLE: msgspec.json.encode(job).decode()}
     if worker is not None:
         variables[WORKER_VARIABLE] = msgspec.json.encode(worker).decode()

@@ -1,9 +1,9 @@
 """The control channel: messages between the server and the supervisors, and the supervisor's orders on disk.
 
-ZeroMQ ROUTER (server) and DEALER (supervisor) with CURVE. Which job speaks is known from the client key (ZAP), never
-from a message. Reports are numbered by the supervisor and repeated until acknowledged, so that a server that dies
-between receiving and committing loses nothing; the server ignores numbers it has. Allocations are levels, not edges:
-each carries all slots the job holds now, so the newest one is always enough.
+ZeroMQ ROUTER (server) and DEALER (supervisor) with CURVE. The server knows the sender's job from the client key (ZAP),
+never from a message. The supervisor numbers its reports and repeats them until they are acknowledged, so nothing is
+lost when a server dies between receiving and committing. The server ignores numbers it has. Allocations are levels, not
+edges: each carries all slots the job holds now, so the newest one is always enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """A process, unmistakably: a pid alone may be somebody else's by now."""
+    """The identity of a process. A pid alone is not enough, because another process may have it by now."""
 
     host: str
     boot_id: str
@@ -37,18 +37,19 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor's orders, `launch.json` (0600).
 
     Attributes:
-        attempt: fencing number; a server refuses reports of an older one.
+        attempt: fencing token. The server refuses reports of an older attempt.
         interpreter: absolute path of the Python that runs driver and workers.
         threads_per_slot: resolved, ≥ 1.
         runtime_dir: short 0700 folder for the link's socket.
-        control_file: where the server's `ServerAddress` is read, as JSON, at every (re)connect.
+        control_file: file with the server's `ServerAddress` as JSON, read again at every (re)connect.
         public_key, secret_key: this supervisor's CURVE pair (Z85).
         data_fs: DLI_DATA_FS / DATA_DIR for the user's code, "" when not configured.
         checkpoint_interval: seconds between rolling checkpoints.
-        hang_timeout: least seconds without any sign of life of a worker that should compute before it is replaced.
-        warm_start: absolute path of the `.pth` file with the weights to begin with, "" for the script's own.
-        dataset_dir: the job's DATA_DIR where that is the catalogue's copy of a data set, "" for one below `data_fs`.
-        host: name of the host that the supervisor runs on; "" where the machine is the only one.
+        hang_timeout: least seconds without a heartbeat before a worker that should compute is replaced.
+        warm_start: absolute path of the `.pth` file with the weights to start with, "" for the script's own.
+        dataset_dir: the job's DATA_DIR where that is the catalogue's copy of a data set, "" for a folder below
+            `data_fs`.
+        host: name of the host that the supervisor runs on, "" where the machine is the only one.
         hosts_dir: folder of the addresses of host agents (`agent.AgentAddress`), for slots of other hosts.
         standbys: workers that may be kept ready ahead of their slots, 0 for none.
     """
@@ -75,7 +76,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """`<data_dir>/control/server.json` (0600)."""
+    """The server's address, in `<data_dir>/control/server.json` (0600)."""
 
     endpoint: str
     public_key: str
@@ -85,7 +86,7 @@ class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SupervisorHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """First message of every connection."""
+    """The supervisor sends this as the first message of every connection."""
 
     protocol: int
     attempt: int
@@ -109,7 +110,7 @@ class TrainingStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TrainingScaled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The script wants at most `workers` workers for its training from now on; V stays what it is."""
+    """The script wants at most `workers` workers for its training from now on. V does not change."""
 
     training: int
     workers: int
@@ -131,9 +132,9 @@ class WorkerStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class GenerationFormed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Every member is in the group. The tuples are in rank order; `update` updates were committed before.
+    """Every member has joined the group. The tuples are in rank order.
 
-    `update` is None where the job's script alone knows how far it is.
+    `update` updates were committed before. It is None where only the job's script knows how far it is.
     """
 
     training: int
@@ -145,10 +146,10 @@ class GenerationFormed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class WorkerLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A worker ended before it should have; the job goes on, its slot is filled again.
+    """A worker ended too early. The job goes on, and the supervisor fills the slot again.
 
-    `member` is True when it took part in the training, which recovers now; `update` updates are known to be committed
-    (None: the script alone knows).
+    `member` is True when the worker took part in the training, which recovers now. `update` updates are known to be
+    committed, None where only the script knows.
     `why` is the sentence for people ("Worker 3 (rank 1, slot 7) was killed by SIGKILL.").
     """
 
@@ -162,7 +163,7 @@ class WorkerLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class DriverLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The driver was killed; its main script is run again and attaches to the trainings there are."""
+    """The driver was killed. Its main script is run again and attaches to the trainings there are."""
 
     pid: int | None
     exit_code: int
@@ -170,9 +171,11 @@ class DriverLost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All processes of a job that is not elastic run. The tuples are in rank order; `slots` are each one's first.
+    """All processes of a job that is not elastic run.
 
-    `number` counts from 1: every run begins at the beginning.
+    The tuples are in rank order, `slots` has each process's first slot.
+
+    `number` counts from 1: every run starts from the beginning.
     """
 
     number: int
@@ -182,7 +185,7 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class RunStopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Run `number` was ended before its time, with all its processes; `why` is a sentence. The job is not over."""
+    """Run `number` was ended early, with all its processes. The job is not over. `why` is a sentence."""
 
     number: int
     why: str
@@ -197,10 +200,12 @@ class SlotReturned(msgspec.Struct, frozen=True, kw_only=True, tag="SlotReleased"
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Driver and workers are gone; every slot still held is free. The supervisor exits when this is acknowledged.
+    """Driver and workers are gone, and every slot still held is free.
 
-    `state` is FINISHED, KILLED, FAILED or ERROR; `message` one sentence, followed for failures by the last log lines of
-    the process that failed.
+    The supervisor exits when this is acknowledged.
+
+    `state` is FINISHED, KILLED, FAILED or ERROR. `message` is one sentence, followed for failures by the last log lines
+    of the process that failed.
     """
 
     state: JobState
@@ -223,6 +228,8 @@ Report = (
 )
 
 
+# Numbers make a report idempotent, and the supervisor's clock dates it even when a server reads it much later
+# (docs/decisions/003).
 class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A report with its number (from 1, without gaps) and the supervisor's clock (seconds since the epoch)."""
 
@@ -232,7 +239,7 @@ class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ProgressReport(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Unnumbered: only the newest matters."""
+    """A report without a number, because only the newest matters."""
 
     progress: JobProgress
 
@@ -241,28 +248,28 @@ class ProgressReport(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Answer to the hello: reports up to `acknowledged` are committed."""
+    """The server answers the hello: reports up to `acknowledged` are committed."""
 
     protocol: int
     acknowledged: int
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The server will not speak to this supervisor (older attempt, other protocol, job over): end everything."""
+    """The server refuses this supervisor (older attempt, other protocol, job over), which then ends everything."""
 
     why: str
 
 
 class Ack(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Reports up to `number` are committed."""
+    """The server has committed the reports up to `number`."""
 
     number: int
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All slots the job may use from now on. `version` grows; an older one is ignored.
+    """All slots the job may use from now on. `version` grows, and the supervisor ignores an older one.
 
-    `asked`: how many it would have if all of its resource group were free; 0 where that is not known.
+    `asked` is the number of slots the job would have if all of its resource group were free, 0 where that is not known.
     """
 
     version: int
@@ -271,7 +278,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class StopJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """End the job as KILLED; `why` goes into its message."""
+    """The server ends the job as KILLED. `why` goes into the job's message."""
 
     why: str
 
@@ -285,15 +292,15 @@ _to_supervisor: msgspec.json.Decoder[ToSupervisor] = msgspec.json.Decoder(ToSupe
 
 
 def encode(message: ToServer | ToSupervisor | Launch | ServerAddress) -> bytes:
-    """JSON bytes of one message."""
+    """Return a message as JSON bytes."""
     return _encoder.encode(message)
 
 
 def decode_to_server(data: bytes) -> ToServer:
-    """A supervisor's message; msgspec.ValidationError when malformed."""
+    """Return a supervisor's message. Raises msgspec.ValidationError when it is malformed."""
     return _to_server.decode(data)
 
 
 def decode_to_supervisor(data: bytes) -> ToSupervisor:
-    """A server's message; msgspec.ValidationError when malformed."""
+    """Return a server's message. Raises msgspec.ValidationError when it is malformed."""
     return _to_supervisor.decode(data)

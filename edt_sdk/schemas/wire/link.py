@@ -1,7 +1,7 @@
 """The link: messages between a job's supervisor and its driver and workers.
 
-One JSON object a line over a Unix socket in the job's runtime folder (0700). The first message of a process is its
-hello. A closed link means the other side is gone; a worker whose supervisor is gone ends itself.
+A message is one line of JSON over a Unix socket in the job's runtime folder (0700). The first message of a process is
+its hello. A closed link means that the other side is gone.
 
 Life of one training::
 
@@ -14,8 +14,8 @@ Life of one training::
       │                        │ ◀──────────────── Joined       │
       │                        │ ◀──────────────── Progress …   │  rank 0, about twice a second
       │  … a second worker becomes ready …                      │
-      │                        │ Generation(2, [w0, w1]) ─────▶ │  to members old and new; switch at the boundary that
-      │                        │ ◀──────────────── Joined (each)│  all of generation 1 know it at
+      │                        │ Generation(2, [w0, w1]) ─────▶ │  to old and new members: switch at the boundary where
+      │                        │ ◀──────────────── Joined (each)│  all of generation 1 know it
       │  … a slot is revoked …                                  │
       │                        │ Generation(3, [w0]) ─────────▶ │
       │                        │ ◀──────── Left (w1), exit 0    │
@@ -30,8 +30,8 @@ Life of one training::
       │                        │ ◀──────────────── Trained      │  rank 0, final files written
       │ ◀──────── TrainingDone │ (the other members wait for rank 0 to have written, then exit 0)
 
-A worker whose supervisor is gone goes on to the next boundary that all members can reach, writes a checkpoint and ends;
-one that lost its group as well writes what it has and ends. A driver whose supervisor is gone ends at once.
+When the supervisor is gone, a worker goes on to the next boundary that all members can reach, writes a checkpoint and
+ends. A worker that lost its group as well writes its state and ends. The driver ends at once.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ import msgspec
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker of a generation; its rank is its place in `Generation.members`.
+    """One worker of a generation. Its rank is its place in `Generation.members`.
 
-    `fresh` members were not in the generation before. Who has a state, and whose is the most advanced, the members tell
-    each other when they meet: nobody else can know. When nobody has one, rank 0 takes the newest checkpoint, or begins.
+    `fresh` members were not in the generation before. The supervisor does not know which members have a state and which
+    state is the most advanced: the members find that out among themselves when they meet. When no member has a state,
+    rank 0 loads the newest checkpoint, or starts from the beginning.
     """
 
     worker: int
@@ -64,7 +65,9 @@ class DriverHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TrainRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The driver's `training`-th call of `train()` (from 0). The payload file is complete when this is sent.
+    """The driver has made its `training`-th call of `train()` (from 0).
+
+    The payload file is complete when this is sent.
 
     `shards` is V, the most workers the training can use.
     """
@@ -76,7 +79,7 @@ class TrainRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Scaled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The driver: from now on training `training` wants at most `workers` workers, 1 … V."""
+    """The driver wants at most `workers` workers, 1 … V, for training `training` from now on."""
 
     training: int
     workers: int
@@ -99,7 +102,7 @@ class WorkerReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """This worker is in the group of `generation`, state received; `update` updates are committed."""
+    """This worker is in the group of `generation` and has received the state. `update` updates are committed."""
 
     worker: int
     generation: int
@@ -107,7 +110,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """This worker left before `generation` and exits now; if that one has no members, its state is on disk."""
+    """This worker left before `generation` and exits now. If that generation has no members, its state is on disk."""
 
     worker: int
     generation: int
@@ -115,9 +118,10 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A member of `generation` is gone, as far as this worker can tell: it dropped the group and waits for the next.
+    """This worker has lost a member of `generation`: it dropped the group and waits for the next generation.
 
-    `update` updates are committed here. Sent behind the drop, so that nobody waits for this worker's sockets.
+    `update` updates are committed here. The worker sends this after it dropped the group, so that no other member waits
+    for its sockets.
     """
 
     worker: int
@@ -126,7 +130,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Rank 0's report, at most about twice a second; fields as in `job.JobProgress`."""
+    """Rank 0 reports its progress, at most about twice a second. The fields are those in `job.JobProgress`."""
 
     worker: int
     training: int
@@ -143,7 +147,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Rank 0: every update is committed and the final files are on disk."""
+    """Rank 0 has committed every update, and the final files are on disk."""
 
     worker: int
     training: int
@@ -153,7 +157,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The user's code (or ours) raised. `worker` is None for the driver. The process exits 1 after sending this.
 
-    `final`: trying again leads nowhere (input that cannot be, or a loss that is not a number where that stops the job).
+    With `final` a retry is pointless (input that cannot be, or a loss that is not a number where that stops the job).
     """
 
     worker: int | None
@@ -166,16 +170,16 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """None of this agent's processes of `round` is left; it waits for the next one. Answer to Halt."""
+    """The agent has ended all its processes of `round` and waits for the next one. This is the answer to Halt."""
 
     worker: int
     round: int
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """This agent's processes of `round` run; `pids` in the order of their local ranks.
+    """The agent's processes of `round` run. `pids` are in the order of their local ranks.
 
-    `store_port` is where the store listens that it will host should it be the first of the next round.
+    `store_port` is the port of the store that this agent hosts if it becomes the first member of the next round.
     """
 
     worker: int
@@ -185,10 +189,10 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Crashed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """One of this agent's processes of `round` ended where it should not have: the first of them that did.
+    """A process of this agent failed in `round`. This is the first failure of the agent in that round.
 
-    `ended` is when, on the host's monotonic clock: of several agents' processes the first to end is the cause. `words`
-    are its last lines, under a line that says where they are from; "" when it wrote none.
+    `ended` is the time on the host's monotonic clock: among several agents' processes, the first to end is the cause.
+    `words` are its last lines, below a line that names their file, "" when it wrote none.
     """
 
     worker: int
@@ -211,10 +215,10 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To a worker: prepare for this training and answer WorkerReady.
+    """The worker is to prepare for this training and to answer WorkerReady.
 
-    `rehearse`: others train meanwhile, so there is time to compute one shard for practice. What a process pays once,
-    for kernels and memory, is paid before anybody waits for it.
+    With `rehearse` other workers train in the meantime, so there is time to compute one shard for practice. The
+    one-time cost of a process, for kernels and memory, is then spent before any other member waits for it.
     """
 
     training: int
@@ -223,11 +227,12 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To every member of the current and the next generation. Survivors come first, in their former order.
+    """The members of a generation, sent to every member of the current and of this one.
 
-    A planned change is sent when the one before is complete: every member has Joined, every leaver has Left. After a
-    death the next is sent at once, also when the one before never formed; who waits for an older one gives it up.
-    Without members it suspends the training.
+    Survivors come first, in their former order. A planned change is sent when the previous generation is complete:
+    every member has Joined, every leaver has Left. After a death the next generation is sent at once, even when the
+    previous one never formed. A worker that still waits for an older generation gives it up. A generation without
+    members suspends the training.
     """
 
     training: int
@@ -236,32 +241,32 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TrainingDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To the driver: `train()` may return."""
+    """The training is over: `train()` may return in the driver."""
 
     training: int
     updates: int
 
 
 class TrainingFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To the driver: `train()` raises with this message."""
+    """The training has failed: `train()` raises with this message in the driver."""
 
     training: int
     message: str
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To every agent of `round`: end its processes (SIGTERM, then SIGKILL) and answer Stopped.
+    """Every agent of `round` ends its processes (SIGTERM, then SIGKILL) and answers Stopped.
 
-    The next round begins when all have: two rounds of one script never run at once.
+    The next round starts when all have answered: two rounds of a script never run at once.
     """
 
     round: int
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To every agent, those that are not in it included: they end. Members are in the order of their ranks.
+    """A new round of a torchrun job, sent to every agent. Agents that are no member end. Members are in rank order.
 
-    The first member's store is where the processes meet. `restarts`: how many of the earlier rounds a crash ended.
+    The processes meet at the first member's store. `restarts` is the number of earlier rounds that a crash ended.
     """
 
     number: int
@@ -285,15 +290,15 @@ _downward: msgspec.json.Decoder[Downward] = msgspec.json.Decoder(Downward)
 
 
 def encode(message: Upward | Downward) -> bytes:
-    """One line, newline included."""
+    """Return a message as one line, newline included."""
     return _encoder.encode(message) + b"\n"
 
 
 def decode_upward(line: bytes) -> Upward:
-    """A message of a driver or worker; msgspec.ValidationError when malformed."""
+    """Return a message of a driver or worker. Raises msgspec.ValidationError when it is malformed."""
     return _upward.decode(line)
 
 
 def decode_downward(line: bytes) -> Downward:
-    """A message of the supervisor; msgspec.ValidationError when malformed."""
+    """Return a message of the supervisor. Raises msgspec.ValidationError when it is malformed."""
     return _downward.decode(line)

@@ -1,4 +1,4 @@
-"""The names of what can be asked for: streams of a log, parts of a result."""
+"""The names of the streams of a log and of the parts of a result that a client can ask for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A worker's signs of life: a few bytes of shared memory that the worker writes and its supervisor reads.
+"""A worker's heartbeat: a few bytes of shared memory that the worker writes and its supervisor reads.
 
-No message and no thread: a process that is stopped or hangs sends nothing, and one that computes for a minute in a
-single call has nobody who could send. The worker stores what it begins to do and when; how long ago that was is for the
-reader to judge. Times are CLOCK_MONOTONIC, which all processes of a host share.
+A heartbeat needs no message and no thread. A process that is stopped or hangs sends nothing, and a process that
+computes for a minute in a single call has no thread free to send. The worker stores the phase that starts and the time.
+The reader decides how old a heartbeat may be. Times are CLOCK_MONOTONIC, which all processes of a host share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-# sequence, phase, updates, since; the sequence is odd while the rest is being written.
+# The fields are sequence, phase, updates, since. The sequence is odd while the others are being written: a lock would
+# stay held when the worker is killed or stopped in between.
 _LAYOUT = struct.Struct("<QQQd")
 
 
@@ -23,16 +24,16 @@ class Phase(IntEnum):
     """What a worker is doing."""
 
     OUTSIDE = 0
-    """Preparing, or waiting to be a member: as long as it takes."""
+    """The worker prepares, or waits to become a member. There is no deadline."""
     COMPUTING = 1
-    """A micro-batch, an optimizer step, a hook of the user's: nobody else is to blame when it does not end."""
+    """The worker runs a micro-batch, an optimizer step or a hook. When that does not end, this worker hangs."""
     WAITING = 2
-    """For other members, or for the supervisor."""
+    """The worker waits for other members, or for the supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A sign of life: `updates` are committed, `since` is when the phase was (re)entered, in monotonic seconds."""
+    """One heartbeat: `updates` are committed, `since` is when the phase was (re)entered, in monotonic seconds."""
 
     phase: Phase
     updates: int
@@ -40,10 +41,10 @@ class Beat:
 
 
 class Pulse:
-    """The worker's end.
+    """The worker's end of the heartbeat.
 
     Args:
-        path: of the file; made when missing. "" writes nowhere, for workers that nobody watches.
+        path: the file, made when missing. "" writes nowhere, for workers without a supervisor that watches them.
     """
 
     def __init__(self, path: str) -> None:
@@ -58,7 +59,7 @@ class Pulse:
                 os.close(descriptor)
 
     def beat(self, phase: Phase, updates: int) -> None:
-        """Say what begins now."""
+        """Store the phase that starts now."""
         if self._map is None:
             return
         self._sequence += 2
@@ -67,7 +68,7 @@ class Pulse:
 
 
 def read(path: Path) -> Beat | None:
-    """The newest sign of life in a file; None when there is none yet, or it is just being written."""
+    """Return the newest heartbeat in a file, None when there is none yet or it is just being written."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -75,4 +76,5 @@ def read(path: Path) -> Beat | None:
     if len(data) != _LAYOUT.size:
         return None
     sequence, phase, updates, since = _LAYOUT.unpack(data)
+    # An odd sequence means that the writer is in the middle of a heartbeat. No retry: the supervisor reads again soon.
     return None if sequence == 0 or sequence % 2 else Beat(Phase(phase), updates, since)

@@ -1,4 +1,4 @@
-"""One process of a job whose framework is not elastic: which slots it holds, and its place among the others."""
+"""The place of a process in a job whose framework is not elastic: its slots, its rank, and the number of processes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from edt_sdk.schemas.wire.control import Slot
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is told when it starts.
+    """The task of one process, given to it when it starts.
 
     Attributes:
-        run: how often the job's processes were started, this time included; from 1.
-        rank: from 0.
+        run: number of starts of the job's processes, this one included. It counts from 1.
+        rank: its rank, from 0.
         world: processes of the job.
-        slots: what it holds, all on one host where that was possible; the first one names the process.
-        port: of this host's, kept free for the process of rank 0; 0 until it is known.
+        slots: slots that it holds, all on one host where that was possible. The first one names the process.
+        port: port of this host, kept free for the process of rank 0. It is 0 until it is known.
     """
 
     run: int

@@ -1,9 +1,10 @@
-"""What the supervisor and its zygote (`edt_sdk.training.zygote`) say to each other over a SOCK_SEQPACKET pair.
+"""The messages between the supervisor and its zygote (`edt_sdk.training.zygote`) over a SOCK_SEQPACKET pair.
 
-A request is one byte with file descriptors (SCM_RIGHTS). Its first is the gate, a pipe at which the new process waits:
-one byte lets it pass, its end ends it. For a program follow a memory file that holds the `Fork`, stdout, stderr, and
-those to inherit; for an heir, which is another zygote, the socket that it serves instead of its parent's. Answers come
-in the order of the requests, the first is `Ready`; an heir does not say that again.
+A request is one byte with file descriptors (SCM_RIGHTS). Its first descriptor is the gate, a pipe at which the new
+process waits: one byte lets it pass, end of file ends it. For a program, the next descriptors are a memory file with
+the `Fork`, stdout, stderr, and the descriptors to inherit. For an heir, which is another zygote, the next one is the
+socket that it serves instead of its parent's. Answers come in the order of the requests. The first answer is `Ready`,
+which an heir does not repeat.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     """A process to fork.
 
     Attributes:
-        module: what it runs, as `python -u -m <module>` would.
-        environ: all of its variables; bytes as Latin-1, see `to_wire`.
+        module: module to run, as `python -u -m <module>` would.
+        environ: all of its variables, with bytes as Latin-1, see `to_wire`.
         directory: its working directory.
         umask: its file mode creation mask.
-        bound: pid of the process that it is to be killed with, its parent; 0 for none.
+        bound: pid of its parent, with which it is to be killed, 0 for none.
     """
 
     module: str
@@ -66,7 +67,7 @@ class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class NotForked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It could not be forked."""
+    """The process could not be forked."""
 
     why: str
 
@@ -79,27 +80,27 @@ _answer: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
 def to_wire(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables as text that JSON can hold: a value need not be UTF-8."""
+    """Return variables as text that JSON can hold, because a value need not be UTF-8."""
     return {
         os.fsencode(name).decode("latin-1"): os.fsencode(value).decode("latin-1") for name, value in environ.items()
     }
 
 
 def from_wire(environ: Mapping[str, str]) -> dict[bytes, bytes]:
-    """The inverse of `to_wire`, as `os.environb` takes it."""
+    """Return the inverse of `to_wire`, as `os.environb` takes it."""
     return {name.encode("latin-1"): value.encode("latin-1") for name, value in environ.items()}
 
 
 def encode(message: Fork | Answer) -> bytes:
-    """JSON bytes of one message."""
+    """Return a message as JSON bytes."""
     return _encoder.encode(message)
 
 
 def decode_fork(data: bytes) -> Fork:
-    """What the memory file of a request holds; msgspec.ValidationError when malformed."""
+    """Return the process in a request's memory file. Raises msgspec.ValidationError when it is malformed."""
     return _fork.decode(data)
 
 
 def decode_answer(data: bytes) -> Answer:
-    """An answer; msgspec.ValidationError when malformed."""
+    """Return an answer. Raises msgspec.ValidationError when it is malformed."""
     return _answer.decode(data)

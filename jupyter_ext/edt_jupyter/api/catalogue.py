@@ -97,7 +97,7 @@ class ModelsHandler(EntryHandler):
 
 
 class ModelHandler(EdtHandler):
-    """`/models/{name}`; with `kind=template` the template of that name."""
+    """Answer `/models/{name}`, with `kind=template` for the template with that name."""
 
     auth_resource = "edt:catalogue"
 

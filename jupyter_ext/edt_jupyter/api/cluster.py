@@ -1,4 +1,4 @@
-"""The machine: its slots and queues, who held them when, and the Pythons that a job may be submitted for.
+"""Show the machine: its slots and queues, which job held them when, and the Pythons that a job may run in.
 
 `?start=` and `?end=` of a timeline are seconds since the epoch, exact to the event. `?points=` limits its rows.
 """
@@ -16,7 +16,7 @@ from jupyter_core.utils import ensure_async
 from edt_jupyter.http.base import EdtHandler
 from edt_server.history import MOST_POINTS
 
-# Options of a Python, all in one word; `ipykernel install` itself writes one of them.
+# Options of a Python, all in one word. `ipykernel install` itself writes one of them.
 _OPTION = re.compile(r"-[BEIOPRSbdqsuv]+|-[XW].+")
 _KERNELS = (["ipykernel_launcher"], ["ipykernel"])
 _OWN = ("python", "python3", f"python{sys.version_info.major}.{sys.version_info.minor}")

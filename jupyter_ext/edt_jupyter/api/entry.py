@@ -59,7 +59,7 @@ class UploadedEntry:
 
     @property
     def json(self) -> bytes | None:
-        """The body, when it is JSON."""
+        """Return the body when it is JSON."""
         return bytes(self._json) if self._upload is None else None
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class UploadedEntry:
 
 
 class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler):
-    """Base of a handler whose POST adds to the catalogue."""
+    """Base of a handler with a POST that adds to the catalogue."""
 
     def open_sink(self, content_type: str, settings: Settings) -> UploadedEntry:
         """Return a sink that writes an upload to the disk."""

@@ -1,7 +1,4 @@
-"""What a job writes while it runs: logs, metrics, events, checkpoints, and the result as a zip.
-
-Logs, metrics and events answer with a page, or with a stream that ends when the job does (`?follow=1`).
-"""
+"""Show the output of a job while it runs: logs, metrics, events, checkpoints, and the result as a zip."""
 
 from __future__ import annotations
 
@@ -139,7 +136,7 @@ class EventsHandler(StreamHandler):
 
 
 class Follower:
-    """The position of one reader: events up to a number, and the job as it was last shown (at most twice a second)."""
+    """The position of a reader: events up to a number, and the job as it was last shown (at most twice a second)."""
 
     def __init__(self, service: Service, user: str, job: str, after: int) -> None:
         self._service = service

@@ -1,7 +1,7 @@
 """Pictures of a job and of the machine as SVG, drawn here so that every surface shows the same.
 
-`?theme=` auto, light or dark; `?width=` in pixels; `?zone=` of its clock times, a name such as Europe/Berlin or an
-offset such as +0200. With its ETag a client avoids downloading an unchanged picture again.
+`?theme=` auto, light or dark. `?width=` in pixels. `?zone=` is the time zone of its clock times, a name such as
+Europe/Berlin or an offset such as +0200. With its ETag a client avoids downloading an unchanged picture again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class JobPictureHandler(PictureHandler):
     auth_resource = "edt:jobs"
 
     async def get(self, job: str, picture: str) -> None:
-        """Draw a picture of one job."""
+        """Draw a picture of a job."""
         user, pictures = self.user, self.service.pictures
         if picture == "allocation":
             start, end = self.real("start"), self.real("end")

@@ -1,6 +1,6 @@
-"""The plan, which says how the slots are shared: as one value, or one group at a time.
+"""The plan, which divides the slots: as one value, or one group at a time.
 
-A change of one group is a change of the whole plan.
+A change of a single group is a change of the whole plan.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from edt_sdk.schemas.errors import NotFound
 
 
 class RootHandler(EdtHandler):
-    """What this server is, for clients that look for one."""
+    """Describe this server, for clients that look for one."""
 
     auth_resource = "edt:cluster"
 

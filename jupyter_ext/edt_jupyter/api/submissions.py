@@ -1,7 +1,7 @@
-"""Submit, or preview, a source that the user picks: files of this Jupyter server, or what another job was made of.
+"""Submit, or preview, a source that the user picks: files of this Jupyter server, or the package of another job.
 
-Files are packed here, also where another server runs the jobs; that server is then asked for what only it knows. Only
-the server that runs the jobs has the package of a job, so it gets the whole request.
+Files are packed here, also where another server runs the jobs. That server is then asked only for its own knowledge.
+Only the server that runs the jobs has the package of a job, so it gets the whole request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Caps(Protocol):
 
 
 class PickingHandler(EdtHandler):
-    """Base of the handlers whose POST names a source."""
+    """Base of the handlers with a POST that names a source."""
 
     async def forwarded(self) -> bool:
         """Answer here for files of this server, and where the jobs run for a job."""
@@ -67,7 +67,7 @@ class PickingHandler(EdtHandler):
         return request
 
     async def again(self, job: str, request: Picked) -> tuple[Stored, JobSpec]:
-        """Return the package of that job, and the specification of a new job made of it.
+        """Return the package of that job, and the specification of a new job made from it.
 
         Raises:
             NotFound, NotAllowed: there is no such job, or another user owns it.
@@ -87,7 +87,7 @@ class PickingHandler(EdtHandler):
             TooLarge: more than the caps allow.
             InvalidRequest, Unprocessable: an unknown field, or an impossible value.
         """
-        # A user who may submit jobs may not be allowed to read this server's files.
+        # The permission to submit jobs does not include the permission to read this server's files.
         if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
         collected = await asyncio.to_thread(self._collect, path, request)

@@ -1,7 +1,7 @@
-"""What Jupyter's Authorizer is asked for each request, in words for the user when it refuses.
+"""Ask Jupyter's Authorizer for each request, and word its refusal for the user.
 
 A handler class names its resource once, and the HTTP method gives the action. A class without a resource answers no
-request, so that a new handler is closed until its author has decided who may use it.
+request, so a new handler is closed until its author has chosen a resource.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def answered(verb: Verb) -> Verb:
 
 
 def denied(action: str, resource: str) -> NotAllowed:
-    """Return the error for a user whom the server's Authorizer refuses `action` on `resource`."""
+    """Return the error for a refusal of `action` on `resource` by the server's Authorizer."""
     verb = "see" if action == "read" else "change"
     return NotAllowed(
         f"You are logged in, but may not {verb} {_WORDS.get(resource, resource)} on this server.",

@@ -1,7 +1,7 @@
-"""What all handlers share: the service, the user, JSON out, and the one place where an error becomes an answer.
+"""The base of all handlers: the service, the user, JSON out, and the one place where an error becomes an answer.
 
 Handlers are thin: they read the request, call one method of the service, and write what it returns. `prepare` asks the
-server's Authorizer before any method of a handler runs; a handler class only names its resource.
+server's Authorizer before any method of a handler runs. A handler class only names its resource.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class Extension(Protocol):
         """Return whether this server still leads, asking the store: the process may have been stopped for a while."""
 
     async def elsewhere(self, user: str) -> Peer | None:
-        """Return the server that answers `user`, None for this one; ServerUnreachable after a while without one."""
+        """Return the server that answers `user`, None for this one.
+
+        Raises ServerUnreachable after a while without one.
+        """
 
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
@@ -61,12 +64,12 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
 
     Attributes:
         auth_resource: the resource that the Authorizer is asked for, "" for a class that answers nothing.
-        auth_actions: "read" or "write" for each HTTP method; a method without an entry is refused.
+        auth_actions: "read" or "write" for each HTTP method. A method without an entry is refused.
     """
 
     auth_resource: ClassVar[str] = ""
     auth_actions: ClassVar[Mapping[str, str]] = ACTIONS
-    _asked_for: str | None = None  # the user for whom another server forwards this request
+    _asked_for: str | None = None  # the user of a request that another server forwards
     _way: tuple[Relay, Peer] | None = None  # the connection over which this request is being forwarded
     _gone = False
 
@@ -104,6 +107,8 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             await super().prepare()
         else:
             self.current_user = self._jupyter_current_user = User(username=self._asked_for)
+            # Another server took this one for the leader. It may have been stopped since, and the lease may be gone
+            # (docs/decisions/034).
             if not await self.extension.still_leads():
                 raise HTTPError(NOT_LEADING)
         method = str(self.request.method)
@@ -253,7 +258,7 @@ def _says_nothing(message: str | None) -> bool:
 
 
 def _unknown() -> NotAllowed:
-    """Return the error for an unknown user. `login` tells programs that logging in helps."""
+    """Return the error for an unknown user. `login` shows programs that logging in helps."""
     return NotAllowed(
         "This server does not accept the token or the login of this request: it is wrong, or not valid any more.",
         hint="Log in again; from a script give its token, with EDT_TOKEN or Client(token=…): `jupyter server list` "

@@ -46,9 +46,9 @@ class Peer:
 
     Attributes:
         url: its address, base URL included.
-        headers: what shows it for whom it is asked.
+        headers: headers that prove the user to the peer.
         over: returns when it is another server's turn.
-        silent: what to say when it is not reached; None where another one will be in its place soon: ask again.
+        silent: the error when the peer is not reached. None where another server will take its place soon, for a retry.
     """
 
     url: str
@@ -63,7 +63,7 @@ def introduction(secret: str, user: str) -> dict[str, str]:
 
 
 def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
-    """Return the user for whom another server asks, None for a client's own request.
+    """Return the user that another server asks for, None for a client's own request.
 
     Raises:
         HTTPError: 403, it claims to be a server over this data folder, and is none.
@@ -71,6 +71,7 @@ def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
     shown = headers.get(SECRET)
     if shown is None:
         return None
+    # Compared in constant time. Without a secret of its own this server believes no other server.
     if not secret or not hmac.compare_digest(shown.encode(), secret.encode()):
         raise HTTPError(403, "This is no server over the same data folder.")
     return unquote(headers.get(USER, ""))
@@ -179,7 +180,10 @@ class Relay:
         self._read = asyncio.ensure_future(self._connection.read_response(self._answer))
 
     async def write(self, piece: bytes) -> None:
-        """Send the next piece of the body. Pieces that the peer no longer reads are dropped: its answer says why."""
+        """Send the next piece of the body.
+
+        Pieces that the peer no longer reads are dropped, and its answer gives the reason.
+        """
         try:
             await self._connection.write(piece)
         except StreamClosedError:
@@ -201,6 +205,7 @@ class Relay:
             self._read.cancel()  # no effect on a finished future
             await asyncio.gather(self._read, return_exceptions=True)
         answer, handler = self._answer, self._handler
+        # A server that does not lead did nothing. Without an answer only a read is retried: a change may be made.
         if answer.status == NOT_LEADING or (answer.status == 0 and handler.request.method in ("GET", "HEAD")):
             raise NotReached
         if answer.status == 0:

@@ -46,7 +46,7 @@ async def post_package(peer: Peer, path: str, body: Multipart) -> bytes:
         ServerUnreachable: the connection ended without an answer. The job may have been submitted.
     """
     headers = {**peer.headers, "Content-Type": body.content_type, "Content-Length": str(len(body))}
-    send: Any = partial(_send, body)  # tornado awaits it, whatever its annotation says
+    send: Any = partial(_send, body)  # tornado awaits it in spite of its annotation
     sending = HTTPRequest(_url(peer, path), method="POST", headers=headers, body_producer=send)
     try:
         return await _ask(sending)

@@ -38,7 +38,7 @@ Kept = TypeVar("Kept", bound=Sink)
 
 @stream_request_body
 class ReceivingHandler(EdtHandler, Generic[Kept]):
-    """Base of a handler whose POST is an upload."""
+    """Base of a handler with an upload as its POST."""
 
     sink: Kept | None = None  # None after a refusal
     _lingering: asyncio.TimerHandle | None = None
@@ -120,7 +120,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         super().write_error(status_code, **kwargs)
 
     def on_finish(self) -> None:
-        """Remove the files of the upload. A job made of it has its own."""
+        """Remove the files of the upload. A job made from it has its own."""
         self._drop()
         super().on_finish()
 

@@ -2,7 +2,7 @@
 
 So each user's own server, with or without JupyterHub, shows the cards and the panel of one shared scheduler. Requests
 are forwarded as to a leader, with a token that identifies the user instead of a shared secret. Changes of jobs arrive
-over the other server's event bus and are repeated on this one's.
+over the other server's event bus and are repeated on the bus of this server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Remote:
 
     Args:
         url: its address as people have it, base URL included, such as `https://hub/services/edt/`.
-        token: what it knows this server's user by; "" for the Hub's token of this server.
+        token: the token for this server's user there. "" for the Hub's token of this server.
         environ: where the Hub's token is looked for.
 
     Raises:

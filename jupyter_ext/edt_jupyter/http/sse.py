@@ -55,6 +55,7 @@ class StreamHandler(EdtHandler):
 
     async def stream(self, job: str, step: Callable[[], Awaitable[StreamStep]]) -> None:
         """Send what `step` returns until it is done. It is called again whenever the job changed."""
+        # Subscribed before the first step: a change between a step and the wait is not missed.
         with self.service.hub.watch(job) as watch:
             self._watch = watch
             first = await step()  # an error of the first step is still an answer with its own status
@@ -85,6 +86,7 @@ class StreamHandler(EdtHandler):
             now = await step()
             if now.records:
                 sent = time.monotonic()
+            # A heartbeat, because proxies end a connection that is silent for their timeout.
             elif time.monotonic() - sent >= PING:
                 self.write(b": still here\n\n")
                 sent = time.monotonic()

@@ -1,9 +1,4 @@
-"""What all of WMLA's routes share: their ways to log on, errors as text, and the user's jobs.
-
-Credentials of WMLA's clients are converted before Jupyter looks at them, into the form that the server's identity
-provider reads. The provider then decides as for any other request. Refusals have the status that these clients know:
-401 for missing or wrong credentials, 400 where the native interface answers 409 or 422.
-"""
+"""The base of WMLA's routes: their ways to log on, errors as text, and the user's jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +29,7 @@ class WmlaHandler(EdtHandler):
     _shown: Credentials | None = None
     _session: tuple[str, str] | None = None  # what a logon would seal: the kind, and the token or user
 
-    # --- who asks -----------------------------------------------------------------------------------------------------
+    # --- identifying the user -----------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         """Log on, in any of the clients' ways, or answer 401."""

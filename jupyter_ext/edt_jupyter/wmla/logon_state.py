@@ -30,7 +30,7 @@ class Logons:
         self._one = asyncio.Lock()
 
     async def by_password(self, provider: IdentityProvider, handler: JupyterHandler, password: str) -> User | None:
-        """Return the user whom the server's password identifies, None for a wrong password or a server without one."""
+        """Return the user that the server's password identifies, None for a wrong password or a server without one."""
         if not isinstance(provider, PasswordIdentityProvider) or not provider.hashed_password:
             return None
         text = f"{provider.hashed_password}\0{password}".encode()

@@ -16,7 +16,7 @@ from edt_server.wmla.console import change, model_object, new_model, new_templat
 
 
 class _EntriesHandler(ConsoleHandler):
-    """Base of the handlers for templates and models; `kind` says which of them."""
+    """Base of the handlers for templates and models. `kind` selects one kind."""
 
     kind = MODEL
 
@@ -46,7 +46,7 @@ class TemplatesHandler(_EntriesHandler):
     auth_resource = "edt:catalogue"
 
     async def get(self) -> None:
-        """Return the user's templates, of one framework where the query names it."""
+        """Return the user's templates, for a single framework where the query names it."""
         found = [template_object(each) for each in await self.service.catalogue.models.list(self.user, TEMPLATE)]
         wanted = self.get_query_argument("framework", "").lower()
         self.reply([each for each in found if wanted in ("", each["framework"].lower())])
@@ -72,7 +72,7 @@ class TemplateHandler(_EntriesHandler):
         await self.changed(name)
 
     async def delete(self, name: str) -> None:
-        """Remove the template. Models made of it stay."""
+        """Remove the template. Models made from it stay."""
         await self.service.catalogue.models.delete(self.user, name, TEMPLATE)
         self.done(f"Model template {name} is deleted.")
 

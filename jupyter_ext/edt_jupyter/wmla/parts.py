@@ -1,7 +1,7 @@
 """The upload of a WMLA client on its way to the disk: any number of files and form fields, as multipart/form-data.
 
 A part is a form field when it has no file name and its name is one of `FIELDS`. Every other part is a file, also
-without a file name, or with an unknown name. Files go to a folder of their own while they arrive; fields are held in
+without a file name, or with an unknown name. Files go to a folder of their own while they arrive. Fields are held in
 memory and bounded. Without any file, clients send a plain form, or nothing at all. Parsing is python-multipart's. The
 creator closes it, which removes the folder.
 """
@@ -31,15 +31,15 @@ _HINT = "Send multipart/form-data with the model's tar, or its script, in a part
 
 
 class Parts:
-    """One body that is being received.
+    """A body that is being received.
 
     Args:
         uploads: where files are kept while a request is served.
-        content_type: of the request.
+        content_type: content type of the request.
         cap: most bytes of all files.
 
     Attributes:
-        folder: of the files; whatever else is put there is removed with them.
+        folder: folder of the files. Anything else that is put there is removed with them.
 
     Raises:
         InvalidRequest: the content type is neither multipart/form-data with a boundary nor a form's, nor missing.

@@ -65,7 +65,7 @@ CONDUCTOR = "/platform/rest/conductor/v1"
 DEEP_LEARNING = "/platform/rest/deeplearning/v1"
 INFERENCE = "/dlim/v1"
 
-# In the order in which they are tried; `{n}` is a number, `{kind}` a log's name.
+# In the order in which they are tried. `{n}` is a number, `{kind}` a log's name.
 ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (f"{AUTH}/logon", LogonHandler),
     (f"{AUTH}/logoff", LogoffHandler),

@@ -72,12 +72,12 @@ class ApplicationDriverLogHandler(WmlaHandler):
 
 
 class ApplicationExecutorLogHandler(WmlaHandler):
-    """`/scheduler/applications/{id}/executor/{n}/logs/{launcherlog|stdout|stderr}`; n counts from 1."""
+    """Answer `/scheduler/applications/{id}/executor/{n}/logs/{launcherlog|stdout|stderr}`, where n counts from 1."""
 
     auth_resource = "edt:logs"
 
     async def get(self, job: str, number: str, kind: str) -> None:
-        """Return the output of one worker."""
+        """Return the output of a worker."""
         found, count = await self.described(job), last_lines(self)
         worker = await asyncio.to_thread(log_files.nth_executor, found.paths, int(number))
         if worker is None:

@@ -30,7 +30,7 @@ class Datasets:
         self._settings = service.settings
 
     async def list(self, user: str) -> list[Dataset]:
-        """The user's data sets, by name."""
+        """Return the user's data sets, by name."""
         uses = await self._shelf.uses(user)
         rows = await self._shelf.rows(user)
         return await asyncio.to_thread(
@@ -38,7 +38,7 @@ class Datasets:
         )
 
     async def get(self, user: str, name: str) -> DatasetDetails:
-        """One of them with its jobs and the first of its files. NotFound."""
+        """Return a data set with its jobs and the first of its files. Raises NotFound."""
         row = await self._shelf.row(user, name)
         uses = await self._shelf.uses(user)
         jobs = await self._shelf.jobs(user, lambda use: use.dataset == row.id)
@@ -116,6 +116,8 @@ class Datasets:
         def check(change: Change) -> None:
             if dataset_record(row).mode != COPY:
                 return
+            # Decided in the transaction that removes the row: a job submitted at the same time is refused in its own
+            # transaction (`pinned.check_there`), so the race has a winner (docs/decisions/026).
             using = [u.job for u in change.ledger.store.uses(user) if u.dataset == row.id and not u.ended]
             if using:
                 raise Conflict(
@@ -148,6 +150,8 @@ class Datasets:
             test=record.test,
             val=record.val,
         )
+        # The ids are pinned at submission. Resolving the name at each start would let a suspended job go on with other
+        # data.
         return msgspec.structs.replace(spec, registered=used, data_path=record.path)
 
     def _place(self, row: CatalogueRow) -> Path:

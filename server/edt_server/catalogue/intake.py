@@ -1,7 +1,7 @@
-"""Files on their way into the catalogue: uploads unpacked, folders copied, code packed. Blocks.
+"""Bring files into the catalogue: unpack uploads, copy folders, pack code. Blocks.
 
-A .zip, .tar or .tar.gz is known by its name and unpacked by the same careful reader as a job's package (`package.py`);
-any other upload is one file. A folder is copied with what its links lead to, if there is room for it.
+A .zip, .tar or .tar.gz is known by its name and unpacked by the same careful reader as a job's package (`package.py`).
+Any other upload is a single file. A folder is copied together with the targets of its links, if there is room.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TRAIN_DIR = b"--train_dir"
 
 @dataclass(frozen=True, slots=True)
 class IntakeLimits:
-    """Most files and bytes of code; most bytes of an upload of data, unpacked."""
+    """The most files and bytes of code, and the most bytes of an upload of data, unpacked."""
 
     max_files: int
     max_bytes: int
@@ -108,13 +108,13 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
 
     Args:
         source: a folder, a script, a notebook, or an archive.
-        filename: what an uploaded file was called; "" for what lies where it is.
-        main: the main script, None where only one can be meant.
-        package: the file to write; what is needed on the way is beside it, and removed.
-        limits: of an archive, and of what is packed.
+        filename: name of an uploaded file, "" for a source in the server's data folder.
+        main: the main script, None where the choice is clear.
+        package: the file to write. Temporary files are made next to it and removed.
+        limits: limits for an archive, and for the package.
 
     Raises:
-        PackageError: it cannot be read, or has not one main script.
+        PackageError: it cannot be read, or has not exactly one main script.
         TooLarge: it is over the limits.
     """
     name = filename or source.name
@@ -138,7 +138,7 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
         size = sum(file.size for file in collected.files)
         return Code(collected.name, collected.main, len(collected.files), size, takes_train_dir(script))
     except PackageError as error:
-        # Where it was unpacked is nobody's business.
+        # The path of the temporary folder is no use to the user and must not leak.
         shown = re.sub(rf"{re.escape(str(work))}\S*?(?=[.:,]?(?:\s|$))", filename or "the package", error.message)
         raise PackageError(shown, hint=error.hint, **error.ids) from None
     finally:
@@ -146,25 +146,25 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
 
 
 def _own_name(filename: str, default: str) -> str:
-    """What an uploaded file may be called on this disk: the last part of what its sender calls it."""
+    """Return the last part of an upload's name, or `default` where that part cannot be a file name on this disk."""
     name = PurePosixPath(filename.replace("\\", "/")).name
     usable = name.isprintable() and name not in ("", "..") and len(name.encode("utf-8", "replace")) <= _LONGEST_NAME
     return name if usable else default
 
 
 def takes_train_dir(script: bytes) -> bool:
-    """Whether a script is one of WMLA's console, which takes `--train_dir`."""
+    """Return whether a script was written for WMLA's console, where it takes `--train_dir`."""
     return _TRAIN_DIR in script
 
 
 def listing(package: Path) -> tuple[FileEntry, ...]:
-    """The files of a package of code."""
+    """Return the files of a package of code."""
     with tarfile.open(package) as tar:
         return tuple(FileEntry(name=member.name, size=member.size) for member in tar if member.isfile())
 
 
 def member(package: Path, name: str) -> bytes | None:
-    """The content of one file of a package of code, None when there is none of that name."""
+    """Return the content of a file in a package of code, None when there is no file with that name."""
     with tarfile.open(package) as tar:
         try:
             found = tar.extractfile(name)
@@ -174,7 +174,10 @@ def member(package: Path, name: str) -> bytes | None:
 
 
 def with_file(package: Path, name: str, content: bytes) -> tuple[int, int]:
-    """Put one file into a package of code, or in the place of the one of that name; files and bytes it has then."""
+    """Add a file to a package of code, or replace the file with that name.
+
+    Return the files and bytes of the new package.
+    """
     fresh = package.with_name("code-new.tar.gz")
     kept = {}
     with tarfile.open(package) as tar:
@@ -186,6 +189,7 @@ def with_file(package: Path, name: str, content: bytes) -> tuple[int, int]:
     try:
         with fresh.open("wb") as sink:
             write_archive(list(kept.values()), sink)
+        # Atomic: a training that is submitted now reads the old package or the new one.
         fresh.replace(package)
     finally:
         fresh.unlink(missing_ok=True)
@@ -193,7 +197,7 @@ def with_file(package: Path, name: str, content: bytes) -> tuple[int, int]:
 
 
 def counted(folder: Path) -> tuple[int, int] | None:
-    """How many files and bytes are in a folder; None when there are too many to look at."""
+    """Return the number of files and of bytes in a folder, None when there are too many to count."""
     files = size = 0
     for path in _walk(folder):
         files += 1
@@ -207,7 +211,7 @@ def counted(folder: Path) -> tuple[int, int] | None:
 
 
 def first_files(folder: Path, most: int) -> tuple[FileEntry, ...]:
-    """The first files of a folder, sorted folder by folder."""
+    """Return the first files of a folder, sorted folder by folder."""
     found: list[FileEntry] = []
     for path in _walk(folder):
         if len(found) == most:
@@ -220,7 +224,7 @@ def first_files(folder: Path, most: int) -> tuple[FileEntry, ...]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Every file below `folder`, through links too, but never a folder within itself."""
+    """Yield every file below `folder`, through links too, but never a folder within itself."""
     above: dict[str, tuple[str, ...]] = {str(folder): (os.path.realpath(folder),)}
     for place, folders, files in os.walk(folder, followlinks=True):
         real = above.pop(place, ())
@@ -228,6 +232,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         for name in sorted(folders):
             path = os.path.join(place, name)
             leads_to = os.path.realpath(path)
+            # A link to a folder above would never end. Links to a folder next to it are followed, once per place.
             if leads_to not in real:
                 kept.append(name)
                 above[path] = (*real, leads_to)
@@ -239,7 +244,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _top(folder: Path, main: str | None) -> tuple[Path, str | None]:
-    """The folder that holds the code: the archive's one top folder where it has nothing beside it."""
+    """Return the folder that holds the code: the archive's top folder where there is nothing next to it."""
     entries = list(folder.iterdir())
     if len(entries) != 1 or not entries[0].is_dir() or (main is not None and (folder / main).is_file()):
         return folder, main
@@ -259,11 +264,15 @@ def _unpacked(archive: Path, filename: str, target: Path, max_files: int, max_by
 
 
 def _as_tar(archive: Path, made: Path, max_files: int, max_bytes: int) -> None:
-    """A zip as a tar, so that one reader judges both; links and devices, which a zip cannot hold plainly, are files."""
+    """Rewrite a zip as a tar, so that the same reader checks both.
+
+    Links and devices, which a zip has no plain form for, become files.
+    """
     try:
         with zipfile.ZipFile(archive) as source, tarfile.open(made, "w") as tar:
             entries = source.infolist()
             size = sum(entry.file_size for entry in entries)
+            # Judged before any byte is inflated: a small zip can claim terabytes.
             if len(entries) > max_files or size > max_bytes:
                 raise PackageError(
                     f"The archive has {len(entries)} members of {human_bytes(size)}; "

@@ -33,7 +33,7 @@ _SETTINGS = ("description", "framework", "args", "hyperparameters", "dataset", "
 
 
 class Models:
-    """Models and templates of one service."""
+    """The models and templates of a service."""
 
     def __init__(self, service: JobService) -> None:
         self._service = service
@@ -42,14 +42,14 @@ class Models:
         self._datasets = Shelf(service, DATASET)
 
     async def list(self, user: str, kind: str | None = None) -> builtins.list[Model]:
-        """The user's models and templates, by name; only of one kind where it is given."""
+        """Return the user's models and templates by name, with `kind` only that kind."""
         uses = await self._shelves[MODEL].uses(user)
         kinds = self._shelves if kind is None else (kind,)
         rows = [row for each in kinds for row in await self._shelves[each].rows(user)]
         return [model_shown(row, uses) for row in sorted(rows, key=lambda row: (row.name, row.kind))]
 
     async def get(self, user: str, name: str, kind: str = MODEL) -> ModelDetails:
-        """One of them with its trainings and the files of its code. NotFound."""
+        """Return a model with its trainings and the files of its code. Raises NotFound."""
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
         uses = await shelf.uses(user)
@@ -58,13 +58,13 @@ class Models:
         return ModelDetails(model=model_shown(row, uses), trainings=trainings, files=files)
 
     async def validations(self, user: str, name: str) -> tuple[JobView, ...]:
-        """The validations of a model's trainings, the newest first. NotFound."""
+        """Return the validations of a model's trainings, the newest first. Raises NotFound."""
         shelf = self._shelves[MODEL]
         row = await shelf.row(user, name)
         return await shelf.jobs(user, lambda use: use.model == row.id and use.validates)
 
     async def file(self, user: str, name: str, file: str, kind: str = MODEL) -> bytes:
-        """The content of one file of its code. NotFound."""
+        """Return the content of a file of the model's code. Raises NotFound."""
         shelf = self._shelves[kind]
         content = await asyncio.to_thread(intake.member, shelf.places(await shelf.row(user, name)).code, file)
         if content is None:
@@ -102,7 +102,7 @@ class Models:
         return model_shown(row, [])
 
     async def _origin(self, user: str, name: str) -> CatalogueRow:
-        """The template of that name, else the model."""
+        """Return the template with that name, else the model."""
         try:
             return await self._shelves[TEMPLATE].row(user, name)
         except NotFound as wrong:
@@ -131,14 +131,14 @@ class Models:
         )
 
     def place(self, path: str) -> Path:
-        """The place in the server's data folder that a user means; raises as `add` does. Blocks."""
+        """Return the place in the server's data folder that `path` names. Raises like `add`. Blocks."""
         return below_data_fs(self._settings.data_fs, path)
 
     async def change(self, user: str, name: str, changes: ModelChange, kind: str = MODEL) -> Model:
-        """Change settings of a model; its trainings stay as they are.
+        """Change settings of a model. Its trainings stay as they are.
 
         Raises:
-            NotFound: there is none of that name, or no such data set.
+            NotFound: there is no such model, or no such data set.
             InvalidRequest: the new main script is not among its files.
         """
         changes.check()
@@ -157,7 +157,7 @@ class Models:
     async def replace_code(
         self, user: str, name: str, upload: Path, filename: str, main: str | None = None, kind: str = MODEL
     ) -> Model:
-        """Put other code in the place of a model's; its trainings keep what they have. Raises as `add` does."""
+        """Replace the code of a model. Its trainings keep their own copy. Raises like `add`."""
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
         places = shelf.places(row)
@@ -172,7 +172,7 @@ class Models:
         return model_shown(await self._update(row, said), await shelf.uses(user))
 
     async def write_file(self, user: str, name: str, file: str, content: bytes, kind: str = MODEL) -> Model:
-        """Put a file into a model's code, in the place of the one of that name; its trainings keep what they have.
+        """Add a file to a model's code, or replace the file with that name. Its trainings keep their own copy.
 
         Raises:
             InvalidRequest: the name leads out of the code.
@@ -188,7 +188,10 @@ class Models:
         return model_shown(await self._update(row, said), await shelf.uses(user))
 
     async def set_weights(self, user: str, name: str, weights: Path | None) -> Model:
-        """What trainings of a model begin with from now on: a copy of that file, or nothing. NotFound."""
+        """Set the weights that trainings of a model start with from now on: a copy of that file, or none.
+
+        Raises NotFound.
+        """
         row = await self._shelves[MODEL].row(user, name)
         kept = self._shelves[MODEL].places(row).weights
 
@@ -206,28 +209,29 @@ class Models:
         return model_shown(row, await self._shelves[MODEL].uses(user))
 
     async def delete(self, user: str, name: str, kind: str = MODEL) -> None:
-        """Remove a model or template. Its trainings, and models made of it, have their own copy. NotFound."""
+        """Remove a model or template. Its trainings, and models made from it, have their own copy. Raises NotFound."""
         shelf = self._shelves[kind]
         await shelf.remove(await shelf.row(user, name))
 
     async def train(
         self, user: str, name: str, wanted: ModelTraining, *, weights: Path | None = None, remarks: tuple[str, ...] = ()
     ) -> JobView:
-        """Train a model: an ordinary job.
+        """Train a model as an ordinary job.
 
         Args:
-            user: who asks.
-            name: of the model.
-            wanted: what is said of this training.
-            weights: what it begins with, in place of the model's own.
+            user: the owner of the model and of the new job.
+            name: name of the model.
+            wanted: the settings of this training.
+            weights: the weights it starts with, in place of the model's own.
             remarks: sentences for the job's story.
 
         Raises:
             NotFound: no such model or data set.
-            Unprocessable, InvalidRequest: the job cannot be so; see `Service.submit`.
+            Unprocessable, InvalidRequest: a setting cannot be used, see `Service.submit`.
         """
         wanted.check()
         row = await self._shelves[MODEL].row(user, name)
+        # No table of trainings: a model's trainings are the jobs with its id (docs/decisions/026).
         spec, training = job_of(row, wanted)
         places = self._shelves[MODEL].places(row)
         if remarks:
@@ -240,6 +244,7 @@ class Models:
 
     async def _update(self, row: CatalogueRow, said: dict[str, object]) -> CatalogueRow:
         def work(change: Change) -> CatalogueRow:
+            # Read again in the transaction: another request may have changed other settings since `row` was read.
             there = change.tx.entry(row.id) or row
             record = msgspec.structs.replace(model_record(there), **said)
             return change.tx.update_entry(row.id, data_of(record), change.now)
@@ -248,7 +253,7 @@ class Models:
 
 
 def _made_of(places: Places, new: NewModel, origin: CatalogueRow, source: Places) -> ModelRecord:
-    """A copy of the origin's code, and what is not said as the origin has it. Blocks."""
+    """Copy the origin's code and return its record with the settings of `new`. Blocks."""
     shutil.copyfile(source.code, places.code)
     record = model_record(origin)
     said = {key: getattr(new, key) for key in _SETTINGS if getattr(new, key) is not None}

@@ -1,11 +1,11 @@
-"""Where the catalogue's files lie, and which folder of the server a path of a user means.
+"""Where the catalogue's files are, and which folder of the server a user's path means.
 
 `catalogue/<owner>/<id>/` below the data folder of the service: `data/` the files of a copied data set, `code.tar.gz`
-the code of a model, `weights/` what its trainings begin with. Two roots, not to be mixed up: `data_dir` is the
-service's own folder, `data_fs` the folder of shared data sets that jobs see as DLI_DATA_FS.
+the code of a model, `weights/` the weights its trainings start with. There are two roots: `data_dir` is the service's
+own folder, `data_fs` the folder of shared data sets that jobs see as DLI_DATA_FS.
 
-A folder that is being filled has a name of its own until it is complete (`incoming`): what a server that was killed
-leaves of an upload is known by it.
+A folder that is being filled has another name until it is complete (`incoming`). A new server finds the remains of an
+interrupted upload by that name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INCOMING = ".incoming-"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of one thing of the catalogue."""
+    """The places of a catalogue entry."""
 
     data_dir: Path
     owner: str
@@ -31,45 +31,45 @@ class Places:
 
     @property
     def folder(self) -> Path:
-        """All its files."""
+        """Return the folder with all files of the entry."""
         return self.data_dir / _ROOT / self.owner / self.id
 
     @property
     def incoming(self) -> Places:
-        """The places of the same thing until all of it is there."""
+        """Return the places of the same entry while it is incomplete."""
         return replace(self, id=f"{_INCOMING}{self.id}")
 
     @property
     def data(self) -> Path:
-        """The files of a copied data set."""
+        """Return the folder with the files of a copied data set."""
         return self.folder / "data"
 
     @property
     def code(self) -> Path:
-        """The code of a model, as a package."""
+        """Return the package with the code of a model."""
         return self.folder / "code.tar.gz"
 
     @property
     def weights(self) -> Path:
-        """What trainings of a model begin with, a state dict; it may be missing."""
+        """Return the state dict that trainings of a model start with. The file may be missing."""
         return self.folder / "weights" / "model_epoch_final.pth"
 
 
 def clear_incoming(data_dir: Path) -> None:
-    """Remove what a server that was killed has left of uploads. Blocks; nobody may be uploading."""
+    """Remove the uploads that a killed server left incomplete. No upload may be in progress. Blocks."""
     for folder in (data_dir / _ROOT).glob(f"*/{_INCOMING}*"):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def below_data_fs(data_fs: str, path: str) -> Path:
-    """The place that a user means by `path`: relative to the server's data folder, or absolute and in it.
+    """Return the place that a user means by `path`: relative to the server's data folder, or absolute and in it.
 
-    What links in that folder lead to is its administrator's word. Blocks.
+    Links in that folder are followed, because its administrator has placed them. Blocks.
 
     Raises:
         Unprocessable: the server has no data folder.
         InvalidRequest: it is not in the data folder.
-        NotFound: there is nothing of that name.
+        NotFound: there is nothing at that path.
     """
     if not data_fs:
         raise Unprocessable(
@@ -80,9 +80,11 @@ def below_data_fs(data_fs: str, path: str) -> Path:
     if "\0" in path:
         raise InvalidRequest("A path has no NUL in it.", field="path")
     root = os.path.normpath(data_fs)
+    # By its text, not resolved: a link inside the folder is its administrator's permission. Jobs could read the same
+    # files anyway, so this prevents mistakes and not attacks (docs/decisions/026).
     wanted = os.path.normpath(os.path.join(root, path))
     if wanted != root and not wanted.startswith(root.rstrip("/") + "/"):
-        # The same folder under its other name.
+        # The user may give the data folder's real path where the configuration has a link, as resolved paths do.
         real = os.path.realpath(root)
         if not wanted.startswith(real.rstrip("/") + "/"):
             raise InvalidRequest(
@@ -105,13 +107,13 @@ def below_data_fs(data_fs: str, path: str) -> Path:
 
 
 def relative(data_fs: str, place: Path) -> str:
-    """The path of a place in the data folder, "" for that folder itself."""
+    """Return the path of a place relative to the data folder, "" for that folder itself."""
     found = os.path.relpath(place, os.path.normpath(data_fs))
     return "" if found == "." else found
 
 
 def _beside(root: str, wanted: str) -> str:
-    """What there is in the nearest folder that exists."""
+    """Return a sentence with the names in the nearest folder that exists."""
     folder = os.path.dirname(wanted)
     while folder != root and not os.path.isdir(folder):
         folder = os.path.dirname(folder)

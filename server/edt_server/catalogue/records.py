@@ -1,6 +1,6 @@
-"""What is kept of a data set and of a model, and how it is shown. Pure.
+"""The stored form of data sets and of models, and how they are shown. Pure.
 
-A record is the `data` of a `CatalogueRow`; everything in it has a default, so that an older row reads.
+A record is the `data` of a `CatalogueRow`. Every field has a default, so that older rows can be read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ COPY, REFERENCE = "copy", "reference"
 
 
 class DatasetRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """See `schemas.catalogue.Dataset`; `path` is relative to the server's data folder, "" for a copy."""
+    """A data set in the store, see `schemas.catalogue.Dataset`.
+
+    `path` is relative to the server's data folder, "" for a copy.
+    """
 
     type: str = DatasetType.ANY.value
     description: str = ""
@@ -33,7 +36,7 @@ class DatasetRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """See `schemas.catalogue.Model`."""
+    """A model in the store, see `schemas.catalogue.Model`."""
 
     description: str = ""
     framework: str = DEFAULT_FRAMEWORK
@@ -51,17 +54,17 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dataset_record(row: CatalogueRow) -> DatasetRecord:
-    """What is kept of a data set."""
+    """Return the stored form of a data set."""
     return msgspec.convert(row.data, DatasetRecord)
 
 
 def model_record(row: CatalogueRow) -> ModelRecord:
-    """What is kept of a model or template."""
+    """Return the stored form of a model or template."""
     return msgspec.convert(row.data, ModelRecord)
 
 
 def dataset_shown(row: CatalogueRow, place: str, trouble: str, uses: Sequence[Use]) -> Dataset:
-    """A data set as its owner sees it, with where it lies and what is wrong with that."""
+    """Return a data set as its owner sees it, with its place and the trouble with that place."""
     record = dataset_record(row)
     return Dataset(
         id=row.id,
@@ -84,7 +87,7 @@ def dataset_shown(row: CatalogueRow, place: str, trouble: str, uses: Sequence[Us
 
 
 def model_shown(row: CatalogueRow, uses: Sequence[Use]) -> Model:
-    """A model as its owner sees it."""
+    """Return a model as its owner sees it."""
     record = model_record(row)
     return Model(
         id=row.id,

@@ -1,4 +1,4 @@
-"""A user's catalogue entries of one kind: find them by name, add and remove them with their files.
+"""A user's catalogue entries of a kind: find them by name, add and remove them with their files.
 
 Shared by data sets, models and weights. Files are in their place before the row is committed, and are removed after the
 row. So every row has its files. Names are looked up among the owner's entries only.
@@ -42,15 +42,15 @@ class JobService(Protocol):
         ...
 
     async def job(self, user: str, job: str) -> JobView:
-        """The job as it is now."""
+        """Return the job as it is now."""
         ...
 
     async def mine(self, user: str, job: str) -> JobRow:
-        """The user's job."""
+        """Return the user's job."""
         ...
 
     def paths(self, row: JobRow) -> JobPaths:
-        """Where its files are."""
+        """Return the places of the job's files."""
         ...
 
     async def submit(
@@ -62,18 +62,18 @@ class JobService(Protocol):
         training: Registered | None = None,
         weights: Path | None = None,
     ) -> JobView:
-        """Make a job of a package, a training of a model where that is given."""
+        """Make a job from a package. With `training` it is a training of a model."""
         ...
 
     @property
     def store(self) -> Store:
-        """The open store."""
+        """Return the open store."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """All entries of one kind: "dataset", "model" or "template"."""
+    """All entries of a kind: "dataset", "model" or "template"."""
 
     service: JobService
     kind: str
@@ -83,7 +83,7 @@ class Shelf:
         return await asyncio.to_thread(self.service.store.entries, user, self.kind)
 
     async def row(self, user: str, name: str) -> CatalogueRow:
-        """Return the user's entry of that name. NotFound, with the names of the others."""
+        """Return the user's entry with that name. Raises NotFound, with the names of the others."""
         rows = await self.rows(user)
         for row in rows:
             if row.name == name:
@@ -140,6 +140,8 @@ class Shelf:
         def prepared() -> msgspec.Struct:
             make_private_dir(places.incoming.folder)
             record = fill(places.incoming)
+            # A complete folder gets its name in one atomic step. A server killed before leaves `.incoming-…`, which the
+            # next start removes.
             places.incoming.folder.rename(places.folder)
             return record
 
@@ -154,6 +156,7 @@ class Shelf:
                 try:
                     change.tx.add_entry(row)
                 except Conflict:
+                    # The name may have been taken while the files were copied: the row's unique key decides the race.
                     raise self._taken(name) from None
 
             await self.service.change(work)
@@ -190,6 +193,6 @@ class Shelf:
 
 
 def data_of(record: msgspec.Struct) -> dict[str, Any]:
-    """A record as JSON."""
+    """Return a record as JSON."""
     data: dict[str, Any] = msgspec.to_builtins(record)
     return data

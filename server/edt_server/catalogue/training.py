@@ -1,4 +1,4 @@
-"""Make a job from a model and the settings of one training. Pure.
+"""Make a job from a model and the settings of a training. Pure.
 
 Settings of the training override those of the model. A job has its own copy of everything, so later changes of the
 model do not affect it.

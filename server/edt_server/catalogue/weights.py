@@ -1,7 +1,7 @@
-"""Weights that somebody brings along: files under names of their own, and what a person means by the name of some.
+"""Uploaded files of weights, and the weights that a name refers to.
 
-They are kept like models, and named by the server. What trainings begin with is named by one of these, by a training,
-or by a place in the server's data folder.
+An uploaded file is stored like a model, and the server names it. A name of weights refers to an uploaded file, to a
+training, or to a place in the server's data folder.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
 
 
 class WeightsRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of an uploaded file of weights."""
+    """An uploaded file of weights in the store."""
 
     size: int = 0
 
 
 class Weights:
-    """Files of weights of one service."""
+    """The uploaded weights of a service."""
 
     def __init__(self, service: JobService) -> None:
         self._service = service
         self._shelf = Shelf(service, WEIGHTS)
 
     async def add(self, user: str, upload: Path) -> str:
-        """Keep a copy of that file; the name it is given. Unprocessable when it is empty."""
+        """Store a copy of that file and return its new name. Raises Unprocessable when it is empty."""
         name = f"weights-{secrets.token_hex(4)}"
 
         def fill(places: Places) -> WeightsRecord:
@@ -51,15 +51,15 @@ class Weights:
         return name
 
     async def meant(self, user: str, name: str, trainings: dict[str, str]) -> Path:
-        """The file of weights that a person means.
+        """Return the file of weights that a user's name refers to.
 
         Args:
-            user: who asks.
-            name: of an uploaded file, of a training, or a file or folder of the server's data folder.
-            trainings: ids of the jobs that names of trainings stand for.
+            user: the user.
+            name: name of an uploaded file or of a training, or a file or folder of the server's data folder.
+            trainings: ids of the jobs by the names of trainings.
 
         Raises:
-            NotFound: it is none of these.
+            NotFound: there are no weights with that name.
             Unprocessable: the training has written no weights yet, or the folder has none.
         """
         for row in await self._shelf.rows(user):
@@ -79,7 +79,7 @@ class Weights:
 
 
 def _newest(folder: Path) -> Path:
-    """The final weights of a folder, else its newest epoch's, else its only .pth file."""
+    """Return the final weights of a folder, else its newest epoch's, else its only .pth file."""
     final = folder / "model_epoch_final.pth"
     if final.is_file():
         return final

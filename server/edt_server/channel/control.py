@@ -52,16 +52,16 @@ class _KeyPair(msgspec.Struct, frozen=True):
 
 
 class ControlServer:
-    """Speaks with the supervisors of all jobs. Everything happens on the event loop that `start` ran on.
+    """The server's socket for the supervisors of all jobs. Everything happens on the event loop that `start` ran on.
 
     Args:
-        control_dir: 0700 folder of the key pair and the address file; made when missing.
-        interface: address to listen on; the port is the system's choice.
-        on_hello: answers a supervisor's first message; Refused ends that supervisor.
-        on_report: commits a report. Every one is passed on, also those seen before; when it raises, nothing is
-            acknowledged and later reports of that job are left unread until the failed one was repeated.
-        on_progress: the newest progress of a job.
-        on_connected: called after a Welcome was sent.
+        control_dir: 0700 folder of the key pair and the address file, made when missing.
+        interface: address to listen on. The system chooses the port.
+        on_hello: callback that answers a supervisor's first message. Refused ends that supervisor.
+        on_report: callback that commits a report. It gets every report, also repeated ones. When it raises, nothing is
+            acknowledged, and later reports of that job are left unread until the failed one was repeated.
+        on_progress: callback with the newest progress of a job.
+        on_connected: callback after a Welcome was sent.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ControlServer:
 
     @property
     def control_file(self) -> Path:
-        """Where supervisors read the endpoint and the server's public key."""
+        """Return the file in which supervisors read the endpoint and the server's public key."""
         return self._dir / ADDRESS_FILE
 
     async def start(self) -> None:
@@ -147,6 +147,8 @@ class ControlServer:
 
     def send(self, job_id: str, message: ToSupervisor) -> bool:
         """Send to the job's supervisor. False when it is not connected now (see `on_connected`)."""
+        # Withheld until the Ack is sent: a supervisor takes every Allocation after an Ack as one that knows the report
+        # (docs/decisions/003).
         if job_id == self._answering:
             self._withheld.append(message)
             return True
@@ -189,6 +191,8 @@ class ControlServer:
         except msgspec.MsgspecError as wrong:
             log.warning("message that is none dropped, job=%s: %s", job_id, type(wrong).__name__)
             return
+        # After a reconnect, messages of the old connection may still be in the queue, even reports that were repeated
+        # since.
         if not isinstance(message, SupervisorHello) and self._peers.get(job_id) != peer:
             log.warning("message before a hello, or of a replaced connection, dropped, job=%s", job_id)
             return
@@ -203,7 +207,7 @@ class ControlServer:
                 case ProgressReport(progress=progress):
                     self._on_progress(job_id, progress)
         except StoreUnavailable:
-            # The ledger's writer logs the store's trouble once; supervisors repeat unacknowledged reports.
+            # The ledger's writer logs the store's trouble once, and supervisors repeat unacknowledged reports.
             log.info("a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
         except Exception:
             log.exception("a %s could not be dealt with, job=%s", type(message).__name__, job_id)
@@ -244,7 +248,10 @@ class ControlServer:
 
 
 def _server_keys(path: Path) -> _KeyPair:
-    """The key pair in `path`, made at the first start; supervisors trust the next server because it has the same."""
+    """Return the key pair in `path`, made at the first start.
+
+    Supervisors trust the next server because it has the same pair.
+    """
     while True:
         try:
             return msgspec.json.decode(path.read_bytes(), type=_KeyPair)

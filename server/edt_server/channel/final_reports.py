@@ -25,10 +25,10 @@ _LOG_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class FinalReports:
-    """What one supervisor left in the job's folder.
+    """The remains of a supervisor in the job's folder.
 
     Attributes:
-        reports: the reports in its journal, oldest first; some may have been taken before.
+        reports: the reports in its journal, oldest first. Some may have been taken before.
         trouble: why the journal cannot be read, "" when it can.
         said: the last lines of its log.
     """
@@ -54,8 +54,8 @@ def finalize(
 
     Args:
         change: the transaction.
-        job: its id; it may have been deleted.
-        left: what the supervisor left.
+        job: its id. The job may have been deleted.
+        left: the remains of the supervisor.
         progress: the newest received.
         stopping: why the job is to be stopped, None when it is not.
 

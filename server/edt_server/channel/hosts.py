@@ -104,11 +104,11 @@ class Hosts:
 
     @property
     def there(self) -> tuple[Host, ...]:
-        """The hosts that are up now."""
+        """Return the hosts that are up now."""
         return tuple(host for host in self._all if host.name in self._up)
 
     async def start(self) -> None:
-        """Find or start the agents; return when every host is up, or after half a minute."""
+        """Find or start the agents. Return when every host is up, or after half a minute."""
         make_private_dir(self.folder)
         self._all = await asyncio.to_thread(local_hosts, self._settings.local_hosts)
         names = {host.name for host in self._all}
@@ -138,7 +138,10 @@ class Hosts:
         self._context.destroy(linger=0)
 
     async def place(self, preferred: Sequence[str]) -> str | None:
-        """Return the first of these hosts that is up, else any; wait until one is. None when this server stops."""
+        """Return the first of these hosts that is up, else any, and wait while none is up.
+
+        None when this server stops.
+        """
         while not self.stopped:
             if self._up:
                 return next((name for name in preferred if name in self._up), next(iter(self._up)))
@@ -231,7 +234,7 @@ class Hosts:
         return process
 
     async def _converse(self, name: str, address: AgentAddress) -> None:
-        """Be in conversation with the agent until it is lost, which is raised."""
+        """Exchange messages with the agent until it is lost, which is raised."""
         connection = AgentConnection(self._context, address)
         pinging = asyncio.create_task(self._ping(connection))
         heard = False
@@ -277,7 +280,7 @@ class Hosts:
         self._wake_waiters()
         if self._started and self._reported != self.there:
             self._reported = self.there
-            # An unavailable store must not end the watch; the next change reports all hosts again.
+            # An unavailable store must not end the watch. The next change reports all hosts again.
             try:
                 await self._changed(self.there)
             except EdtError:

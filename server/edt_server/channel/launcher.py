@@ -38,8 +38,8 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
         spare: a spare supervisor for this job. Without one, or when it has just ended, a new process is started.
 
     Raises:
-        Unprocessable: the job's interpreter is not there. (Whether it has edt_sdk shows when the driver starts; the
-            supervisor reports that as ERROR.)
+        Unprocessable: the job's interpreter is not there. (A missing edt_sdk shows only when the driver starts, and the
+            supervisor reports it as ERROR.)
     """
     try:
         paths = write_orders(orders)
@@ -50,6 +50,7 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
     process = spare.process if spare is not None and spare.hand_over(paths.launch_file) else _start(paths)
     identity = identify(process.pid)
     _children[identity] = process
+    # A supervisor that ends must be reaped, or it stays a zombie for as long as this server lives.
     threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
     return identity
 

@@ -1,7 +1,7 @@
 """Spare supervisors: started before there is a job for them, with a zygote that has imported everything already.
 
-A spare fits the jobs of one interpreter with one number of threads per slot, as long as the files it has imported are
-still the installed ones. It has never run user code, becomes the supervisor of one job and is never used again. Spares
+A spare fits the jobs with the same interpreter and number of threads per slot, as long as the files it has imported are
+still the installed ones. It has never run user code, becomes the supervisor of a job and is never used again. Spares
 end with this server, however the server ends. A spare that was handed to a job does not.
 """
 
@@ -77,6 +77,7 @@ class Spare:
         """Make it the supervisor of the job with these orders. False when it has ended."""
         with self.connection:
             try:
+                # The death of a spare in this moment is no race: `launch` then starts a new process.
                 self.connection.sendall(f"{launch_file}\n".encode())
             except ConnectionError:
                 return False
@@ -93,7 +94,7 @@ class Spare:
 
 
 class SpareSupervisors:
-    """The spares of one server, all of the kind that the last job needed.
+    """The spares of a server, all of the kind that the last job needed.
 
     Args:
         count: number of spares. With 0 every job starts cold.
@@ -112,7 +113,7 @@ class SpareSupervisors:
 
     @property
     def spares(self) -> tuple[Spare, ...]:
-        """The spares that wait now."""
+        """Return the spares that wait now."""
         return tuple(self._spares)
 
     def wake(self) -> None:

@@ -51,12 +51,12 @@ _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 
 
 class Supervision:
-    """All supervisors of one service.
+    """All supervisors of a service.
 
     Args:
-        settings: of the service.
-        change: commits.
-        progressed: called with the newest progress of a job.
+        settings: the settings of the service.
+        change: runs a change and commits it.
+        progressed: callback with the newest progress of a job.
         spares: supervisors that were started in advance, None for none.
         hosts: where supervisors are started, None for this machine.
     """
@@ -99,7 +99,7 @@ class Supervision:
         await self._control.start()
 
     async def stop(self) -> None:
-        """Stop listening and watching; supervisors go on."""
+        """Stop listening and watching. Supervisors go on."""
         self._ending = True
         await self._unwatch()
         # A launch under way is completed, so that the next server finds the identity of its process in the store. The
@@ -173,7 +173,7 @@ class Supervision:
             self._watchers[row.id] = asyncio.create_task(self._await_hello(row), name=f"edt hello {row.id}")
 
     async def gone(self, job: str, seconds: float) -> bool:
-        """Wait until no process of an ended job runs; False when `seconds` pass before that."""
+        """Wait until no process of an ended job runs. Return False when `seconds` pass before that."""
         watcher = self._watchers.get(job)
         return watcher is None or bool((await asyncio.wait([watcher], timeout=seconds))[0])
 
@@ -194,6 +194,8 @@ class Supervision:
             row = change.row(job)
             if row.state not in _STARTING:
                 return None  # it was stopped in the meantime
+            # Committed before the process exists: if this server dies in between, the new number keeps every process of
+            # the old attempt out (fencing).
             return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
 
         try:
@@ -335,8 +337,9 @@ class Supervision:
         return same_kernel(identity) and self._greeted.get(job) != attempt and not is_held(lock)
 
     async def _finalize(self, job: str, attempt: int) -> None:
-        """Take the reports that a dead supervisor could not deliver; start its successor unless the job has ended."""
+        """Take the reports that a dead supervisor could not deliver. Start its successor unless the job has ended."""
         row = await self._change_until_committed(lambda change: change.tx.job(job))
+        # Another attempt was started in the meantime, and its own watcher looks after it.
         if row is not None and row.attempt != attempt:
             return
         # Before the change that may launch the next attempt: what is admitted after it must not be forgotten here.
@@ -346,7 +349,7 @@ class Supervision:
             await self._over(job)
 
     async def _close(self, row: JobRow) -> bool:
-        """Take the last reports of the dead supervisor; True when the job is over."""
+        """Take the last reports of the dead supervisor. Return True when the job is over."""
         job = row.id
         left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
         return await self._change_until_committed(
@@ -363,7 +366,7 @@ class Supervision:
             del self._watchers[job]  # last: a waiter in `gone` may restart the job
 
     async def _await_hello(self, row: JobRow) -> None:
-        """Wait for the hello of a supervisor whose process is not known; start another one if it does not come."""
+        """Wait for the hello of a supervisor with an unknown process. Start another supervisor if no hello comes."""
         heard = self._heard[row.id] = asyncio.Event()
         try:
             async with asyncio.timeout(_HELLO_LIMIT):

@@ -1,4 +1,4 @@
-"""Own the files of one job on disk: unpacking its package safely, finding its weights, removing everything.
+"""Own the files of a job on disk: unpacking its package safely, finding its weights, removing everything.
 
 Never: the store. A caller has decided already that a file may go.
 

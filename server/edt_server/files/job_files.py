@@ -51,6 +51,7 @@ def warm_start(paths: JobPaths, spec: JobSpec) -> str:
 def keep(file: Path, kept: Path) -> None:
     """Keep `file` as `kept` too, independent of its first name. Blocks."""
     try:
+        # A hard link costs no space. Between two file systems, or where links are forbidden, a copy does.
         os.link(file.resolve(), kept)
     except OSError:
         shutil.copyfile(file, kept)

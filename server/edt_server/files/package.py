@@ -1,7 +1,7 @@
-"""Unpacking of a submitted package: a tar archive, plain or gzipped, from a source that is not trusted.
+"""Unpack a submitted package: a tar archive, plain or gzipped, from a source that is not trusted.
 
-The archive is read once, member by member, into a fresh folder beside the target, which takes the target's name only
-when everything was in order; a refused package leaves nothing. Every refusal is a `PackageError` that names the
+The archive is read once, member by member, into a fresh folder next to the target. That folder takes the target's name
+only when everything was in order, so a refused package leaves nothing. Every refusal is a `PackageError` that names the
 member. Files are written by us, not by `tarfile.extract`: each is created new (never through a link), with 0644 or
 0755, and symbolic links come last, when nothing is written any more. The standard library's data filter is asked as a
 second opinion.
@@ -37,12 +37,12 @@ class UnpackedPackage:
 
 
 def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: int, max_bytes: int) -> UnpackedPackage:
-    """Unpack `archive` as the folder `target`, whose parent exists.
+    """Unpack `archive` as the folder `target`. The parent of that folder exists.
 
     Args:
         archive: a tar file, plain or gzipped.
-        target: the folder to make; must not exist yet.
-        main: the main script that must be in it, relative to `code_dir`; "" when no script has to be.
+        target: the folder to make, which must not exist yet.
+        main: the main script that must be in it, relative to `code_dir`. "" when no script has to be.
         code_dir: the package's one top folder, or "".
         max_files: most members (files, folders, links) it may have.
         max_bytes: most bytes its files may have together.
@@ -193,6 +193,7 @@ class _Unpacking:
     def _write(self, name: str, source: IO[bytes], *, executable: bool) -> None:
         self._add_folder(str(PurePosixPath(name).parent))
         place = self.root / name
+        # O_EXCL also refuses two names that a disk without upper and lower case takes for one.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
         descriptor = os.open(place, flags, 0o755 if executable else 0o644)
         with os.fdopen(descriptor, "wb") as sink:
@@ -211,7 +212,7 @@ class _Unpacking:
             self._write(name, source, executable=os.access(place, os.X_OK))
 
     def _link_target(self, name: str, target: str) -> str:
-        """`target` unchanged when it stays in the package, looked at name by name."""
+        """Return `target` unchanged when it stays in the package, checked name by name."""
         steps: list[str] = [] if target.startswith("/") else list(PurePosixPath(name).parent.parts)
         outside = not target or target.startswith("/") or "\0" in target
         for part in target.split("/"):
@@ -250,7 +251,7 @@ class _Unpacking:
 
 
 class _Bounded:
-    """A readable, seekable stream that ends the run when more than `limit` bytes come out of it.
+    """A readable, seekable stream that ends the run when more than `limit` bytes are read from it.
 
     A single read of more than a mebibyte can only be an extended header, which tarfile would hold in memory.
     """
@@ -280,7 +281,7 @@ class _Bounded:
 
 
 def _clean(name: str) -> str:
-    """A member's name without `./`, or PackageError when it is no plain relative name."""
+    """Return a member's name without `./`. Raises PackageError when it is no plain relative name."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     try:
         encoded = [part.encode() for part in parts]

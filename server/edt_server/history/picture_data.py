@@ -29,8 +29,8 @@ from edt_server.outputs.results import Checkpoint
 from edt_server.outputs.training_curve import Curve, TrainPoint
 
 MOST_BANDS = 10
-_SHORTEST = 0.5  # seconds; less is no measurement of a speed
-_WIDE, _STRETCH = 10.0, 1.0  # the smallest width of a timeline and of a part of it, in seconds
+_SHORTEST = 0.5  # seconds, too short to measure a speed
+_WIDE, _STRETCH = 10.0, 1.0  # seconds, the least width of a timeline and of a zoomed part
 _LOST = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
 FAILURES = _LOST
 MARKED = _LOST | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS
@@ -51,11 +51,11 @@ def allocation_of(
 
     Args:
         rows: oldest first, each in force until the next one.
-        names: what people call the jobs.
+        names: names of the jobs for people.
         until: to when the last row holds.
         start: from when on it is drawn, the first row by default.
-        mine: the job that is emphasised; it is the lowest band.
-        marks: what happened; those outside are left out.
+        mine: the job that is emphasised, which is the lowest band.
+        marks: events to mark. Events outside of the picture are left out.
         total: how many rows there were, when these are a part of them.
         first: jobs that choose their colours first.
     """
@@ -103,6 +103,7 @@ def _column(rows: Sequence[TimelineRow], job: str, key: str) -> tuple[float, ...
 
 
 def _others(rows: Sequence[TimelineRow], shown: set[str], names: Mapping[str, str]) -> tuple[Band, ...]:
+    # One band for all other jobs: a picture of a thousand jobs stays small and legible.
     rest = {job for row in rows for job in row["slots"]} - shown
     if not rest:
         return ()
@@ -153,8 +154,8 @@ def losses_of(
         curve: the thinned points.
         name: the name of the job.
         axis: samples, updates or time.
-        marks: failures of the job, at their times; changes of the workers come from the points.
-        checkpoints: all checkpoints; those of the last training are marked.
+        marks: failures of the job, at their times. Changes of the workers come from the points.
+        checkpoints: all checkpoints. Only those of the last training are marked.
         empty: the reason shown when there is no point.
     """
     x = PLACES[axis]
@@ -288,8 +289,8 @@ def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str 
     """Convert the answer of `Reading.standing` into the map of slots.
 
     Args:
-        cluster: what it tells.
-        named: hosts there should be, with the slots of each; one that has none now is lost.
+        cluster: the answer.
+        named: configured hosts with the slots of each. A host that has none now is lost.
         mine: the job that is emphasised.
     """
     names = cluster["names"]

@@ -125,7 +125,7 @@ def settled(rows: Iterable[TimelineRow]) -> list[dict[str, int]]:
 
 
 def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
-    """Each input of the core with the decisions that followed it."""
+    """Return each input of the core with the decisions that followed it."""
     steps: list[tuple[Event, list[Event]]] = []
     for event in events:
         if event.kind in kinds.INPUTS:
@@ -138,7 +138,7 @@ def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
 
 
 def tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
-    """One sentence about an input of the core and what it decided then."""
+    """Return a sentence about an input of the core and the decisions that followed from it."""
     revoked = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
     granted = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
     own = between_trainings(cause) or cause.kind == kinds.JOB_SUSPENDED

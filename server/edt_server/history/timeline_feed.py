@@ -28,11 +28,11 @@ class TimelineEvents(Protocol):
 
 
 class TimelineFeed:
-    """The timeline index of one store.
+    """The timeline index of a store.
 
     Args:
         store: where the events are.
-        newest: number of the newest committed event, so that nothing is read where nothing is new.
+        newest: returns the number of the newest committed event, so that nothing is read where nothing is new.
         names: maps ids to the jobs' names.
     """
 
@@ -50,8 +50,10 @@ class TimelineFeed:
         self._closed = True
 
     def catch_up(self) -> None:
-        """Take in what was committed since the last call."""
+        """Read the events committed since the last call."""
         with self._lock:
+            # Read before the events: an event committed in between is found now, and looked for once more by the next
+            # call.
             newest = self._newest()
             if newest == self._seen:
                 return

@@ -24,7 +24,7 @@ _APART_BY_JOB = 4
 
 
 class _Entry(NamedTuple):
-    """One row. `changes` are the jobs whose figures differ from the row before, as (job, slots, leaving)."""
+    """A row. `changes` has (job, slots, leaving) for each job with other figures than in the row before."""
 
     time: float
     cause: str
@@ -72,7 +72,7 @@ class TimelineIndex:
         self._lives: dict[str, _Life] = {}
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self._entries)
 
     # --- taking events in ---------------------------------------------------------------------------------------------
@@ -124,10 +124,12 @@ class TimelineIndex:
             if (now := (self._occupied.get(job, 0), self._left.get(job, 0))) != before
         )
         figures = (self._free, len(self._slots))
+        # An input that moved nothing, such as a progress of time, is no row.
         if not changes and figures == self._told:
             return
         self._told = figures
         text = tell(cause, decisions, self._names)
+        # A wall clock can be set back, and `window` searches by bisection, which needs rising times.
         self._times.append(max(cause.time, self._times[-1]) if self._times else cause.time)
         self._seqs.append(cause.seq)
         self._entries.append(_Entry(cause.time, cause.kind, text, *figures, changes))
@@ -213,7 +215,7 @@ class TimelineIndex:
         return chosen
 
     def rows(self, numbers: Sequence[int]) -> list[TimelineRow]:
-        """The rows of these numbers, ascending."""
+        """Return the rows with these numbers, ascending."""
         return list(self._tell_rows(numbers))
 
     def _tell_rows(self, numbers: Sequence[int]) -> Iterator[TimelineRow]:

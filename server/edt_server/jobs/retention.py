@@ -1,8 +1,9 @@
 """Retention: remove ended jobs with all their files once they are too old, or together too large. Off by default.
 
-Only ended jobs, the oldest first, and none whose weights a living job starts with. The transaction that removes the row
-checks again whether the job may go, so that it cannot be resumed in between. The files follow. What a server that was
-killed in between has left is known by the event, which stays like all events. Living jobs never count.
+Only ended jobs are removed, the oldest first, and no job with weights that a living job starts with. The transaction
+that removes the row checks again whether the job may go, so that it cannot be resumed in between. The files follow. The
+event of the removal stays, like all events, and shows the next server which files a killed server has left. Living jobs
+never count.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Retention:
         kept = await asyncio.to_thread(lambda: [self._measure(row) for row in rows])
         by_id = {row.id: row for row in rows}
         removed: list[str] = []
-        # A job whose weights a living job starts with is neither removed nor counted.
+        # A living job starts with the weights of a needed job, which is neither removed nor counted.
         for each, why in self._limits.overdue([each for each in kept if each.job not in needed], now):
             if await self._gone(each.job) and await self._remove(by_id[each.job], each, why):
                 removed.append(each.job)
@@ -137,10 +138,14 @@ class Retention:
 
     async def _remove(self, seen: JobRow, kept: EndedJob, why: str) -> bool:
         def forget(change: Change) -> bool:
+            # Read again: since the sweep looked, the job may have been resumed, or another job may start with its
+            # weights.
             row = change.tx.job(seen.id)
             if row is None or not row.state.final or row.ended != seen.ended or seen.id in _needed(self._store):
                 return False
             data = {"owner": row.owner, "name": row.spec.name, "bytes": kept.bytes, "why": why}
+            # The event is the list of files still to remove: a server that dies before `_clear` leaves them to
+            # `_finish`.
             change.append(JOB_REMOVED, row.id, data)
             change.tx.delete_job(row.id)
             return True
@@ -191,6 +196,8 @@ def size_of(folders: Collection[Path]) -> int:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
+            # By inode: packages and weights are hard links where the file system can, and blocks count what is really
+            # freed.
             seen[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(seen.values())
 
@@ -208,5 +215,5 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _needed(store: Store) -> set[str]:
-    """Return the jobs whose weights a living job starts with."""
+    """Return the jobs with weights that a living job starts with."""
     return {row.spec.warm_start for row in store.jobs(states=_LIVING) if row.spec.warm_start}

@@ -1,4 +1,4 @@
-"""What a job was made of, ready to become another job: its package as it was sent, and its settings as they are now.
+"""The stored package and the present settings of a job, ready to become another job.
 
 A job's code folder is its working directory too, where its script may write. So the package is kept next to it: another
 name for the same bytes where the file system can do that.
@@ -44,10 +44,10 @@ class Stored:
     kept: Path | None
 
     def changed(self, changes: Mapping[str, Any]) -> JobSpec:
-        """The settings of the other job, where `changes` are fields of `JobSpec`.
+        """Return the settings of the other job, where `changes` are fields of `JobSpec`.
 
         Raises:
-            InvalidRequest, Unprocessable: a field that there is not, or that cannot have this value.
+            InvalidRequest, Unprocessable: an unknown field, or a value that cannot be used.
         """
         said = {**msgspec.to_builtins(self.spec), **changes}
         if said["framework"] != self.spec.framework:
@@ -60,7 +60,7 @@ class Stored:
 
     @property
     def training(self) -> Registered | None:
-        """What it uses of the catalogue apart from a data set, which is looked up again."""
+        """Return what the job uses from the catalogue apart from a data set, which is looked up again."""
         used = self.spec.registered or Registered()
         beside = msgspec.structs.replace(used, dataset="", copied=False, train="", test="", val="")
         return None if beside == Registered() else beside
@@ -68,6 +68,7 @@ class Stored:
     def weights(self, spec: JobSpec) -> Path | None:
         """Return the weights that the other job starts with because this one did, also when their job was deleted."""
         own = spec.warm_start == "" and self.spec.registered is not None and self.spec.registered.weights
+        # With another `warm_start` the weights come from that job.
         same = spec.warm_start != "" and spec.warm_start == self.spec.warm_start
         return self.kept if own or same else None
 
@@ -98,7 +99,7 @@ class Stored:
 
 
 def gone(job: str) -> NotFound:
-    """Return the error for a job that was deleted while another job was made of it."""
+    """Return the error for a job that was deleted while another job was made from it."""
     return NotFound(f"Job {job} was deleted meanwhile.", hint="Choose the folder of its code instead.", field="source")
 
 
@@ -131,7 +132,7 @@ def _settings(row: JobRow) -> JobSpec:
 
 
 def _pack(paths: JobPaths, package: Path) -> None:
-    """Pack the code folder, as it is now, of a job whose package was not kept."""
+    """Pack the code folder as it is now, for a job without a stored package."""
     if not paths.submitted.is_dir():
         raise gone(paths.job_id)
     make_private_dir(paths.job_dir)

@@ -1,4 +1,4 @@
-"""From an uploaded package to a job: checked, unpacked, given an id. A refused package leaves nothing."""
+"""Make a job from an uploaded package: check it, unpack it, give it an id. A refused package leaves nothing."""
 
 from __future__ import annotations
 

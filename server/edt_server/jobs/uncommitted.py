@@ -1,7 +1,7 @@
-"""Submissions whose commit is in doubt: their files stay until the store has answered.
+"""Submissions with a commit in doubt: their files stay until the store has answered.
 
-A store that goes away at the end of a commit, or a request that is cancelled in the middle of it, leaves open whether
-the job was committed. A job that is in the store keeps its files; the files of any other are removed.
+A store that fails at the end of a commit, or a request that is cancelled during a commit, leaves open whether the job
+was committed. A job that is in the store keeps its files. The files of any other job are removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edt_server.store import StoreError
 
 
 class UncommittedSubmissions:
-    """The submissions of one service whose commit is in doubt.
+    """The submissions of a service with a commit in doubt.
 
     Args:
         writer: reads between changes.
@@ -33,7 +33,7 @@ class UncommittedSubmissions:
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Stop asking; files of submissions still in doubt stay."""
+        """Stop asking. Files of submissions still in doubt stay."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -41,6 +41,8 @@ class UncommittedSubmissions:
     async def _settle(self, paths: JobPaths) -> None:
         while True:
             with contextlib.suppress(StoreError):
+                # Between two changes, because only the store knows whether a commit without an answer has succeeded
+                # (docs/decisions/018).
                 if await self._writer.read(self._writer.ledger.store.job, paths.job_id) is None:
                     await asyncio.to_thread(job_files.remove, paths)
                 return

@@ -54,12 +54,12 @@ class LeaseLost(ServerUnreachable):
 
 
 class Leadership:
-    """One process's part in the lease of a store. Blocks.
+    """The part of a process in the lease of a store. Blocks.
 
     One thread uses it, with two exceptions: any thread may read `confirmed`, and the heartbeat thread calls `beat`.
 
     Args:
-        store: the store whose lease this is.
+        store: the store with the lease.
         me: this process.
         url: where the other servers reach this one.
         pace: intervals of the lease.
@@ -93,7 +93,7 @@ class Leadership:
 
         Raises:
             StoreError: the store cannot be read or written to. A leader that was stopped in the middle of a transaction
-                may hold the store's lock; the error names that process then.
+                may hold the store's lock. The error names that process then.
         """
         found = self._store.lease(LEASE)
         why = "" if found is None else self._reason_expired(found)
@@ -139,7 +139,7 @@ class Leadership:
         return self._pulse.beat(time.monotonic())
 
     def renew(self) -> bool:
-        """Renew the lease; False when it is lost. StoreUnavailable when the store cannot be asked."""
+        """Renew the lease. Return False when it is lost. Raises StoreUnavailable when the store cannot be asked."""
         begun = time.monotonic()
         with self._store.write() as tx:
             kept = tx.renew_lease(LEASE, self._fencing, expires=time.time() + self._pace.valid)
@@ -154,7 +154,7 @@ class Leadership:
             tx.release_lease(LEASE, self._fencing)
 
     def guarded(self) -> Store:
-        """Return the leader's store, whose transactions fail with LeaseLost once another server leads."""
+        """Return the leader's store. Its transactions fail with LeaseLost once another server leads."""
         fencing = self._fencing
 
         def check(tx: Writer) -> None:
@@ -166,12 +166,13 @@ class Leadership:
         return self._store.guarded(check)
 
     def _reason_expired(self, lease: Lease) -> str:
-        """Return why the holder no longer leads, as the predicate of a sentence; "" while it leads."""
+        """Return why the holder no longer leads, as the predicate of a sentence, or "" while it leads."""
         now = time.monotonic()
         if self._seen != lease:
             self._seen, self._seen_at = lease, now
         if lease.holder is None:
             return "has given it back"
+        # Known only on this host. For a process on another host or in another container the lease must expire.
         if not is_alive(lease.holder):
             return "has ended"
         if self._watch.stands_still(lease.holder, now):
@@ -182,15 +183,15 @@ class Leadership:
 
 
 class LeaderElection:
-    """One server's view of the election: it leads, or it knows the leader.
+    """A server's view of the election: it leads, or it knows the leader.
 
     Args:
-        store: open; its owner closes it after `stop`.
+        store: open. Its owner closes it after `stop`.
         me: this process.
         url: where the other servers reach this one.
         pace: see `Leadership`.
-        on_lead: called when this server starts to lead, with the store that only a leader may write to.
-        on_resign: called when it stops leading, also when the loss of the lease interrupted `on_lead`.
+        on_lead: callback when this server starts to lead, with the store that only a leader may write to.
+        on_resign: callback when it stops leading, also when the loss of the lease interrupted `on_lead`.
     """
 
     def __init__(
@@ -236,7 +237,7 @@ class LeaderElection:
             await self._step_down(release=True)
 
     async def leader(self) -> Lease | None:
-        """Return the leader's lease, None for this server; wait while no server leads.
+        """Return the leader's lease, None for this server. Waits while no server leads.
 
         Raises:
             ServerUnreachable: no server took the lease in time.

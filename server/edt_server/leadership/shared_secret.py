@@ -11,7 +11,7 @@ from edt_server.system.private_files import make_private_dir, write_private
 
 
 def shared_secret(path: Path) -> str:
-    """Return the secret in the file. The first call makes it; concurrent first calls all get the same one."""
+    """Return the secret in the file. The first call makes it, and concurrent first calls all get the same secret."""
     while True:
         with contextlib.suppress(FileNotFoundError):
             return path.read_text(encoding="ascii")

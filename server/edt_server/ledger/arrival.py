@@ -21,6 +21,6 @@ def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
         slots_per_unit=spec.slots_per_unit,
         pending_timeout=spec.pending_timeout,
         rigid=not Framework(spec.framework).elastic,
-        # Its agents form their own group, so the demand never changes; any number up to the maximum is used.
+        # Its agents form their own group, so the demand never changes. Any number up to the maximum is used.
         demand=_ANY if spec.framework == Framework.TORCHRUN else 1,
     )

@@ -41,13 +41,13 @@ _IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILL
 
 @dataclass(frozen=True, slots=True)
 class ChangeOutcome:
-    """What a committed change asks for.
+    """The effects that a committed change asks for.
 
     Attributes:
         jobs: every job with a new event.
         allocations: the slots jobs may use from now on, where that may have changed.
         launches: jobs that have a slot and no supervisor.
-        states: jobs whose state changed, as they are now, with the state before.
+        states: jobs with a changed state, as they are now, with the state before.
     """
 
     jobs: tuple[str, ...]
@@ -85,7 +85,7 @@ class Ledger:
 
         Raises:
             StoreUnavailable: the store cannot be used now, and `work` changed nothing. Only when the commit itself
-                failed may it have been committed; the outcome of the next successful change then includes it.
+                failed, the change may be committed. The outcome of the next successful change then includes it.
         """
         self._settle()
         change: Change | None = None
@@ -99,8 +99,11 @@ class Ledger:
                 change.launch_granted()
                 complete = True
         except BaseException as wrong:
+            # The transaction was rolled back, but the core in memory has already taken its inputs.
             if change is not None and change.decided:
                 self._stale = True
+            # The commit's answer is lost, so its outcome is in doubt. The next change looks it up in the store
+            # (docs/decisions/018).
             if change is not None and complete and change.events and isinstance(wrong, StoreUnavailable):
                 self._doubt, self._stale = change, True
             with contextlib.suppress(StoreError):  # then with the next change
@@ -149,7 +152,7 @@ class Ledger:
             self._kept = self.seq
 
     def row(self, job: str) -> JobRow:
-        """The job's row, or NotFound."""
+        """Return the job's row. Raises NotFound."""
         row = self.store.job(job)
         if row is None:
             raise missing(job)
@@ -212,11 +215,11 @@ class Change:
 
     @property
     def core(self) -> Core:
-        """The core."""
+        """Return the core."""
         return self.ledger.core
 
     def row(self, job: str) -> JobRow:
-        """The job's row as this transaction sees it, or NotFound."""
+        """Return the job's row as this transaction sees it. Raises NotFound."""
         row = self.tx.job(job)
         if row is None:
             raise missing(job)
@@ -269,7 +272,7 @@ class Change:
         return seq
 
     def _claim(self, grants: Sequence[Grant], cause: int) -> None:
-        """Claim the devices of granted slots on this machine, and revoke the grants whose claim is refused.
+        """Claim the devices of granted slots on this machine, and revoke the grants when their claim is refused.
 
         Before the commit: two stores on one host never share a GPU, so no supervisor may hear of such a grant.
         """
@@ -357,5 +360,5 @@ class Change:
 
 
 def missing(job: str) -> NotFound:
-    """The error for an id that no job has."""
+    """Return the error for an id that no job has."""
     return NotFound(f"There is no job {job!r}.", hint="List the jobs there are with `edt list`.", job=job)

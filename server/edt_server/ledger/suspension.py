@@ -42,7 +42,7 @@ def suspend(change: Change, job: str, by: str) -> JobRow:
 
 
 def settle(change: Change, job: str, *, cause: int | None = None) -> None:
-    """Set the state of a job whose last slot was just released: SUSPENDED, or PENDING when it asks for another."""
+    """Set the state of a job after its last slot was released: SUSPENDED, or PENDING when it asks for another."""
     row, core = change.row(job), change.core
     if row.state.final or job not in core.jobs or core.holding(job) or core.leaving(job):
         return
@@ -63,13 +63,13 @@ def resume(
         paths: the job's files.
         job: its id.
         by: the user.
-        checkpoint: where to resume from, such as "epoch-3", "update-1200" or "model_epoch_3"; "" for the newest.
+        checkpoint: where to resume from, such as "epoch-3", "update-1200" or "model_epoch_3". "" for the newest.
         instance_group: the queue for the resumed job. None for its last one.
 
     Raises:
         Conflict: it is over for good, or a checkpoint was named while workers still run.
-        Unprocessable: its queue was removed meanwhile, or there is none of that name.
-        InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+        Unprocessable: its queue was removed in the meantime, or there is no such queue.
+        InvalidRequest, NotFound: this is no name of a checkpoint, or there is no such checkpoint.
     """
     row = change.row(job)
     _check(row)

@@ -33,7 +33,7 @@ class Changes(Protocol):
 
 @contextlib.asynccontextmanager
 async def open_writer(open_ledger: Callable[[], Ledger], *, close: bool) -> AsyncIterator[LedgerWriter]:
-    """Open a ledger and its writer; at the end keep a snapshot, which makes the next start quick.
+    """Open a ledger and its writer. Keep a snapshot at the end, which makes the next start quick.
 
     Args:
         open_ledger: called in the writer thread.
@@ -55,12 +55,12 @@ async def open_writer(open_ledger: Callable[[], Ledger], *, close: bool) -> Asyn
 
 
 class LedgerWriter:
-    """The writer of one ledger. Made by `open_writer`.
+    """The writer of a ledger. Made by `open_writer`.
 
     Attributes:
         ledger: for the writer thread only, but for `store` and `seq`.
-        version: grows with every change, also with a refused one, because it may have been committed all the same.
-            What was read at a version holds as long as `version` stays the same.
+        version: grows with every change, also with a refused one, because the store may have committed it all the same.
+            A value read at a version is valid as long as `version` stays the same.
     """
 
     def __init__(self, ledger: Ledger, thread: ThreadPoolExecutor) -> None:
@@ -88,10 +88,10 @@ class LedgerWriter:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def change(self, work: Callable[[Change], T]) -> T:
-        """Run `work` in a transaction, and do what follows from it once it is committed.
+        """Run `work` in a transaction, and act on it once it is committed.
 
         Raises:
-            StoreError: the store cannot be written to; nothing was changed.
+            StoreError: the store cannot be written to. It was not changed.
         """
         try:
             # The lock spans commit and effects. The thread alone would order the commits, but two effects could then

@@ -1,11 +1,11 @@
-"""Everything a job said, merged by time: driver stdout and stderr, ELog, and the workers.
+"""Merge the output of a job by time: driver stdout and stderr, ELog, and the workers.
 
-The files are written by the job's processes themselves and read here from a cursor on, so nothing is lost when a
-server or a supervisor dies. When a line was said is known from the supervisor's index (`streams.index.jsonl`: file f
-had n bytes at time t); a line the index does not cover yet has the time of its file's last change. Within one file
-the order is always the file's own.
+The job's processes write the files themselves, and this module reads them from a cursor on. So nothing is lost when a
+server or a supervisor dies. The time of a line comes from the supervisor's index (`streams.index.jsonl`: file f had n
+bytes at time t). A line the index does not cover yet has the time of its file's last change. Lines of a file always
+keep the order of the file.
 
-`merge` is pure; `LogReader` only opens files. It blocks: call it in a thread.
+`merge` is pure, and `LogReader` only opens files. It blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ALL = 1 << 62
 
 
 class LoggedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a log.
+    """A line of a log.
 
     Attributes:
         time: when it was seen in its file, seconds since the epoch.
         stream: "stdout" or "stderr" of the driver, "elog", or "worker".
         worker: the worker's number, None for the driver.
         err: True when it was written to stderr.
-        text: without its newline; bytes that are no UTF-8 are replaced.
+        text: the line without its newline. Bytes that are no UTF-8 are replaced.
     """
 
     time: float
@@ -68,7 +68,7 @@ class LogBatch:
     ends: tuple[tuple[str, int], ...]
 
     def cursors(self) -> Iterator[str]:
-        """The cursor behind each line; made when asked for, since pages need the last one alone."""
+        """Yield the cursor after each line. They are made on request, because pages need only the last one."""
         offsets = dict(self.before)
         for key, end in self.ends:
             offsets[key] = end
@@ -98,7 +98,7 @@ class Placed:
 
 
 def merge(files: Iterable[Sequence[Placed]], *, limit: int, until: float = _FOREVER) -> list[Placed]:
-    """The first `limit` lines by time, not later than `until`; each file's own order is kept."""
+    """Return the first `limit` lines by time, not later than `until`. Lines of a file keep its order."""
     merged: list[Placed] = []
     for placed in heapq.merge(*files, key=lambda entry: (entry.time, entry.order)):
         if len(merged) == limit or placed.time > until:
@@ -109,7 +109,7 @@ def merge(files: Iterable[Sequence[Placed]], *, limit: int, until: float = _FORE
 
 @dataclass(slots=True)
 class TimeIndex:
-    """When each file had grown to which size. Grows with its own file; times of a file never go back."""
+    """The time at which each file had reached which size. The times of a file never go back."""
 
     path: Path
     read: int = 0
@@ -117,7 +117,7 @@ class TimeIndex:
     times: dict[str, list[float]] = field(default_factory=dict)
 
     def update(self) -> None:
-        """Take in what was appended since the last call; a damaged line is passed over."""
+        """Read the entries appended since the last call. A damaged line is skipped."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.read)
@@ -133,21 +133,22 @@ class TimeIndex:
             sizes, times = self.sizes.setdefault(entry.f, []), self.times.setdefault(entry.f, [])
             if not sizes or entry.n > sizes[-1]:
                 sizes.append(entry.n)
+                # A wall clock can go back. The search by bisection needs rising times.
                 times.append(max(entry.t, times[-1]) if times else entry.t)
 
     def time_of(self, name: str, end: int) -> float | None:
-        """When byte `end` of the file was first seen, None when it is not indexed yet."""
+        """Return when byte `end` of the file was first seen, None when it is not indexed yet."""
         sizes = self.sizes.get(name, [])
         place = bisect.bisect_left(sizes, end)
         return self.times[name][place] if place < len(sizes) else None
 
     def seen_before(self, name: str, time: float) -> int:
-        """How many bytes of the file had been seen before `time`."""
+        """Return how many bytes of the file had been seen before `time`."""
         place = bisect.bisect_left(self.times.get(name, []), time)
         return self.sizes[name][place - 1] if place else 0
 
     def last(self, name: str) -> float:
-        """The newest time of the file, 0 when there is none."""
+        """Return the newest time of the file, 0 when there is none."""
         times = self.times.get(name)
         return times[-1] if times else 0.0
 
@@ -192,9 +193,9 @@ class LogReader:
         self._index = TimeIndex(paths.stream_index)
 
     def read(self, *, limit: int = 1000, final: bool = False) -> LogBatch:
-        """The next lines, at most `limit`. `final` says that no process of the job writes any more."""
+        """Return the next lines, at most `limit`. `final` means that no process of the job writes any more."""
         self._index.update()
-        # Looked up once: a file that appears meanwhile would shift the numbers by which lines are told apart.
+        # Listed once: `order` is a place in this list, and a file that appears in the middle would shift the places.
         wanted = self._sources()
         files: list[list[Placed]] = []
         until = _FOREVER
@@ -202,24 +203,28 @@ class LogReader:
             placed, more = self._read_source(source, order, limit, final)
             files.append(placed)
             if more and placed:
+                # Stop where a file has more unread lines: a later line of another file would overtake them, and the
+                # cursor never goes back.
                 until = min(until, placed[-1].time)
         chosen = merge(files, limit=limit, until=until)
         return self._deliver(chosen, wanted, done=final and len(chosen) == sum(map(len, files)) and until == _FOREVER)
 
     def begin(self, since: float) -> None:
-        """Begin with the first line that was said at `since` (seconds since the epoch) or later, unread until then."""
+        """Start with the first unread line that was written at `since` (seconds since the epoch) or later."""
         self._index.update()
         for source in self._sources():
             size, changed = _size(source.path)
             seen = size
             if max(changed, self._index.last(source.indexed)) >= since:
+                # The index is read only where the file has lines that are new enough. Otherwise start at its end.
                 seen = self._index.seen_before(source.indexed, since)
             self._offsets[source.key] = line_at(source.path, seen)
 
     def last(self, lines: int, *, final: bool = False) -> LogBatch:
-        """The last `lines` of all; `read` goes on behind them.
+        """Return the last `lines` lines. `read` goes on after them.
 
-        Fewer where they are long: then none that is older than the first one of a file of which not all was looked at.
+        There are fewer when lines are long. Where a file was not read back far enough, no line of any file is older
+        than the first line found in it.
         """
         self._index.update()
         wanted = self._sources()
@@ -233,6 +238,7 @@ class LogReader:
             files.append(placed)
             complete = complete and not more
             if placed and end.cut and end.offset > begun:
+                # Older lines of the other files would look like all lines of that time, while this file's are missing.
                 since = max(since, placed[0].time)
         shown = [placed for placed in merge(files, limit=_ALL) if placed.time >= since][-lines:]
         shown_of = Counter(placed.order for placed in shown)
@@ -280,7 +286,7 @@ class LogReader:
 
 
 def _size(path: Path) -> tuple[int, float]:
-    """Bytes of a file and when it changed, seconds since the epoch; zeros for none."""
+    """Return the bytes of a file and its last change in seconds since the epoch, zeros when there is no file."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -289,7 +295,7 @@ def _size(path: Path) -> tuple[int, float]:
 
 
 def sources(paths: JobPaths) -> list[Source]:
-    """The log files a job has by now, driver first, then ELog, then workers by number."""
+    """Return the log files that a job has by now, driver first, then ELog, then workers by number."""
     streams = paths.streams_dir
     found = [
         Source("o", streams / "driver.stdout", "driver.stdout", "stdout", None, False),
@@ -307,10 +313,10 @@ def sources(paths: JobPaths) -> list[Source]:
 
 
 def elog_name(folder: str) -> str:
-    """The name the supervisor's index uses for the ELog file of the driver's log folder."""
+    """Return the name that the supervisor's index uses for the ELog file of the driver's log folder."""
     return f"log/{folder}/stdout"
 
 
 def as_text(lines: Iterable[LoggedLine]) -> str:
-    """The lines as they were printed."""
+    """Return the lines as they were printed."""
     return "".join(f"{line.text}\n" for line in lines)

@@ -37,7 +37,7 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MetricsBatch:
-    """New points in order of their files, a cursor behind each and behind all, and whether there will be no more."""
+    """The new points in the order of their files, with a cursor after each and after all."""
 
     points: tuple[Point, ...]
     cursors: tuple[str, ...]
@@ -45,7 +45,7 @@ class MetricsBatch:
     done: bool
 
     def of_kind(self, kind: str) -> list[Point]:
-        """The "train" or the "test" points."""
+        """Return the "train" or the "test" points."""
         return [point for point in self.points if point.get("kind") == kind]
 
 
@@ -76,7 +76,7 @@ class MetricsReader:
         return MetricsBatch(tuple(points), tuple(cursors), to_cursor(self._offsets), final and not more)
 
     def read_all(self, *, final: bool = False) -> MetricsBatch:
-        """As `read`, but to the end of what is there."""
+        """Read like `read`, but to the end of the files."""
         batch = self.read(final=final)
         points, cursors = list(batch.points), list(batch.cursors)
         while batch.points and not batch.done:
@@ -86,7 +86,7 @@ class MetricsReader:
         return MetricsBatch(tuple(points), tuple(cursors), batch.next, batch.done)
 
     def _start(self, path: Path, training: int) -> int:
-        """Where to go on: behind the last line read, or at the beginning when that line is another one now."""
+        """Return where to go on: after the last line read, or at the start when that line is another one now."""
         offset = self._offsets.get(f"{training}", 0)
         length = self._offsets.get(f"{training}n", 0)
         crc = self._offsets.get(f"{training}c", 0)

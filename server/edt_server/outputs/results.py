@@ -29,7 +29,7 @@ _PASSING = re.compile(r"\A/checkpoint/training-\d+/update-\d+\.ckpt\Z|/\.[^/]+\.
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint.
+    """A checkpoint on disk.
 
     Attributes:
         name: the file's name for "weights", such as "model_epoch_3.pth". "epoch-3" or "update-1200" for "exact".
@@ -69,12 +69,12 @@ class ResultZip:
 
     @property
     def disposition(self) -> str:
-        """The Content-Disposition header. WMLA's clients split it at ';' and accept no blank after it."""
+        """Return the Content-Disposition header. WMLA's clients split it at `;` and accept no blank after it."""
         return f"attachment;filename={self.name};size={self.size}"
 
 
 def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZip:
-    """Plan the zip of one part of a job's result.
+    """Plan the zip for one part of a job's result.
 
     Args:
         paths: the job's files.
@@ -84,7 +84,7 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
 
     Raises:
         InvalidRequest: no such part.
-        NotFound: the job has written nothing of this part yet.
+        NotFound: the job has written nothing for this part yet.
     """
     if part not in PARTS:
         raise InvalidRequest(f"There is no part {part!r}.", hint=f"Choose one of {', '.join(PARTS)}.", field="part")
@@ -96,6 +96,7 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
             job=paths.job_id,
             part=part,
         )
+    # WMLA's clients read the size from a header, so it is needed before the first byte (docs/decisions/008).
     stream = ZipStream(sized=True)
     for member in members:
         stream.add(_read(member), member.name, size=member.size)
@@ -103,7 +104,7 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
 
 
 def checkpoints(paths: JobPaths) -> list[Checkpoint]:
-    """The checkpoints on disk: weights in order of their epochs, the final ones last, then exact ones by update."""
+    """Return the checkpoints on disk: weights by epoch, the final ones last, then exact ones by update."""
     found: list[Checkpoint] = []
     for path in paths.train_dir.glob("model_epoch_*.pth"):
         match = _CHECKPOINT.match(path.name)
@@ -146,7 +147,7 @@ def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[ArchiveMembe
 
 
 def _walk(root: Path, folder: Path, prefix: str) -> Iterator[ArchiveMember]:
-    """Yield regular files below `folder`, sorted, whose real path is below `root`, without temporary files."""
+    """Yield regular files below `folder`, sorted and without temporary files. Their real paths are below `root`."""
     inside = root.resolve()
     for place, folders, files in os.walk(folder):
         folders.sort()
@@ -155,6 +156,7 @@ def _walk(root: Path, folder: Path, prefix: str) -> Iterator[ArchiveMember]:
             if _PASSING.search(f"/{path.relative_to(root).as_posix()}"):
                 continue
             real = path.resolve()
+            # User code can place a link to any file of this account here. Only files of the job's own folder are sent.
             if real.is_relative_to(inside) and real.is_file():
                 yield ArchiveMember(prefix + path.relative_to(folder).as_posix(), real, real.stat().st_size)
 
@@ -165,6 +167,7 @@ def _read(member: ArchiveMember) -> Iterator[bytes]:
         while left:
             data = file.read(min(_CHUNK, left))
             if not data:
+                # The zip's size is already promised. An aborted transfer is better than a zip with wrong bytes.
                 raise OSError(f"{member.path.name} became shorter while it was sent.")
             left -= len(data)
             yield data

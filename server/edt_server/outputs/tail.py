@@ -34,13 +34,13 @@ _decoder: msgspec.json.Decoder[dict[str, int]] = msgspec.json.Decoder(dict[str, 
 
 
 def to_cursor(offsets: Mapping[str, int]) -> str:
-    """The word for these offsets (bytes by file key); "" for a reader that has read nothing."""
+    """Return the cursor for these offsets (bytes by file key), "" for a reader that has read nothing."""
     read = {key: value for key, value in sorted(offsets.items()) if value}
     return base64.urlsafe_b64encode(msgspec.json.encode(read)).decode().rstrip("=") if read else ""
 
 
 def from_cursor(cursor: str) -> dict[str, int]:
-    """Offsets by file key; InvalidRequest for a word that no reader gave."""
+    """Return the offsets by file key. Raises InvalidRequest for a text that is no cursor."""
     if not cursor:
         return {}
     try:
@@ -59,7 +59,7 @@ def from_cursor(cursor: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What was found.
+    """The lines read from a file.
 
     Attributes:
         lines: (text without its newline, offset just behind the line), in order.
@@ -73,7 +73,7 @@ class Tail:
 
 
 def read_tail(path: Path, offset: int, *, max_lines: int, final: bool) -> Tail:
-    """At most `max_lines` lines of `path` behind byte `offset`; `final` says that nobody writes any more."""
+    """Return at most `max_lines` lines of `path` from byte `offset` on. `final` means that its writer is gone."""
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -88,20 +88,22 @@ def read_tail(path: Path, offset: int, *, max_lines: int, final: bool) -> Tail:
     for line, length in kept:
         offset += length
         placed.append((line, offset))
+    # A last line without an end is no reason for another read, unless the read itself was cut at `MAX_BYTES`.
     return Tail(tuple(placed), len(lines) > len(kept) or (not at_end and rest < len(data)), changed)
 
 
 def holds(path: Path, offset: int, length: int, crc: int) -> bool:
-    """Whether a file still has the line of `length` bytes (without its end) and checksum `crc` that ended at `offset`.
+    """Return whether a file still has the line that ended at `offset`.
 
-    Files that can be cut and grow again need this: their offset alone says nothing. A reader that never read a line
-    (`length` 0) is told whether the file is that long.
+    The line has `length` bytes (without its end) and checksum `crc`. Files that can be cut and grow again need this,
+    because an offset alone cannot show that they did. For a reader that never read a line (`length` 0), return whether
+    the file is that long.
     """
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < offset:
                 return False
-            # What ends a line is not part of it, and need not be there.
+            # A line's end is not part of it and may be missing, so read two bytes more for "\r\n".
             start = max(0, offset - length - 2)
             file.seek(start)
             data = file.read(offset - start)
@@ -111,7 +113,7 @@ def holds(path: Path, offset: int, length: int, crc: int) -> bool:
 
 
 def split_lines(data: bytes, *, final: bool) -> tuple[list[tuple[bytes, int]], int]:
-    """`data` as (line without its end, bytes it takes), and how many bytes are left behind the last complete line."""
+    """Return the lines of `data` as (line without its end, bytes it takes), and the bytes left after the last one."""
     lines: list[tuple[bytes, int]] = []
     start = 0
     while start < len(data):
@@ -133,7 +135,7 @@ def split_lines(data: bytes, *, final: bool) -> tuple[list[tuple[bytes, int]], i
 
 
 def _whole_characters(data: bytes, start: int, end: int) -> int:
-    """Length of data[start:end] cut so that no UTF-8 character is torn (at most three bytes shorter)."""
+    """Return the length of data[start:end], cut so that no UTF-8 character is torn (at most three bytes shorter)."""
     for back in range(4):
         if data[end - back] & 0xC0 != 0x80:
             return end - back - start
@@ -142,21 +144,24 @@ def _whole_characters(data: bytes, start: int, end: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The byte offset behind which the last lines are, and whether there are fewer than were asked for, being long."""
+    """The byte offset at which the last lines start.
+
+    `cut` means that they are fewer than requested because they are long.
+    """
 
     offset: int
     cut: bool = False
 
 
 def end_of(path: Path, lines: int, *, most: int | None = None) -> LogEnd:
-    """Where the last `lines` lines of `path` begin; at 0 for no file.
+    """Return where the last `lines` lines of `path` start, 0 when there is no file.
 
-    What is written behind the last line break, without an end yet, is not counted as a line.
+    The text after the last line break, which has no end yet, does not count as a line.
 
     Args:
         path: the file.
-        lines: how many, at least 1.
-        most: bytes that are looked at, by default `lines` kibibytes, at least 256 of them and at most 4096.
+        lines: number of lines, at least 1.
+        most: bytes to read at most, by default `lines` kibibytes, but at least 256 and at most 4096 kibibytes.
     """
     if most is None:
         most = min(MAX_BYTES, max(_BLOCK, lines * _A_LINE))
@@ -172,7 +177,8 @@ def end_of(path: Path, lines: int, *, most: int | None = None) -> LogEnd:
     except (FileNotFoundError, NotADirectoryError):
         return LogEnd(0)
     if breaks <= lines:
-        # Fewer than asked for: all of a small file; of a large one what begins behind the first line break, if any.
+        # There are fewer lines than requested. A small file is taken as a whole. For a large one, start after the first
+        # line break that was found, if any.
         if start == 0:
             return LogEnd(0)
         first = data.find(b"\n") + 1
@@ -184,7 +190,7 @@ def end_of(path: Path, lines: int, *, most: int | None = None) -> LogEnd:
 
 
 def line_at(path: Path, offset: int) -> int:
-    """Where the line begins that has byte `offset` of `path`, or that begins there; a very long one at `offset`."""
+    """Return where the line with byte `offset` of `path` starts. For a very long line, return `offset`."""
     try:
         with path.open("rb") as file:
             start = max(0, offset - _BLOCK)

@@ -1,4 +1,4 @@
-"""Ownership of jobs, decided in this one place.
+"""Decide the ownership of jobs, in this one place.
 
 A user is a name that is safe as a folder name (`owner_name`). A job belongs to the user that submitted it, and only
 that user may do anything with it. Other users see `views.public_view`: enough to understand how the slots are shared,

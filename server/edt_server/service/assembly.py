@@ -48,16 +48,18 @@ async def open_service(
 
     Args:
         settings: the administrator's.
-        on_state: called with every change of a job's state, after it is committed, and the state before.
+        on_state: callback, run with every change of a job's state after it is committed, and the state before.
         store: an open store owned by the caller (leader mode, see `leadership/`). None opens the configured one, under
             a lock that keeps a second service out of the data folder (single-server mode).
 
     Raises:
         ServerUnreachable: in single-server mode, another service runs the jobs of this data folder.
-        StoreError: the store cannot be used; nothing in it was changed.
+        StoreError: the store cannot be used. It was not changed.
     """
     async with AsyncExitStack() as stack:
         if store is None:
+            # Two services over one store would each decide from their own memory. A leader has the lease instead
+            # (docs/decisions/014).
             lock = ServerLock(settings.runtime_dir / "server.lock")
             lock.acquire()
             stack.callback(lock.release)
@@ -142,6 +144,7 @@ async def open_service(
             effects.living,
             threads,
         )
+        # After `writer.follow`: a report that arrives now already has its effects.
         await supervision.start()
         await _adopt(settings, writer, supervision, effects.living)
         watching = asyncio.create_task(_watch_devices(claims, sharing, writer), name="edt devices")

@@ -26,10 +26,10 @@ _AGAIN = 1.0  # seconds until a failed write is retried
 
 
 class Clock:
-    """The timer of one service.
+    """The timer of a service.
 
     Args:
-        change: runs something in a transaction, and what follows from it (`Service.change`).
+        change: runs a function in a transaction, and acts on it after the commit (`Service.change`).
         next_wake: returns when the core needs the time next, in seconds since the epoch. None for never.
     """
 
@@ -59,6 +59,7 @@ class Clock:
 
     async def _run(self) -> None:
         while True:
+            # Before the read: a change during the read sets the event again, and the loop reads once more.
             self._changed.clear()
             wake = await self._next_wake()
             try:
@@ -85,13 +86,14 @@ def next_tell(ledger: Ledger, now: float) -> float | None:
     due = ledger.core.next_wake(0.0)
     if due is None:
         return None
+    # A quantum shorter than the start of a worker would be a turn without training, forever (docs/decisions/016).
     if due <= now < due + MOST_START and _starting(ledger, now) and not _out_of_patience(ledger, now):
         return due + MOST_START  # earlier when the job trains: that is a change, after which this is read again
     return max(due, now)
 
 
 def _starting(ledger: Ledger, now: float) -> bool:
-    """Return whether a job whose turn may be over does not train yet."""
+    """Return whether a job with a turn that may be over does not train yet."""
     for row in ledger.store.jobs(states=[JobState.LAUNCHING]):
         job = row.id
         if job in ledger.core.jobs and ledger.core.holding(job):

@@ -1,7 +1,4 @@
-"""The machine as it is now: slots with their jobs, and the standing of the groups. Decides nothing.
-
-Pure: from the core and the rows of the jobs that live to what `/cluster` answers with.
-"""
+"""Show the machine as it is now: slots with their jobs, and the standing of the groups. Decides nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ MOST_REASONS = 100
 
 
 def cluster(core: Core, rows: Sequence[JobRow]) -> dict[str, Any]:
-    """Slots, resource groups, instance groups and the jobs of these rows that have not ended, as JSON.
-
-    The reasons of jobs are empty. `unexplained` lists the jobs that have one.
-    """
+    """Return slots, resource groups, instance groups and the jobs of these rows that have not ended, as JSON."""
     order = {job: number for number, job in enumerate(core.jobs)}
     living = sorted((row for row in rows if row.id in order), key=lambda row: order[row.id])
     return {**standing(core), "jobs": [_job(core, row) for row in living]}

@@ -1,8 +1,4 @@
-"""When a job that is not submitted yet would start, computed with a copy of the core.
-
-Pure: the job arrives in the copy, and other jobs make room for it. Then it either holds a slot, or the core has the
-reason why not and a forecast.
-"""
+"""Forecast when a job that is not submitted yet would start, with a copy of the core."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
     Args:
         now: the present state, which is not changed.
         ends: job → (earliest, latest) end, seconds since the epoch.
-        owner: the user who would submit it.
+        owner: the user of the new job.
         spec: the job, checked.
 
     Raises:
@@ -94,7 +90,7 @@ def _waits(now: Now, reason: Reason | None) -> Forecast:
 
 
 def _time_to_leave(now: Now, ends: Ends, leaving: Mapping[str, int]) -> float | None:
-    """Return the seconds until all these jobs have left their slots; None where a rate is not known."""
+    """Return the seconds until all these jobs have left their slots, None where a rate is not known."""
     times: list[float] = []
     for job in leaving:
         progress = now.progress.get(job)

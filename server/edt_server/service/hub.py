@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 class Subscription:
-    """The wake-up signal of one subscriber. `closed` is True when the service stops; the subscriber then ends."""
+    """The wake-up signal of a subscriber. `closed` is True when the service stops, and then the subscriber ends."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
@@ -28,7 +28,7 @@ class Subscription:
         self._rung.set()
 
     async def wait(self, seconds: float) -> bool:
-        """True when something changed since the last call, False when `seconds` passed."""
+        """Return True when there was a change since the last call, False when `seconds` passed."""
         try:
             async with asyncio.timeout(seconds):
                 await self._rung.wait()

@@ -1,7 +1,7 @@
-"""Two caches for clients that watch a job and ask every second: its row, and what its events come to.
+"""Two caches for clients that watch a job and ask every second: its row, and the results computed from its events.
 
-A row holds until the next change of the store, whatever that changes (`LedgerWriter.version`). What came out of a job's
-events holds until the store has a new event.
+A row is valid until the next change of the store, whatever that changes (`LedgerWriter.version`). A result from a job's
+events is valid until the store has a new event.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class JobEventSource(Protocol):
     """The part of a store that is read."""
 
     def events(self, *, job: str, kinds: frozenset[str], limit: int | None) -> list[Event]:
-        """Return the job's events of these kinds, oldest first; the first `limit` where that is given."""
+        """Return the job's events of these kinds, oldest first, at most `limit` of them."""
         ...
 
 
 class LatestEvents:
-    """A cache of what events came to, for the jobs that were asked about last. For use from any thread; blocks.
+    """A cache of results computed from the events of the jobs read last. For use from any thread. Blocks.
 
     Args:
         store: where the events are.
-        newest: number of the newest event committed.
-        kept: answers that are kept.
+        newest: returns the number of the newest event committed.
+        kept: number of answers in the cache.
     """
 
     def __init__(self, store: JobEventSource, newest: Callable[[], int], *, kept: int = 128) -> None:
@@ -80,6 +80,7 @@ class LatestEvents:
 
     def of(self, job: str, kinds: frozenset[str], answer: Callable[[list[Event]], T], *, most: int | None = None) -> T:
         """Return what `answer`, a pure function, makes of the job's first `most` events of these kinds. Read-only."""
+        # Read before the events: when an event is committed in between, this answer counts as outdated.
         key, newest = (job, kinds, answer, most), self._newest()
         with self._lock:
             seen = self._answers.get(key)

@@ -2,7 +2,7 @@
 
 The service lives in the Jupyter Server's event loop and never blocks it. The ledger is changed and read in one writer
 thread (`ledger/writer.py`), files in other threads. Every verb names its user, and `_mine` is the only way from a job's
-id to a job. A verb that changes a job does so in one transaction; what follows from the transaction happens once it is
+id to a job. A verb that changes a job does so in one transaction, and its effects follow once the transaction is
 committed (`effects.py`). `open_service` in `assembly.py` makes a service and closes it.
 """
 
@@ -52,7 +52,7 @@ _WAIT_FOR_PROCESSES = 10.0  # seconds that resuming or deleting a job waits for 
 
 
 class Service:
-    """One scheduler over one data folder.
+    """A scheduler over a data folder.
 
     Args:
         settings: the administrator's.
@@ -64,7 +64,7 @@ class Service:
         hub: wakes the subscribers of a job.
         rates: the measured rates that forecasts are made from.
         timeline: the allocation timeline.
-        uncommitted: submissions whose commit is in doubt.
+        uncommitted: submissions with a commit in doubt.
         living: ids of the jobs that have not ended, kept up to date by `Effects`.
         threads_per_slot: for jobs that do not choose.
     """
@@ -118,7 +118,7 @@ class Service:
 
     @property
     def store(self) -> Store:
-        """The open store."""
+        """Return the open store."""
         return self._ledger.store
 
     @property
@@ -160,10 +160,10 @@ class Service:
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobView]:
-        """Return the user's jobs, newest first; with `everybody` also the public view of other users' jobs.
+        """Return the user's jobs, newest first. With `everybody` also return the public view of other users' jobs.
 
-        At most `limit`, only those with `tag` (the user's own, since tags are not public), and only jobs after the one
-        of `before`: its creation time and its id.
+        At most `limit`, only those with `tag` (the user's own, since tags are not public), and only jobs after the job
+        `before`, given by its creation time and its id.
         """
         states, owner = None if state is None else [state], None if everybody and tag is None else user
         found = await self._shown(owner=owner, states=states, tag=tag, before=before, limit=limit)
@@ -192,7 +192,7 @@ class Service:
         end: float | None = None,
         points: int | None = None,
     ) -> dict[str, Any]:
-        """Return which job held how many slots, when and why; see `TimelineFeed.read`."""
+        """Return which job held how many slots, when and why, see `TimelineFeed.read`."""
         if job is not None:
             await self.mine(user, job)
         found = await asyncio.to_thread(self._timeline.read, job=job, start=start, end=end, points=points)
@@ -248,7 +248,10 @@ class Service:
         return await asyncio.to_thread(results.checkpoints, self.paths(await self.mine(user, job)))
 
     async def result(self, user: str, job: str, part: str, *, streams: bool = True) -> results.ResultZip:
-        """Return a part of the result as a zip that is not read yet; without `streams` only files in its folders."""
+        """Return a part of the result as a zip that is not read yet.
+
+        Without `streams` it has only files in its folders.
+        """
         paths = self.paths(await self.mine(user, job))
         return await asyncio.to_thread(partial(results.plan, paths, part, streams=streams))
 
@@ -333,7 +336,7 @@ class Service:
     # --- changing -----------------------------------------------------------------------------------------------------
 
     async def change(self, work: Callable[[Change], T]) -> T:
-        """Run `work` in a transaction, and act on it once it is committed; see `ledger/writer.py`."""
+        """Run `work` in a transaction, and act on it once it is committed, see `ledger/writer.py`."""
         return await self._writer.change(work)
 
     async def submit(
@@ -345,14 +348,14 @@ class Service:
         training: Registered | None = None,
         weights: Path | None = None,
     ) -> JobView:
-        """Make a job of a package (a file, left where it is).
+        """Make a job from a package (a file, left where it is).
 
         Args:
             user: the owner.
             spec: the settings.
             package: the archive.
-            training: what it uses of the catalogue as a training of a model, or what it validates.
-            weights: the weights it starts with, also in place of those of the job in `spec.warm_start`.
+            training: what it uses from the catalogue as a training of a model, or the training that it validates.
+            weights: the weights it starts with, also in place of the weights of the job in `spec.warm_start`.
 
         Raises:
             InvalidRequest, Unprocessable: the specification cannot be used here.
@@ -383,10 +386,12 @@ class Service:
         return await self.job(user, accepted.job)
 
     async def change_settings(self, user: str, job: str, patch: JobPatch) -> JobView:
-        """Change settings of a job: those that the scheduler needs while it lives, the others at any time.
+        """Change settings of a job.
+
+        Settings that the scheduler needs can change while the job lives, the others at any time.
 
         Args:
-            user: the user who asks.
+            user: the requesting user.
             job: its id.
             patch: the change, checked already.
 
@@ -413,7 +418,7 @@ class Service:
         return await self._changed(user, job, work)
 
     async def stop_job(self, user: str, job: str) -> JobView:
-        """End a job as KILLED: at once when no process of it runs, else as soon as its processes have ended.
+        """End a job as KILLED: at once when it has no process, else as soon as its processes have ended.
 
         Raises:
             Conflict: it has ended.

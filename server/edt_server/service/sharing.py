@@ -25,10 +25,10 @@ Edit = Callable[[Plan], Plan]
 
 
 class Sharing:
-    """The plan of one service.
+    """The plan of a service.
 
     Args:
-        change: commits.
+        change: runs a change and commits it.
         plan: returns the plan that is in force.
         elsewhere: returns the devices that other stores' jobs use now. Their slots are not offered.
     """
@@ -76,7 +76,7 @@ class Sharing:
 
     @property
     def plan(self) -> Plan:
-        """How the slots are shared now."""
+        """Return how the slots are shared now."""
         return self._plan()
 
     # --- verbs --------------------------------------------------------------------------------------------------------
@@ -179,12 +179,12 @@ def resource_group(plan: Plan, name: str) -> ResourceGroup:
 
 
 def with_instance_groups(plan: Plan, groups: Sequence[InstanceGroup]) -> Plan:
-    """The plan with these instance groups, not checked."""
+    """Return the plan with these instance groups, not checked."""
     return msgspec.structs.replace(plan, instance_groups=tuple(groups))
 
 
 def with_resource_groups(plan: Plan, groups: Sequence[ResourceGroup]) -> Plan:
-    """The plan with these resource groups, not checked."""
+    """Return the plan with these resource groups, not checked."""
     return msgspec.structs.replace(plan, resource_groups=tuple(groups))
 
 
@@ -224,7 +224,7 @@ def _find(groups: Sequence[Named], name: str, what: str) -> Named:
 
 
 def _changed(groups: Sequence[Named], name: str, what: str, changes: Mapping[str, Any]) -> list[Named]:
-    """Return the groups with these fields of one group changed."""
+    """Return the groups with these fields of the named group changed."""
     old = _find(groups, name, what)
     if changes.get("name", name) != name:
         raise Unprocessable(

@@ -24,13 +24,13 @@ _SAME = 0.1  # differences below a tenth are noise
 
 
 class SpeedMeter:
-    """The measurements of one service's jobs, and when the next one of each is due.
+    """The measurements of a service's jobs, and when the next measurement of each job is due.
 
-    A measurement is a small change of the ledger that no request waits for. One that fails is a line in the log, and
-    the next period measures again.
+    A measurement is a small change of the ledger that no request waits for. A failed measurement is a line in the log,
+    and the next period measures again.
 
     Args:
-        change: commits.
+        change: runs a change and commits it.
     """
 
     def __init__(self, change: Changes) -> None:
@@ -80,10 +80,10 @@ class SpeedMeter:
 
 
 def measure(change: Change, job: str, progress: JobProgress, heard: float) -> bool | None:
-    """Apply the job's speed at its present size to the core, if that is news; `progress` was heard at that time.
+    """Apply the job's speed at its present size to the core, if that is news. `progress` was received at `heard`.
 
     Returns:
-        Whether it was news; None when the job has run too short a while at this size.
+        Whether it was news, None when the job has run too short a while at this size.
     """
     core = change.core
     if job not in core.jobs or not core.group_of(job).throughput_aware:

@@ -36,7 +36,7 @@ class Validations:
         self._service = service
 
     async def start(self, user: str, job: str, new: NewValidation, *, remarks: tuple[str, ...] = ()) -> JobView:
-        """Start a job that validates what a training has trained, and return it.
+        """Start a job that validates the result of a training, and return it.
 
         Args:
             user: the owner of the training.
@@ -47,7 +47,7 @@ class Validations:
         Raises:
             NotFound, NotAllowed: no such training or data set, or the training belongs to another user.
             Conflict: it has no weights yet.
-            Unprocessable: it is no training by the elastic engine, or a setting cannot be used; see `Service.submit`.
+            Unprocessable: it is no training by the elastic engine, or a setting cannot be used, see `Service.submit`.
             InvalidRequest: there is no such metric.
         """
         new = new.check()
@@ -88,10 +88,7 @@ class Validations:
 
 
 def job_of(stored: Stored, row: JobRow, new: NewValidation, calls: int) -> tuple[JobSpec, Registered]:
-    """The job, not checked against the server, and what it validates. Pure.
-
-    Whatever is part of the bits is as it was in the training.
-    """
+    """Return the job, not checked against the server, and the training that it validates. Pure."""
     spec = stored.spec
     name = new.name if new.name is not None else f"{row.spec.name[:180]}-validation"
     changes = {

@@ -1,4 +1,4 @@
-"""Jobs as they are shown: from a row, the core and the newest progress to what the wire carries. Decides nothing."""
+"""Show jobs: from a row, the core and the newest progress to the JSON of the API. Decides nothing."""
 
 from __future__ import annotations
 

@@ -64,12 +64,14 @@ def _copy(file: Path, revision: str) -> Path:
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(file)) as source, contextlib.closing(sqlite3.connect(draft)) as target:
+            # The online backup, not a copy of the file: in WAL mode the newest commits are in another file.
             source.backup(target, pages=_PAGES)
             found = target.execute("PRAGMA quick_check(1)").fetchone()[0]
             target.execute("PRAGMA journal_mode=DELETE").close()  # one file, also when it is only looked at
         if found != "ok":
             raise sqlite3.DatabaseError(found)
         with draft.open("rb") as written:
+            # On the disk before the migration starts, or a power failure could cost both.
             os.fsync(written.fileno())
         return _keep(draft, file.with_name(f"{file.name}.before-{revision}"))
     finally:

@@ -41,6 +41,7 @@ def network_filesystem(path: Path, mounts: Path = _MOUNTS) -> str | None:
         lines = mounts.read_text().splitlines()
     except OSError:
         return None
+    # The mount of the file itself counts, not of a link to it.
     kind = _filesystem(os.path.realpath(path), lines)
     return kind if kind in _NETWORK else None
 

@@ -41,9 +41,9 @@ class StructJSON(TypeDecorator[T], Generic[T]):
 
 
 class PlainText(TypeDecorator[str]):
-    """Any text. Characters that some database refuses (NUL, half a surrogate pair) become "�".
+    """A column of any text. Characters that some database refuses (NUL, half a surrogate pair) become "�".
 
-    Messages quote the last output of dead processes, and a report must not be lost because of one byte in it.
+    Messages quote the last output of dead processes, and a single bad byte must not cost a report.
     """
 
     impl = Text

@@ -16,9 +16,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from edt_server.store.errors import StoreError
 
 WRITING = "edt_writing"
-LOCK = 0x4544541  # first half of the advisory lock's key; the second is the schema
+LOCK = 0x4544541  # first half of the advisory lock's key, the second half is the schema
 LOCK_TIMEOUT_MS = 10_000
-# How long a server that hangs, or whose host is gone, may keep the other servers from writing: the lock's timeout.
+# How long a server that hangs, or that is on a dead host, may keep the other servers from writing: the lock's timeout.
 _IDLE_TIMEOUT_MS = 15_000
 _DRIVERS = ("postgresql", "postgresql+psycopg")
 # libpq settings: an unreachable host is noticed in seconds, not after the two hours of TCP's default keepalive.

@@ -1,6 +1,6 @@
 """Open the store, write in transactions, read jobs and events.
 
-All calls block. The service makes them in one thread; several threads are safe, and writers wait for each other. Reads
+All calls block. The service makes them in one thread. Several threads are safe, and writers wait for each other. Reads
 see committed data. The store never decides anything, and leaves a database it cannot interpret exactly as it is.
 """
 
@@ -95,6 +95,8 @@ class Store:
                 ):
                     writer = Writer(session)
                     if self._check is not None:
+                        # Inside the transaction: the lease could change hands between a check before it and the commit
+                        # (fencing).
                         self._check(writer)
                     yield writer
             finally:
@@ -121,7 +123,7 @@ class Store:
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobRow]:
-        """Return jobs, newest first, optionally of one `owner` and in some `states` only.
+        """Return jobs, newest first, optionally only those with this `owner` and in some `states`.
 
         Args:
             owner: only this owner's jobs. None for all.
@@ -132,6 +134,7 @@ class Store:
         """
         query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc()).limit(limit)
         if before is not None:
+            # By key, not by offset: a page is the same when jobs were added or removed in the meantime.
             query = query.where(tuple_(JobModel.created, JobModel.id) < before)
         if owner is not None:
             query = query.where(JobModel.owner == owner)
@@ -153,7 +156,7 @@ class Store:
             return {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
 
     def entries(self, owner: str, kind: str | None = None, name: str | None = None) -> list[CatalogueRow]:
-        """Return the owner's catalogue entries, sorted by name, optionally of one `kind` or with one `name` only."""
+        """Return the catalogue entries of an owner, sorted by name, optionally only those with this kind or name."""
         query = select(CatalogueModel).where(CatalogueModel.owner == owner)
         if kind is not None:
             query = query.where(CatalogueModel.kind == kind)

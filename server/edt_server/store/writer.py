@@ -115,6 +115,7 @@ class Writer:
 
     def put_snapshot(self, seq: int, version: str, data: bytes) -> None:
         """Keep the core as it is after event `seq`, in place of the snapshot there was."""
+        # One snapshot is enough: it only saves replay, and the events stay.
         self._session.execute(delete(SnapshotModel))
         self._session.add(SnapshotModel(seq=seq, version=version, data=data, created=clock.time()))
         self._session.flush()
@@ -134,22 +135,24 @@ class Writer:
         url: str = "",
         dead: int | None = None,
     ) -> Lease | None:
-        """Take a free lease and return it. None when another take still holds, even one of this very process.
+        """Take a free lease and return it. None when another take still holds, even a take by this very process.
 
         `renew_lease` is the way to keep a lease that is held.
 
         Args:
-            name: of the right.
+            name: name of the right.
             holder: the process that takes it.
             now: the time, seconds since the epoch.
             expires: the end of the lease, seconds since the epoch.
             url: where the holder can be reached.
-            dead: fencing number of a lease whose holder is known to be dead, so that it is free before it expires.
+            dead: fencing token of a lease with a holder that is known to be dead, so that it is free before it expires.
         """
         model = self._session.get(LeaseModel, name)
         if model is None:
             model = LeaseModel(name=name, holder=None, expires=0.0, url="", fencing=0)
             self._session.add(model)
+        # The fencing token of the dead holder, not only its death: since that verdict another process may have taken
+        # the lease (docs/decisions/034).
         elif not model.to_lease().free(now) and model.fencing != dead:
             return None
         model.holder, model.expires, model.url, model.fencing = holder, expires, url, model.fencing + 1

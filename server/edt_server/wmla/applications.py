@@ -24,8 +24,8 @@ def conductor_application(job: Described, workers: Sequence[Mapping[str, Any]], 
     """Return the application as conductor shows it.
 
     Args:
-        job: which job.
-        workers: its workers that run, as `Service.workers` gives them; the newest is shown first.
+        job: the job.
+        workers: its workers that run, as `Service.workers` gives them. The newest is shown first.
         now: seconds since the epoch.
     """
     view = job.view
@@ -59,9 +59,9 @@ def application_detail(job: Described, executors: int, has_driver: bool, now: fl
     """Return the application as GET /scheduler/applications lists it.
 
     Args:
-        job: which job.
-        executors: how many workers it has had, whose logs can be read as 1 … executors.
-        has_driver: there is a driver beside them, with logs of its own.
+        job: the job.
+        executors: how many workers it has had. Their logs can be read as 1 … executors.
+        has_driver: there is a driver too, with logs of its own.
         now: seconds since the epoch.
     """
     view = job.view
@@ -92,8 +92,8 @@ def engine_application(job: Described, parents: Mapping[str, str], *, gpus: bool
     """Return the application as GET /scheduler/engine/applications shows it: times in whole seconds, 0 for not yet.
 
     Args:
-        job: which job.
-        parents: of each instance group, "" for those without one; the consumer is the path that they make.
+        job: the job.
+        parents: parent of each instance group, "" for groups without one. The consumer is the path that they make.
         gpus: slots are GPUs.
     """
     view = job.view

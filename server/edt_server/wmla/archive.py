@@ -1,4 +1,4 @@
-"""Make one package of the files of a request: find the archive among them and its code folder, and add the rest.
+"""Make one package from the files of a request: find the archive among them and its code folder, and add the rest.
 
 An archive is a tar, gzipped or not, with any name. Its top folder may have another name than the request gives, or be
 missing. Single files are put into an archive of their own. Files next to an archive go in front of it without
@@ -51,15 +51,15 @@ class Packed:
 
 
 def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_files: int, max_bytes: int) -> Packed:
-    """Make one package of the parts.
+    """Make one package from the parts.
 
     Args:
-        parts: at least one, but where there is no script (`main` is "") and a command runs in an empty folder.
-        folder: for a file that has to be made; the caller removes it.
-        main: the script's base name, "" for none; a single file without a name of its own gets it.
+        parts: at least one, except where there is no script (`main` is "") and a command runs in an empty folder.
+        folder: for a file that has to be made. The caller removes it.
+        main: the script's base name, "" for none. A single file without a name of its own gets it.
         model_dir: the folder the request names, "" for none.
-        max_files: most members of an archive that are looked at; `unpack` refuses one with more.
-        max_bytes: the same of its bytes.
+        max_files: most members of an archive to look at. `unpack` refuses an archive with more.
+        max_bytes: most bytes of an archive to look at, likewise.
 
     Raises:
         PackageError: no file at all, two archives, or an archive that cannot be read.

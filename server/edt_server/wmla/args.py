@@ -30,14 +30,14 @@ _LEAKED = re.compile(r"json\Z|custom-columns=")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """What an `args` line says. None and "" stand for what it does not say.
+    """The parsed `args` line. None and "" stand for options that are not in the line.
 
     Attributes:
         text: the line as it came.
         framework: `--exec-start`, as written.
         main: `--model-main`, its base name.
         model_dir: `--model-dir`, its base name.
-        command: with `--user-cmd`, what follows `--`, word for word as it stands there, for a shell.
+        command: with `--user-cmd` the text after `--`, unchanged, for a shell.
         app_name, consumer, instance_group: `--appName`, `--consumer`, `--ig`.
         datastore: `--cs-datastore-meta` as written.
         data_path: its `data_path`.
@@ -51,8 +51,8 @@ class Arguments:
         debug_level: `--debug-level`.
         prebuilt: `--pbmodel-name`.
         script: the script's own arguments.
-        behind: how many of them, the last ones, stood behind `--`.
-        remarks: what was asked for and has no meaning here, a sentence each.
+        behind: how many of them, the last ones, stood after `--`.
+        remarks: a sentence for each option that has no meaning here.
     """
 
     text: str
@@ -83,7 +83,7 @@ def parse(text: str) -> Arguments:
     """Return the parsed `text`.
 
     Raises:
-        InvalidRequest: an option without its value, or with one that cannot be read; `field` names the option.
+        InvalidRequest: an option without its value, or with a value that cannot be read. `field` names the option.
         Unprocessable: a value that can be read and never be used.
     """
     sources, line = _without_data_source(text)

@@ -239,7 +239,7 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining,
     """Return the training that a request starts, the weights it starts from ("" for none), and remarks.
 
     Raises:
-        InvalidRequest, Unprocessable: it says too little, or names an engine that there is not.
+        InvalidRequest, Unprocessable: a field is missing, or it names an unknown engine.
     """
     framework = _engine(required(body, "dlFramework"))
     if body.get("distribute") is True and framework is None:
@@ -318,7 +318,7 @@ def new_validation(body: Mapping[str, Any]) -> tuple[str, NewValidation]:
     """Return the name of the training that a request validates, and the validation it asks for.
 
     Raises:
-        InvalidRequest, Unprocessable: it says too little, names a metric that there is not, or an impossible threshold.
+        InvalidRequest, Unprocessable: a field is missing, or it names an unknown metric or an impossible threshold.
     """
     name, training = required(body, "valName"), required(body, "trainName")
     metrics, threshold = body.get("metrics"), body.get("threshold")

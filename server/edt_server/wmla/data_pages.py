@@ -1,7 +1,4 @@
-"""A page of a data set as the console shows it: rows of a CSV file, or pictures with their labels. Blocks.
-
-`type` names the part: Train, Test or Val. A data set without parts has the same folder for all three.
-"""
+"""Show a page of a data set as the console does: rows of a CSV file, or pictures with their labels. Blocks."""
 
 from __future__ import annotations
 

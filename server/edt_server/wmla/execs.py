@@ -1,6 +1,7 @@
 """Show a job as an exec: the flat object that WMLA's clients read, of 1.2.x and of 2.x at once. Pure.
 
-Every value is a scalar, because notebooks make a one-row table of it, which a list of another length than one breaks.
+Every value is a scalar, because notebooks make a table with a single row from it, and a list of any other length breaks
+that table.
 """
 
 from __future__ import annotations
@@ -125,9 +126,9 @@ def chosen(items: Sequence[T], wanted: Choice, value: Callable[[T, str], Any]) -
     """Return the requested items in the requested order.
 
     Args:
-        items: the newest first; among those that are equal the newest stays first, or last in a rising order.
-        wanted: which of them.
-        value: of an item and a key to sort by, None for a key that items do not have.
+        items: the newest first. Among equal items the newest stays first, or last in a rising order.
+        wanted: the requested part.
+        value: returns the value of an item for a sort key, None for a key that items do not have.
     """
     found = list(items)
     if wanted.key:

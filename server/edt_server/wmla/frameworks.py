@@ -73,7 +73,7 @@ def listing(workers: int) -> list[dict[str, Any]]:
 
 
 def details(backend: str = "") -> list[dict[str, Any]]:
-    """Return the frameworks as `/frameworks` shows them, of one backend where it is named."""
+    """Return the frameworks as `/frameworks` shows them, only those with `backend` where it is given."""
     return [
         {
             "name": framework.value,

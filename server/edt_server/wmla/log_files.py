@@ -1,4 +1,4 @@
-"""Find the files of a job that WMLA calls its logs, and read the end of one.
+"""Find the files of a job that WMLA calls its logs, and read the end of a log.
 
 `/execs/{id}/log` of an elastic job is ELog's file alone: notebooks read it as a table, and any other line spoils it.
 For a job that runs plain scripts it is their output. The executors' logs count from 1, one for each worker, also for
@@ -30,7 +30,7 @@ def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: boo
     Args:
         paths: the job's files.
         elastic_engine: it calls `FabricModel.train()`, and logs by ELog.
-        kind: "outlog", "errlog" or "outerrlog"; "" for the first.
+        kind: "outlog", "errlog" or "outerrlog". "" for the first.
         final: the job has ended, and its files are complete.
 
     Raises:

@@ -50,7 +50,7 @@ def parents(plan: Plan) -> dict[str, str]:
 
 
 def path_of(group: str, parents: Mapping[str, str]) -> str:
-    """Return the path of a group's node, such as `/jupyter-edt/research/vision`; a removed group is below the root."""
+    """Return the path of a group's node, such as `/jupyter-edt/research/vision`. A removed group is below the root."""
     path = [group]
     while parent := parents.get(path[-1], ""):
         path.append(parent)

@@ -51,10 +51,10 @@ def job_spec(
 
     Args:
         arguments: its parsed command line.
-        sig_name: the instance group that it names beside it, "" for none; `--ig` counts where there is none.
+        sig_name: the request's `sigName`, an instance group, "" for none. `--ig` counts where there is none.
         form: its JSON form field.
         code_dir: the package's one top folder, "" when its files lie at the top.
-        slots: what an elastic job that names no bound may use: the slots of the server.
+        slots: the server's slots, the bound of an elastic job that names none.
         python: interpreter, None for the server's.
 
     Raises:

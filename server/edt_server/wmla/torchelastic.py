@@ -23,11 +23,11 @@ _OWN_RENDEZVOUS = re.compile(r"--rdzv[-_]backend(?:=|\s+)edt\b")
 
 @dataclass(frozen=True, slots=True)
 class TorchelasticStart:
-    """How the script is started.
+    """The command line of a script that torchrun starts.
 
     Attributes:
         arguments: without torchrun's words: `main` is the script, module or program, `script` its own arguments.
-        command: what torchrun's words say.
+        command: the meaning of torchrun's words.
     """
 
     arguments: Arguments
@@ -35,11 +35,11 @@ class TorchelasticStart:
 
 
 def started(arguments: Arguments) -> TorchelasticStart:
-    """Return what a line with torchrun as its `--exec-start` asks for.
+    """Return the start that a line with torchrun as its `--exec-start` asks for.
 
     Raises:
         InvalidRequest: a script is named twice.
-        Unprocessable: an option that torchrun does not have, or a value that cannot be; `field` is "torchrun".
+        Unprocessable: an unknown option of torchrun, or an impossible value. `field` is "torchrun".
     """
     if arguments.command:
         return _of_command(arguments)

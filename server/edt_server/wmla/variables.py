@@ -45,7 +45,7 @@ def of_job(orders: Launch, paths: JobPaths, fabric_home: Path) -> dict[str, str]
 
 
 def of_task(task: Task) -> dict[str, str]:
-    """Return the place of one process of a plain job, as a worker of WMLA found it."""
+    """Return the place of a process of a plain job, as a worker of WMLA found it."""
     return {
         "WMLA_NWORKER": str(task.world),
         "WMLA_WORKER_NDEVICE": str(len(task.slots)),

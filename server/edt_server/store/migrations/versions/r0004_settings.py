@@ -36,7 +36,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Move the values back; notes and tags are lost."""
+    """Move the values back. Notes and tags are lost."""
     for name, kind in _COLUMNS.items():
         op.add_column("edt_jobs", sa.Column(name, kind))
     values = {name: _JOBS.c.settings[name].as_string() for name in _COLUMNS}
