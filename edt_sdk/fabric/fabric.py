@@ -215,6 +215,7 @@ class FabricModel:
         if own is not None:
             _tell_unused(hardware_spec=hardware_spec, worker_num=worker_num, worker_device_num=worker_device_num)
         elif engines_number is None and effective_batch_size is None:
+            # WMLA's worker keywords then also set what an update averages.
             engines_number = limit
         options = TrainOptions(
             epochs=whole("epoch_number", epoch_number, 1),
@@ -305,6 +306,7 @@ class FabricModel:
             payload.write(path, payload.pack(wanted, own.folders_of_code()))
         own.trainings += 1
         epochs = validation_call.epochs(own, options.epochs)
+        # Sent even if the training exists already: that is how a restarted driver attaches to it.
         own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
 
     def _training(self, options: TrainOptions) -> Training:
@@ -334,6 +336,7 @@ class FabricModel:
         reader = MetricsFollower(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
         scale = ScaleUp(self._given["scaleup_function"], len(options.shards), options.epochs, _tell)
         epoch = 0
+        # The previous driver has delivered these lines. Only the sums of the loggers are restored from them.
         for line in reader.delivered_before():
             loggers.recall(line)
             epoch = epoch_behind(line)
