@@ -192,7 +192,7 @@ class _Arriving:
             of_model = number < len(head.names)
             own = there.get(head.names[number]) if of_model else None
             fits = own is not None and is_dense(own) and _spec(own) == spec
-            # Parameters and buffers take no reserved space: it belongs to the optimizer's state (`space.py`).
+            # Parameters and buffers take no reserved space: it belongs to the optimizer's state (`preallocation.py`).
             tensor = own if own is not None and fits else _somewhere([] if of_model else spare, spec, device)
             tensors.append(tensor)
             memory = memory_of(tensor)
