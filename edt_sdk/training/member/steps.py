@@ -34,7 +34,7 @@ _MUCH = 16 << 20
 
 
 class Steps:
-    """Does the steps of one training in one worker.
+    """Does the steps of a training in one worker.
 
     Args:
         parts: of the training.

@@ -88,7 +88,7 @@ _decoder = msgspec.msgpack.Decoder(StateRecord, dec_hook=_restored_array)
 
 
 class TrainingState:
-    """Holds the state of one member: the initial state until another one is restored.
+    """Holds the state of a member: the initial state until another one is restored.
 
     Args:
         training: its model and optimizer are captured and restored.
