@@ -27,7 +27,7 @@ _UNLEASHED = "unleashed"
 
 
 class LeashedProcess:
-    """A running program in a session of its own.
+    """Represents a running program in its own session.
 
     Args:
         command: the program and its arguments.
@@ -46,6 +46,8 @@ class LeashedProcess:
     def __init__(
         self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: BinaryIO, leashed: bool = True
     ) -> None:
+        # -I and -S: the keeper needs only the standard library, and the variables in `env` must not change how it
+        # starts.
         keeper = [sys.executable, "-I", "-S", __file__, *([] if leashed else [_UNLEASHED]), "--", *command]
         with _LEASHES.new() if leashed else contextlib.nullcontext() as leash:
             # This process ends at once. The keeper is its child.
@@ -95,7 +97,10 @@ class LeashedProcess:
 
 
 class _Process:
-    """A process that need not be a child, known by a pidfd, so that a reused pid is never mistaken for it."""
+    """Represents a process that need not be a child.
+
+    A pidfd identifies it, so that a reused pid is never mistaken for it.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -124,14 +129,14 @@ class _Process:
 
 
 class _Leash(NamedTuple):
-    """A pipe: `near` is the end that stays here, `far` the keeper's."""
+    """Holds a pipe: `near` is the end in this process, `far` the end in the keeper."""
 
     near: int
     far: int
 
 
 class _Leashes:
-    """The leashes held by this process until they are dropped or the process ends. A forked child drops them all."""
+    """Holds the leashes of this process until they are dropped or the process ends. A forked child drops them all."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()
@@ -139,7 +144,7 @@ class _Leashes:
 
     @contextlib.contextmanager
     def new(self) -> Iterator[_Leash]:
-        """Make a leash whose far end exists during the block, and drop it when the block fails."""
+        """Make a leash with a far end that is open during the block, and drop the leash when the block fails."""
         far, near = os.pipe()
         leash = _Leash(near, far)
         self._held.add(near)
@@ -173,8 +178,10 @@ def main(arguments: Sequence[str]) -> None:
     if os.fork():
         os._exit(0)  # the starter need not reap the keeper
     os.setsid()
+    # Without a leash it watches a pipe that it holds both ends of, which never closes.
     life = os.pipe()[0] if _UNLEASHED in arguments[:at] else 0
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # The end of a child must wake poll(). Python writes to the wakeup descriptor only for signals with a handler.
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -201,9 +208,11 @@ def _become(command: Sequence[str], keeper: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
+    # stdin is the leash and stdout a pipe that the starter reads until it is closed. The program must hold neither.
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The keeper may have died before the call of prctl.
     if os.getppid() != keeper:
         os._exit(1)
     try:
@@ -227,6 +236,7 @@ def _end_children() -> None:
     """Kill and reap all descendants. A process that loses its parent becomes a child of this one."""
     with contextlib.suppress(ChildProcessError):
         while True:
+            # List them again after every death: the children of a killed process become children of this one.
             for pid in _children():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -18,6 +18,7 @@ _OTHER_LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
 
 def check_model(model: Any) -> None:
     """Check for a module with something to train."""
+    # By the name of the module, so that the other libraries need not be installed or imported.
     if type(model).__module__.partition(".")[0] in _OTHER_LIBRARIES:
         raise InvalidRequest(
             f"model is a {type(model).__module__}.{type(model).__name__}: only PyTorch models can be trained here.",
@@ -53,6 +54,7 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
             hint="For example torch.optim.SGD(model.parameters(), lr=0.1).",
             field="optimizer",
         )
+    # By identity, because tensors compare element by element.
     own = {id(parameter) for parameter in model.parameters()}
     if any(id(p) not in own for group in optimizer.param_groups for p in group["params"]):
         raise InvalidRequest(

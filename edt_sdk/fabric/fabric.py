@@ -48,23 +48,21 @@ class FabricModel:
 
     Args:
         model: the module, on the CPU. Workers place it.
-        datasets_function: called without arguments in each worker. Returns `(train, test)`, two map-style data sets
-            of `(features, label)`. The second is None when there is no validation data.
+        datasets_function: called without arguments in each worker. Returns `(train, test)`, two map-style data sets of
+            `(features, label)`. The second is None when there is no validation data.
         loss_function: `loss_function(outputs, labels)` → mean loss of a batch, a scalar tensor.
         optimizer: built over parameters of `model`, all or some.
         driver_logger: a `LoggerCallback` in the driver. Replaces the lines that are printed by default.
         worker_logger: a `LoggerCallback` in each worker.
         user_callback: a `Callback`, or a list of them. They run on rank 0.
         enable_onnx, save_to_onnx: if either is True, the trained model is also written as `model_epoch_final.onnx` next
-        to
-            the weights. Needs the extra `onnx`. A model that cannot be exported gives a line in the log.
-        fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`. Replaces
-            the engine's forward and backward pass of a micro-batch.
+            to the weights. Needs the extra `onnx`. A model that cannot be exported gives a line in the log.
+        fn_step_train: `fn_step_train(model, data, eva, train_loader, fn_args)` → `(right answers, loss)`. Replaces the
+            engine's forward and backward pass of a micro-batch.
         fn_test: `fn_test(model, test_iter, fn_args)` → validation loss. Runs on rank 0 and replaces the engine's
-        validation.
+            validation.
         scaleup_function: `scaleup_function(epoch, most)` → most workers from that epoch on. The scheduler may grant
-        fewer.
-            A function that fails is ignored with a line in the log.
+            fewer. A function that fails is ignored with a line in the log.
         metrics: functions `metric(outputs, labels)` → number, averaged over samples like loss and accuracy.
         worker_logger_callback, driver_logger_callback: loggers with the hooks of WMLA 4 and 5, which get a dictionary.
         keras_custom_objects: accepted, without meaning for PyTorch.
@@ -186,13 +184,12 @@ class FabricModel:
             effective_batch_size: samples of an update, instead of `engines_number`.
             lr_step: when `lr_scheduler` steps: after each "epoch" or after each "update".
             on_nan: when a loss is not a number, "warn" names update and shard in the log and continues. "stop" fails
-            the
-                job before that update changes the model.
+                the job before that update changes the model.
             mode: "exact" (default), equal bits for any number of workers, or "fast". Inside a job, the job's mode is
-            used.
+                used.
             hardware_spec: outside a job, most workers: `{"nodes": {"num_nodes": …, "gpu": {"num_gpu": …}}}`. It
-            overrides
-                `engines_number`, which then only sets what an update averages. Inside a job, the submission counts.
+                overrides `engines_number`, which then only sets what an update averages. Inside a job, the submission
+                counts.
             worker_num: likewise, times `worker_device_num`, if `engines_number` is not given.
             worker_device_num: see `worker_num`.
             worker_memory: accepted. A slot has no memory limit.
@@ -215,6 +212,7 @@ class FabricModel:
         if own is not None:
             _tell_unused(hardware_spec=hardware_spec, worker_num=worker_num, worker_device_num=worker_device_num)
         elif engines_number is None and effective_batch_size is None:
+            # WMLA's worker keywords then also set what an update averages.
             engines_number = limit
         options = TrainOptions(
             epochs=whole("epoch_number", epoch_number, 1),
@@ -305,6 +303,7 @@ class FabricModel:
             payload.write(path, payload.pack(wanted, own.folders_of_code()))
         own.trainings += 1
         epochs = validation_call.epochs(own, options.epochs)
+        # Sent even if the training exists already: that is how a restarted driver attaches to it.
         own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
 
     def _training(self, options: TrainOptions) -> Training:
@@ -334,6 +333,7 @@ class FabricModel:
         reader = MetricsFollower(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
         scale = ScaleUp(self._given["scaleup_function"], len(options.shards), options.epochs, _tell)
         epoch = 0
+        # The previous driver has delivered these lines. Only the sums of the loggers are restored from them.
         for line in reader.delivered_before():
             loggers.recall(line)
             epoch = epoch_behind(line)

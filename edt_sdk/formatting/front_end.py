@@ -7,6 +7,7 @@ import sys
 
 def in_notebook() -> bool:
     """Return True in a kernel, where widgets can be shown and stderr is red."""
+    # Not imported: IPython takes long to import, and a process that has not loaded it is no kernel.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

@@ -34,5 +34,5 @@ def note(text: str) -> str:
 
 
 def left_out(there: int, shown: int) -> str:
-    """Return the sentence below a list that shows only a part, "" for all of it."""
+    """Return the sentence below a list that shows only a part, "" for a complete list."""
     return f"… and {there - shown:,} more of {there:,}, which are not shown here." if there > shown else ""

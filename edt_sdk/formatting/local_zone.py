@@ -21,6 +21,7 @@ def local_zone() -> str:
 
 def _of_link() -> str:
     """Return the zone from the target of /etc/localtime, "" if the path does not contain it."""
+    # A link on most systems. Where it is a copy of the zone's file, its path does not contain the name.
     return str(_LINK.resolve()).partition("/zoneinfo/")[2]
 
 

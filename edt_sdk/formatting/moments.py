@@ -44,6 +44,7 @@ def _read(text: str, now: float) -> float | None:
         if clock := _CLOCK.match(text):
             hour, minute, second = (int(part or 0) for part in clock.groups())
             shown = datetime.fromtimestamp(now).replace(hour=hour, minute=minute, second=second, microsecond=0)
+            # A time that is still to come today means yesterday's.
             return (shown if shown.timestamp() <= now else shown - timedelta(days=1)).timestamp()
         if re.match(r"\d{4}-", text):
             return datetime.fromisoformat(text).timestamp()

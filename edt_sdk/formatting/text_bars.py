@@ -27,6 +27,7 @@ def blocks(values: Sequence[float | None], low: float, high: float) -> str:
 
 def levels(shares: Sequence[float]) -> str:
     """Return one character per share of a whole (0 … 1): " " for nothing, ▁ for a little, █ for all."""
+    # Rounding errors must not turn an exact eighth into the next block.
     return "".join(_BLOCKS[math.ceil(min(1.0, max(0.0, share)) * 8 - 1e-9)] for share in shares)
 
 
@@ -55,6 +56,7 @@ def over_time(
     for (time, held), end in zip(rows, ends, strict=True):
         first, behind = max(0.0, (time - start) / wide), min(float(columns), (end - start) / wide)
         for at in range(int(first), min(columns, math.ceil(behind))):
+            # An interval counts each row for the time in which both overlap.
             share = min(at + 1.0, behind) - max(float(at), first)
             for key, value in held.items():
                 sums[key][at] += value * max(0.0, share)

@@ -16,6 +16,7 @@ SPOT, NO_NUMBER = "●", "✕"
 _BRAILLE = 0x2800
 # The bit of each dot in a Braille character: two columns of four rows.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+# Larger numbers could overflow in products and differences of two.
 _MOST = 1e150
 
 
@@ -36,6 +37,7 @@ def chart(curve: Points, spots: Points, *, width: int, height: int, x_name: str)
     if not known:
         return []
     low, high = min(y for _, y in known), max(y for _, y in known)
+    # A constant curve lies in the middle of an axis around its value.
     low, high = (low, high) if high > low else (low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2)
     first, last = min(x for x, _ in (*curve, *spots)), max(x for x, _ in (*curve, *spots))
     names = {round((1 - (value - low) / (high - low)) * (height - 1)): number(value) for value in ticks(low, high, 4)}
@@ -95,6 +97,7 @@ def _x_axis(
         at, name = column(value), number(value)
         begins = min(max(0, at - len(name) // 2), columns - len(name))
         edge[at] = "┬"
+        # A name that would overlap with another one, or with the name of the axis, is left out.
         if begins > taken and begins + len(name) <= room:
             names[begins : begins + len(name)] = name
             taken = begins + len(name)

@@ -1,4 +1,4 @@
-"""The lines that WMLA's engine printed when it was imported: the folders and the backend of a job, once per process.
+"""Print what WMLA's engine printed when it was imported: a job's folders and its backend, once per process.
 
 Outside of a job nothing is printed, because a notebook that imports the engine owns its output.
 """

@@ -1,8 +1,8 @@
-"""One HTTP session with one server: token, time-outs, errors.
+"""Wrap one HTTP session with one server: token, timeouts, retries, errors.
 
-Everything that leaves this machine for a server passes here. A refusal of the server becomes the error class it stands
-for (`schemas/errors.py`), a network problem becomes ServerUnreachable. Only GETs are ever repeated by themselves: they
-are the only requests that are safe to send twice. Streams that are resumed are `following`'s.
+Everything that leaves this machine for a server passes here. A refusal of the server becomes its error class
+(`schemas/errors.py`), and a network problem becomes ServerUnreachable. Only GETs are retried automatically, because no
+other request is safe to send twice. `following.py` resumes streams.
 """
 
 from __future__ import annotations
@@ -31,30 +31,33 @@ Params = dict[str, str | int | float | None]
 
 
 def is_loopback(url: str) -> bool:
-    """True when `url` names this machine by its loopback name or address."""
+    """Return whether `url` names this machine by its loopback name or address."""
     return (urlsplit(url).hostname or "") in _LOOPBACK
 
 
 class TokenAuth(requests.auth.AuthBase):
-    """Sends Jupyter's token. As an `auth` object it also keeps requests from using a .netrc entry instead."""
+    """Adds Jupyter's token to a request.
+
+    As an `auth` object it also keeps requests from using a .netrc entry instead.
+    """
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """The same request with its Authorization header."""
+        """Return the request with the Authorization header."""
         if self._token:
             request.headers["Authorization"] = f"token {self._token}"
         return request
 
 
 class Connection:
-    """A session with the server at `url`.
+    """Holds a session with the server at `url`.
 
     Args:
         url: the Jupyter Server's address with its base_url, such as `http://127.0.0.1:8888/user/ann/`.
         token: Jupyter's token, "" when the server wants none.
-        retries: how often a GET is repeated when the network or a proxy fails.
+        retries: how often a GET is retried when the network or a proxy fails.
         timeout: seconds without a byte after which an answer counts as lost.
     """
 
@@ -63,6 +66,7 @@ class Connection:
         self.timeout = timeout
         self._token = token
         self._session = _session(url, token, retries)
+        # A second session, because in requests retries belong to a session and not to a request.
         self._once = _session(url, token, 0)
 
     def close(self) -> None:
@@ -71,13 +75,13 @@ class Connection:
         self._once.close()
 
     def holds(self, text: str) -> bool:
-        """True when `text` contains this session's token."""
+        """Return whether `text` contains this session's token."""
         return bool(self._token) and self._token in text
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def json(self, method: str, path: str, *, params: Params | None = None, body: Any = None) -> Any:
-        """Send a request and return the decoded JSON of the answer; None for 204.
+        """Send a request and return the decoded JSON of the answer, None for 204.
 
         Raises:
             EdtError: the class of the server's refusal, or ServerUnreachable.
@@ -126,7 +130,7 @@ class Connection:
             ) from None
 
     def text(self, path: str, *, params: Params | None = None, method: str = "GET", body: str | None = None) -> str:
-        """Return an answer as text, such as a picture. Bytes that are no UTF-8 are replaced; `body` is sent as JSON."""
+        """Return an answer as text, such as a picture. Bytes that are no UTF-8 are replaced. `body` is sent as JSON."""
         headers = {} if body is None else {"Content-Type": "application/json"}
         with self.open(method, path, params=params, data=body, headers=headers) as response:
             try:
@@ -181,6 +185,7 @@ class Connection:
                 data=data,
                 headers=headers,
                 timeout=(CONNECT_TIMEOUT, timeout or self.timeout),
+                # A redirect usually leads to a login page, which would look like an answer.
                 allow_redirects=False,
                 stream=True,
             )
@@ -234,6 +239,7 @@ class Connection:
                 f"The server at {self.url} does not accept this token.",
                 hint="Give its token with EDT_TOKEN or Client(token=…); `jupyter server list` shows it.",
             )
+        # A proxy answers so while the server behind it restarts. The server's own refusals have a code.
         if status in (502, 503, 504) and not body.get("code"):
             return ServerUnreachable(f"The server at {self.url} answered {status} {response.reason}.", url=self.url)
         return from_json(body, status)

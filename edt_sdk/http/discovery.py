@@ -1,8 +1,8 @@
 """Find the server when no address is given.
 
 In this order: the arguments, `EDT_URL`/`EDT_TOKEN`, the server that started this kernel (`JPY_PARENT_PID`),
-JupyterHub's variables, then the only running server that answers under `/edt/api`. An address that was given is used or
-refused, never replaced by another. When no server is found, the error lists what was tried.
+JupyterHub's variables, then the only running server that answers under `/edt/api`. A given address is used or refused,
+never replaced by another. When no server is found, the error lists what was tried.
 
 Running servers are read from Jupyter's runtime folder (`jpserver-<pid>.json`), the same files that
 `jupyter_server.serverapp.list_running_servers` reads. Importing that module takes over a second, and it deletes files.
@@ -27,7 +27,7 @@ _PAGES = ("edt/api", "lab", "tree", "notebooks", "doc", "edt")
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's description of itself at `/edt/api`."""
+    """Holds a server's description of itself at `/edt/api`."""
 
     name: str
     version: str
@@ -38,7 +38,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of Jupyter's runtime folder."""
+    """Holds the content of one file in Jupyter's runtime folder."""
 
     url: str
     base_url: str
@@ -50,7 +50,12 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server's address. `found` is how it was found. `local` is True when it runs on this machine."""
+    """Holds a server's address and token.
+
+    Attributes:
+        found: how it was found, for messages.
+        local: whether it runs on this machine.
+    """
 
     url: str
     token: str
@@ -118,13 +123,14 @@ def running_servers(runtime_dir: Path | None = None) -> list[RunningServer]:
             server = msgspec.json.decode(data, type=RunningServer)
         except (OSError, msgspec.DecodeError):
             continue  # deleted or still being written: then it is not a server to use either
+        # The file of a killed server stays behind. Without /proc, its pid cannot be checked.
         if Path(f"/proc/{server.pid}").exists() or not Path("/proc/self").exists():
             found.append((age, server))
     return [server for _, server in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
 def clean_url(url: str) -> tuple[str, str]:
-    """(`scheme://host:port/base/`, token or "") from an address as people have it."""
+    """Return (`scheme://host:port/base/`, token or "") for an address, which may be copied from a browser."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ServerUnreachable(
@@ -143,7 +149,7 @@ def clean_url(url: str) -> tuple[str, str]:
 
 
 def _given(url: str | None, token: str | None, environ: Mapping[str, str]) -> Server | None:
-    """The server named by arguments or EDT_URL."""
+    """Return the server named by the arguments or EDT_URL, None when they name none."""
     found = "the address given"
     if url is None and environ.get("EDT_URL"):
         url, found = environ["EDT_URL"], "EDT_URL"
@@ -158,19 +164,20 @@ def _given(url: str | None, token: str | None, environ: Mapping[str, str]) -> Se
 
 
 def _own(token: str | None, environ: Mapping[str, str]) -> Iterator[Server]:
-    """The server that started this process, by its pid or by the Hub's variables."""
+    """Yield the servers that may have started this process, by its parent's pid or by the Hub's variables."""
     hub_prefix = environ.get("JUPYTERHUB_SERVICE_PREFIX", "")
     hub_token = environ.get("JUPYTERHUB_API_TOKEN", "")
     token = token or environ.get("EDT_TOKEN")
     parent = environ.get("JPY_PARENT_PID", "")
     for server in running_servers() if parent.isdigit() else []:
         if server.pid == int(parent) and not server.sock:
-            # A Hub's single-user server has no token of its own; it takes the Hub's.
+            # A Hub's single-user server has no token. It accepts the Hub's.
             own = server.token or (hub_token if server.base_url == hub_prefix else "")
             yield Server(server.url, token or own, "the server of this kernel", True)
     if hub_prefix:
         service = urlsplit(environ.get("JUPYTERHUB_SERVICE_URL") or "http://127.0.0.1:8888")
         host = service.hostname or ""
+        # The Hub's variable holds the address that the server binds to, and 0.0.0.0 is no address to connect to.
         host = "127.0.0.1" if host in ("", "0.0.0.0", "::") else host
         url = urlunsplit((service.scheme or "http", f"{host}:{service.port or 8888}", hub_prefix, "", ""))
         yield Server(url, token or hub_token, "JupyterHub's variables", is_loopback(url))
@@ -202,7 +209,7 @@ def _only_running(token: str | None, tried: list[str]) -> tuple[Server, ServerIn
 
 
 def _same(left: str, right: str) -> bool:
-    """True when two addresses name the same port and base_url, loopback names being equal."""
+    """Return whether two addresses have the same host, port and base_url. All loopback names count as equal."""
     a, b = urlsplit(left), urlsplit(right)
     hosts = {"localhost" if is_loopback(u) else urlsplit(u).hostname for u in (left, right)}
     return len(hosts) == 1 and (a.port, a.path.rstrip("/")) == (b.port, b.path.rstrip("/"))

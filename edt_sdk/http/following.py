@@ -30,7 +30,7 @@ def over(stop: threading.Event | None, deadline: float | None) -> bool:
 
 @dataclass(slots=True)
 class Pause:
-    """The back-off between attempts: 0.1 s, doubled up to 2 s, until `patience` seconds without success."""
+    """Waits between attempts: a back-off of 0.1 s, doubled up to 2 s, until `patience` seconds without success."""
 
     patience: float
     _delay: float = 0.1
@@ -38,7 +38,7 @@ class Pause:
 
     @property
     def lasting(self) -> float:
-        """Seconds since the first failure after the last success, 0 without a failure."""
+        """Return the seconds since the first failure after the last success, 0 without a failure."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def success(self) -> None:
@@ -88,11 +88,14 @@ def follow(
     pause = Pause(patience)
     gone = False
     while not over(stop, deadline):
+        # A stop and a deadline are noticed between two reads, so no read may take longer.
         idle = 5.0 if stop is not None or deadline is not None else connection.timeout
         if deadline is not None:
             idle = max(0.05, min(idle, deadline - time.monotonic()))
         try:
             for event in _stream(connection, path, params, after, idle):
+                # Any data resets the back-off, also data without an event, such as a comment that keeps the connection
+                # open.
                 pause.success()
                 if gone:
                     gone = False
@@ -116,7 +119,7 @@ def follow(
 def _stream(
     connection: Connection, path: str, params: Params | None, after: str, idle: float
 ) -> Iterator[ServerEvent | None]:
-    """Yield the events of one connection of `follow`. Ends silently after `idle` seconds without data."""
+    """Yield the events of a single connection for `follow`. End silently after `idle` seconds without data."""
     headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
     if after:
         headers["Last-Event-ID"] = after

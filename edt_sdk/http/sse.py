@@ -1,8 +1,7 @@
-"""Server-sent events: bytes in, events out.
+"""Parse server-sent events: bytes in, events out.
 
-A pure, incremental parser of the event stream format of the HTML standard (section 9.2.6, "Interpreting an event
-stream"). It does not use HTTP, and any split of the same bytes gives the same events. `following.py` connects and
-resumes.
+The format is the event stream of the HTML standard (section 9.2.6, "Interpreting an event stream"). The parser is pure
+and incremental: any split of the same bytes gives the same events. `following.py` connects and resumes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One dispatched event. `id` is the newest id of the stream so far, after which a reader resumes."""
+    """Holds one dispatched event. `id` is the newest id of the stream so far, and a reader resumes after it."""
 
     kind: str
     data: str
@@ -21,7 +20,7 @@ class ServerEvent:
 
 
 class EventParser:
-    """Collects bytes and returns events. One object per connection; `last_id` may come from the last connection."""
+    """Collects bytes and returns events. Use one object per connection. `last_id` may come from the last connection."""
 
     def __init__(self, last_id: str = "") -> None:
         self.last_id = last_id
@@ -37,7 +36,7 @@ class EventParser:
         text = self._decoder.decode(data)
         if self._first and text:
             text, self._first = text.removeprefix("\ufeff"), False
-        # A CR at the end of one piece and a LF at the start of the next are one line end.
+        # A CR at the end of a piece and a LF at the start of the next form a single line end.
         if self._after_cr and text:
             text, self._after_cr = text.removeprefix("\n"), False
         if text.endswith("\r"):

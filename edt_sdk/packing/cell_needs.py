@@ -191,6 +191,7 @@ def _line(name: str, value: object) -> str | None:
         return f"{name} = {text}"
     module, inside = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
     named = isinstance(module, str) and module != "__main__" and isinstance(inside, str) and inside.isidentifier()
+    # Only where the import gives the same object: the notebook may have replaced it under this name.
     if named and getattr(sys.modules.get(str(module)), inside, None) is value:
         return f"from {module} import {inside} as {name}"
     return None
@@ -198,6 +199,7 @@ def _line(name: str, value: object) -> str | None:
 
 def _plain_value(value: object) -> bool:
     """Return whether `repr` of the value evaluates to an equal value."""
+    # Checked before the text is parsed, which takes long for a large value.
     if type(value) in (list, tuple, dict, set) and len(repr(value)) > _MOST:
         return False
     if not isinstance(value, bool | int | float | complex | str | bytes | list | tuple | dict | set | None):

@@ -100,11 +100,13 @@ def plain_cell(cell: str, number: int) -> tuple[str, list[str]]:
     # Each iteration comments out at least one line, so the loop ends.
     while (wrong := _first_error(lines)) is not None:
         at = min(max((wrong.lineno or 1) - 1, 0), len(lines) - 1)
+        # A line that was replaced before and still stops the parser is an error of the cell itself.
         if not _LINE.match(lines[at]) or lines[at].lstrip().startswith("pass  #"):
             raise _not_python(wrong, lines, at, number) from None
         end = _last_of(lines, at)
         dropped.append(lines[at].strip())
         indent = re.match(r"\s*", lines[at])
+        # `pass` keeps a block valid of which the magic was the only statement.
         lines[at] = f"{indent[0] if indent else ''}pass  {NOT_RUN}{lines[at].strip()}"
         for more in range(at + 1, end + 1):
             lines[more] = NOT_RUN + lines[more]

@@ -44,6 +44,7 @@ def _below(root: Path) -> list[SourceFile]:
         for name in files:
             path = Path(place, name)
             real = path.resolve()
+            # Pipes and devices are left out too, because reading them could block for ever.
             if real.is_file() and real.is_relative_to(root):
                 found.append(_entry(path, path.relative_to(root).as_posix()))
     return found

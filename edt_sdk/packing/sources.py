@@ -70,8 +70,7 @@ def collect(
 
     Args:
         source: a folder, a `.py` or `.ipynb` file, code (a string with a line break, or a list of cells), or a
-        `Collected`,
-            which is returned unchanged.
+            `Collected`, which is returned unchanged.
         main: the script to run, relative to the folder. Needed only where the choice is ambiguous.
         script: False where a command runs instead, so that a folder needs no script.
         tag: take only the cells of a notebook file with this tag. None for all.

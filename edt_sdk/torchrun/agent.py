@@ -158,7 +158,7 @@ def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) 
     failed = {
         rank: process for rank, process in started.items() if process.returncode != 0 and process.ended is not None
     }
-    # The first to end is the cause. torch ends the others because of it.
+    # The first process to end is the cause. torch ends the others as a consequence.
     rank = min(failed, key=lambda each: failed[each].ended or 0.0)
     process = failed[rank]
     assert process.returncode is not None

@@ -38,7 +38,7 @@ class PlanRendezvous(RendezvousHandler):
         worker: the agent's number.
         interface: address that its stores listen on.
         run_id: the job's id.
-        tells: report the start of a round from here, because torch's own agent around it does not.
+        tells: whether to report the start of a round from here, because torch's own agent around it does not.
     """
 
     def __init__(self, link: PlanLink, worker: int, interface: str, run_id: str, *, tells: bool = False) -> None:

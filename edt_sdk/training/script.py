@@ -1,8 +1,8 @@
 """Run a process of a plain job: the user's main script, or a command instead of it.
 
 The supervisor starts it as `python -u -m edt_sdk.training.script`. A script runs as `__main__` with its own arguments
-in the code folder, as `python script.py` would run it there. A command replaces this process. Its exit code is the exit
-code of the process.
+in the code folder, as `python script.py` would run it there. A command replaces this process, so the exit code is
+the command's.
 """
 
 from __future__ import annotations

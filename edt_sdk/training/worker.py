@@ -180,7 +180,7 @@ def fail(worker: _Worker, error: BaseException) -> NoReturn:
     final = isinstance(error, EdtError) and error.__cause__ is None
     message = str(error) if isinstance(error, EdtError) else f"{type(error).__name__}: {error}"
     worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text, final=final))
-    # Not sys.exit(): threads of a group whose peers are gone, or the user's threads, could keep the process alive.
+    # Not sys.exit(): threads of a group that has lost its peers, or the user's threads, could keep the process alive.
     end_process(1)
 
 

@@ -41,7 +41,7 @@ _imported: dict[str, wire.Stamp] = {}
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """A request to run a program, in the process that was forked for it."""
+    """Holds a request to run a program, in the process that was forked for it."""
 
     fork: wire.Fork
     stdout: int
@@ -51,7 +51,7 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class Heir:
-    """The socket of a zygote, in the process that was forked to be one."""
+    """Holds the socket of a new zygote, in the process that was forked for it."""
 
     connection: socket.socket
 
@@ -193,7 +193,7 @@ def _die_with(parent: int) -> None:
 
 
 def run(module: str) -> None:
-    """Run `module` as `python -m` does: as the new `__main__`, at whose end the process ends."""
+    """Run `module` as `python -m` does: as the new `__main__`, with which the process ends."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.loader is None or spec.origin is None:
         raise ModuleNotFoundError(f"No module named {module!r}.", name=module)
@@ -226,7 +226,7 @@ def _take_socket() -> socket.socket:
 
 
 def _files() -> dict[str, wire.Stamp]:
-    """Return the files of torch and edt_sdk by whose stamps a changed installation is noticed."""
+    """Return the files of torch and edt_sdk with their stamps, which show a changed installation."""
     torch = Path(sys.modules["torch"].__file__ or "").parent if "torch" in sys.modules else None
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
     found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py")]

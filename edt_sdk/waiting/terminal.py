@@ -1,4 +1,4 @@
-"""Monitors in a terminal: lines of text in the foreground until no watched job is active."""
+"""Monitor jobs in a terminal: print lines of text in the foreground until no watched job is active."""
 
 from __future__ import annotations
 

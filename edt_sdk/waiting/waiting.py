@@ -81,7 +81,7 @@ def _patiently(
     deadline: float | None,
     away: Callable[[ServerUnreachable | None], None],
 ) -> JobView:
-    """Call `fetch`, with the same retries as the event stream: a wait may start while the server is away."""
+    """Call `fetch` with the same retries as the event stream, because a wait may start during an outage."""
     pause = Pause(PATIENCE)
     while True:
         try:
@@ -110,15 +110,17 @@ def sight_lost(error: EdtError, job_id: str) -> EdtError:
 
 
 def fetch(connection: Connection, job_id: str) -> JobView:
-    """The job as the server sees it now."""
+    """Return the job as the server sees it now."""
     return msgspec.convert(connection.json("GET", f"jobs/{job_id}"), JobView)
 
 
 class ProgressLine:
-    """One line that follows a job, from `after` seconds on. Where the output is not a terminal, one line per change.
+    """Follows a job in one line, from `after` seconds on.
 
-    On stderr, which keeps stdout for answers. In a notebook on stdout, because stderr is red there, as errors are.
-    Silent when `EDT_NONINTERACTIVE` is set.
+    Where the output is no terminal, each change is a new line.
+
+    It writes to stderr, which keeps stdout for answers. In a notebook it writes to stdout, because stderr is red there,
+    as errors are. It writes nothing when `EDT_NONINTERACTIVE` is set.
     """
 
     def __init__(self, stream: IO[str] | None = None, *, after: float = PROGRESS_AFTER) -> None:
@@ -177,6 +179,7 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
     stop = threading.Event()
 
     def settle(value: T | None, error: BaseException | None) -> None:
+        # The task was cancelled while the thread finished.
         if outcome.done():
             return
         if error is not None:
@@ -189,8 +192,9 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
         error: BaseException | None = None
         try:
             value = work(stop)
-        except BaseException as raised:  # handed to whoever awaits
+        except BaseException as raised:  # the awaiting task raises it
             error = raised
+        # Nothing joins this thread, so it may outlive the loop.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
 
@@ -198,4 +202,5 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
     try:
         return await outcome
     finally:
+        # A cancelled task has only stopped awaiting. The thread ends by this event.
         stop.set()

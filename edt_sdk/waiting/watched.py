@@ -1,4 +1,4 @@
-"""The parts of `Job` and `Client` that a monitor uses.
+"""Declare the parts of `Job` and `Client` that a monitor uses.
 
 They are protocols because `Job.monitor()` creates monitors, so this room must not import those classes.
 """
@@ -13,7 +13,7 @@ from edt_sdk.schemas.job import JobView
 
 
 class Watched(Protocol):
-    """One job."""
+    """Declares what a monitor uses of a job."""
 
     @property
     def id(self) -> str: ...  # noqa: D102
@@ -30,7 +30,7 @@ class Watched(Protocol):
 
 
 class Listing(Protocol):
-    """A server."""
+    """Declares what a monitor uses of a server."""
 
     @property
     def url(self) -> str: ...  # noqa: D102

@@ -39,7 +39,7 @@ _TAKEN_ALONG = ("DATA_DIR", "DLI_DATA_FS")
 
 
 def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_workers: int, mode: str) -> Job:
-    """Submit a call.
+    """Submit a `train()` call as a job, and return the job.
 
     Args:
         fabric: keyword arguments of the `FabricModel`.
@@ -48,8 +48,8 @@ def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_worke
         mode: "exact" or "fast".
 
     Raises:
-        Unprocessable: a part cannot be sent, and the message names it. Or this process belongs to a job whose framework
-            trains itself.
+        Unprocessable: a part cannot be sent, and the message names it. Or this process belongs to a job with a
+            framework that trains by itself.
         ServerUnreachable: there is no server to submit to.
     """
     # Imported here: a driver, which makes the call again, never needs the client.

@@ -18,12 +18,12 @@ _current: Session | None = None
 
 @dataclass(slots=True)
 class Session:
-    """One driver.
+    """Holds what `train()` calls need to know about their driver.
 
     Attributes:
         path: what `sys.path` held before the script began.
-        trainings: trainings that calls of `train()` have asked for so far.
-        calls: of `train()` so far in a validation, of which one asks for something.
+        trainings: trainings that `train()` calls have requested so far.
+        calls: number of `train()` calls so far in a validation. Only one of them requests anything.
     """
 
     job: JobContext

@@ -1,7 +1,7 @@
-"""Write and read `.ckpt` files: one training's state at one position, complete or refused.
+"""Write and read `.ckpt` files. A file holds a training's state at one position, and is complete or refused.
 
-A file is a header (`schemas/wire/saved.py`) and the output of `torch.save`. All tensors lie on the CPU in storage of
-their own, and `state.restore` copies them to the model's device. Writing and hashing release the interpreter's lock for
+A file is a header (`schemas/wire/saved.py`) and the output of `torch.save`. All tensors lie on the CPU in separate
+storage, and `state.restore` copies them to the model's device. Writing and hashing release the interpreter's lock for
 all but the smallest pieces, so a thread can write while another one trains.
 """
 
@@ -22,7 +22,7 @@ from edt_sdk.training.state.state import State
 
 
 def write(path: Path, state: State, *, training: int, position: int, updates: int, epoch: int | None) -> None:
-    """Write a state whose tensors are on the CPU. The header's fields are those of `Saved`.
+    """Write a state with all tensors on the CPU atomically. The other arguments are fields of `Saved`.
 
     Raises:
         OSError: the file cannot be written. An older file of this name is still there.

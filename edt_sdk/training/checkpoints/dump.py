@@ -9,11 +9,11 @@ import torch
 
 
 class Dump:
-    """Write `content` to `file` at its current offset.
+    """Writes `content` to `file` at the current offset.
 
     Args:
-        content: tensors in plain containers, in storage of their own.
-        file: open for writing. Its OSError is raised, and not the error that torch makes of it.
+        content: tensors in plain containers, each in separate storage.
+        file: open for writing. Its OSError is raised instead of torch's own error.
 
     Attributes:
         length: number of bytes written.
@@ -34,7 +34,7 @@ class Dump:
 
 
 class _Target:
-    """Count and hash what torch writes. Torch needs only `write` and `flush` of a file object."""
+    """Counts and hashes what torch writes. Torch needs only `write` and `flush` of a file object."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Write files atomically: to a temporary name, fsync, rename, fsync of the folder."""
+"""Write files atomically: under a temporary name, then fsync, rename, and fsync of the folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp\Z")
 
 
 def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Replace `path` with what `fill` writes, and make its folder when missing. An error leaves the old file."""
+    """Replace `path` atomically with what the callback `fill` writes. Make its folder when missing.
+
+    An error leaves the old file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:

@@ -1,7 +1,7 @@
-"""Keep the newest state in memory that outlives the worker: two slots, which are files on a tmpfs, written in turn.
+"""Keep the newest state in memory that outlives the worker: in two slots, files on a tmpfs that are written in turn.
 
 A slot is marked invalid before its first byte changes and valid after its last one, and the other slot stays as it is
-in the meantime. So one complete state is there at any moment at which the writer may be killed, once there was one. A
+in the meantime. So from the first copy on, a complete state survives whenever the writer is killed. A
 slot needs no checksum: stores of a killed process reach the shared pages, and a machine that goes down takes the whole
 tmpfs with it. The bytes are those of `transfer.send`, written straight into the mapping. `CopyInterval` limits how
 often a state is copied.
@@ -35,7 +35,7 @@ _MAGIC = b"edtmem-4"
 # A slot of version 0.1 has the same header before a pickled head, which `transfer.receive` still reads.
 _READABLE = (_MAGIC, b"edtmem-3")
 _INVALID, _VALID = 0, 1
-# magic, valid, training, position, updates, bytes after the header, epoch it is pinned for (from 1; 0 for none)
+# magic, valid, training, position, updates, bytes after the header, epoch it is pinned for (from 1, 0 for none)
 _HEADER = struct.Struct("<8sQQQQQQ")
 _VALID_AT, _EPOCH_AT = 8, 48
 _DATA = 4096
@@ -43,7 +43,7 @@ _BYTES_PER_SECOND = 2e9
 
 
 class CopyInterval:
-    """Limit how often a state is copied, so that copying takes a small share of the time.
+    """Limits how often a state is copied, so that copying takes a small share of the time.
 
     After a copy that took c seconds the next one is due c ÷ share − c seconds later.
 
@@ -64,7 +64,7 @@ class CopyInterval:
 
     @property
     def due(self) -> bool:
-        """True when a copy may be made now."""
+        """Return whether a copy may be made now."""
         return self._share * (self._clock() - self._since) >= self._estimate * (1 - self._share)
 
     def took(self, cost: float) -> None:
@@ -75,7 +75,7 @@ class CopyInterval:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSlot:
-    """A complete state in memory. `epoch` (from 1) is the one it is pinned for, 0 for none."""
+    """Locates a complete state in memory. `epoch` (from 1) is the epoch it is pinned for, 0 for none."""
 
     path: Path
     position: int
@@ -84,11 +84,11 @@ class MirrorSlot:
 
 
 class Mirror:
-    """The two slots of one training.
+    """Holds the two slots of a training.
 
     Args:
         folder: on a tmpfs. None or a missing folder switches the mirror off.
-        training: number of the training within its job.
+        training: its number within the job.
         pace: how often `copy_if_due` copies.
     """
 
@@ -115,7 +115,7 @@ class Mirror:
         return self._copied(begin, state, position, updates)
 
     def pin(self, state: State, position: int, updates: int, epoch: int) -> bool:
-        """Copy the state at the end of `epoch` (from 1) and pin it until `unpin`; return whether that was possible.
+        """Copy the state at the end of `epoch` (from 1) and pin it until `unpin`. Return whether that was possible.
 
         Lack of memory never raises, as in `copy_if_due`.
         """
@@ -150,7 +150,7 @@ class Mirror:
                     os.pwrite(file.fileno(), bytes(8), _EPOCH_AT)
 
     def put(self, state: State, position: int, updates: int, epoch: int = 0) -> bool:
-        """Copy the state now, over the older slot that is not pinned; False when both are pinned.
+        """Copy the state over the older slot that is not pinned. Return False when both are pinned.
 
         Raises:
             OSError: there is not enough memory.
@@ -173,7 +173,7 @@ class Mirror:
         return True
 
     def slots(self) -> list[MirrorSlot]:
-        """Return the complete states that are there."""
+        """Return the slots with a complete state."""
         found = []
         for path in self._paths():
             header = _header(path)
@@ -182,7 +182,7 @@ class Mirror:
         return found
 
     def load(self, slot: MirrorSlot) -> State:
-        """Return the state of a slot, on the CPU in memory of its own.
+        """Return the state of a slot, on the CPU in separate memory.
 
         Raises:
             OSError: the slot cannot be read.
@@ -259,7 +259,7 @@ def _header(path: Path) -> tuple[bytes, int, int, int, int, int, int] | None:
 
 
 class _Mapping:
-    """A slot's file, mapped into this process."""
+    """Maps a slot's file into this process."""
 
     def __init__(self, path: Path, size: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -275,7 +275,7 @@ class _Mapping:
         self.bytes: Tensor | None = torch.frombuffer(self._memory, dtype=torch.uint8)
 
     def fits(self, path: Path, size: int) -> bool:
-        """True while the name still stands for this file and the file is large enough."""
+        """Return whether the name still stands for this file and the file is large enough."""
         try:
             # After a removal the name may stand for another file. Stores into the old one would reach no reader.
             return size <= self.size and path.stat().st_ino == self._inode
@@ -301,7 +301,7 @@ class _Done:
 
 
 class _Writer:
-    """A peer for `transfer.send` that stores all tensors one after the other in a mapping."""
+    """Acts as a peer for `transfer.send` and stores all tensors in a mapping, one after the other."""
 
     def __init__(self, mapping: _Mapping) -> None:
         self._mapping = mapping
@@ -321,7 +321,7 @@ class _Writer:
 
 
 class _Reader:
-    """A peer for `transfer.receive` that reads what a `_Writer` has stored."""
+    """Acts as a peer for `transfer.receive` and reads what a `_Writer` has stored."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memoryview(memory)

@@ -30,7 +30,7 @@ def save(folder: Path, tag: int | str, model: nn.Module, optimizer: torch.optim.
 
 
 def pair(model: nn.Module, optimizer: torch.optim.Optimizer, copies: Memo | None = None) -> Pair:
-    """Return both state dicts as they are now, in memory of their own.
+    """Return both current state dicts in separate memory.
 
     Args:
         model: the module that is trained.

@@ -1,13 +1,13 @@
-"""Keep the states that a training resumes from when no worker is left: files on disk and a copy in memory.
+"""Keep the states from which a training resumes when no worker is left: files on disk and a copy in memory.
 
 `epoch-<N>.ckpt` follows an epoch with a checkpoint, and all of them are kept. `update-<N>.ckpt` follows N updates, and
 the newest two are kept. The copy in memory (`mirror.py`) is as new as two per cent of the time allow. The training
-waits for a copy of the state and never for a disk, as one thread writes. A file that cannot be written becomes a line
-in the log. A file that cannot be read is skipped for the next older one. Only rank 0 uses this module, and it never
-decides when to resume.
+waits for a copy of the state and never for a disk, because a thread writes the files. A file that cannot be written
+becomes a line in the log. When a file cannot be read, the next older file is used. Only rank 0 uses this module, and it
+never decides when to resume.
 
 From the end of an epoch until its files are on disk, the copy in memory of that end is pinned. So the next writer can
-write the files of one that was killed (`write_missing_epochs`), however far the training has gone on.
+write the files that a killed writer has left out (`write_missing_epochs`), however far the training has gone on.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _WMLA_NAME = re.compile(r"model_epoch_(\d+)(?:\.pth)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """A state to resume from.
+    """Holds a state to resume from.
 
     Attributes:
-        state: on the CPU in memory of its own, for `state.restore`.
+        state: on the CPU in separate memory, for `state.restore`.
         position: its position in the schedule.
         updates: number of updates committed before it.
         name: its name in the log, such as "epoch-3" or "memory".
@@ -61,14 +61,14 @@ class LoadedState:
 
 
 class Keeper:
-    """Keep and find the states of one training.
+    """Keeps and finds the states of a training.
 
-    `capture` below is a function that returns `state.capture(…)` of this moment. A method calls it at most once, before
-    it returns, and only if a copy is due.
+    In the methods, `capture` is a callback that returns the current `state.capture(…)`. A method calls it at most once,
+    before it returns, and only if a copy is due.
 
     Args:
         paths: the job's files.
-        training: number of the training within the job.
+        training: its number within the job.
         memory: folder on a tmpfs for the copy in memory, None for no such copy.
         interval: seconds between rolling checkpoints on disk.
     """
@@ -145,10 +145,10 @@ class Keeper:
         self._start(f"epoch-{number}", snapshot, write)
 
     def write_missing_epochs(self, position: int, fresh: Callable[[], tuple[nn.Module, Optimizer]]) -> None:
-        """Write the files of epochs whose writer was killed before they were on disk. A failure is a line in the log.
+        """Write the files of epochs that a killed writer has left out. A failure is a line in the log.
 
         Args:
-            position: of this member. An epoch that ends after it is computed again, and its files are written then.
+            position: of this member. Epochs that end later are recomputed, and their files are written then.
             fresh: returns a model and an optimizer of this training, on the CPU and not in use, to be filled.
         """
         for slot in self._mirror.pinned():
@@ -167,7 +167,7 @@ class Keeper:
             self._mirror.unpin(slot.epoch)
 
     def has_epoch(self, number: int) -> bool:
-        """True when all files of epoch `number` (from 1) are there. The `.ckpt` is written last."""
+        """Return whether all files of epoch `number` (from 1) exist. The `.ckpt` is written last."""
         try:
             read_header(self._folder / f"epoch-{number}{SUFFIX}")
         except (Damaged, OSError):
@@ -213,7 +213,9 @@ class Keeper:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def newest(self) -> LoadedState | None:
-        """Return the most advanced complete state, or the one that a user asked for; None when there is no state.
+        """Return the most advanced complete state, or the state a user asked for.
+
+        Return None when there is no state.
 
         Call it only while no member trains. A damaged file gets the suffix `.damaged` and a line in the log.
 
@@ -338,7 +340,7 @@ class Keeper:
         try:
             write()
         except Exception as error:
-            # A disk, and torch on top of it, raise anything. No error of a checkpoint may end the training.
+            # A disk may raise anything, and so may torch. No error of a checkpoint may end the training.
             _not_written(name, error)
         finally:
             self._free.put(snapshot)
@@ -392,6 +394,6 @@ def _sync(path: Path) -> None:
 
 
 def _yield_to_others() -> None:
-    """Lower this thread's priority below the computing threads'. On Linux each thread has a priority of its own."""
+    """Lower this thread's priority below the computing threads'. On Linux each thread has its own priority."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

@@ -15,10 +15,10 @@ from edt_sdk.training.state.state import State
 
 
 class StateCopy:
-    """Hold the memory of one state.
+    """Holds the memory of a state.
 
     Attributes:
-        state: the copy, on the CPU; empty before the first `take`.
+        state: the copy, on the CPU. Empty before the first `take`.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class StateCopy:
 
     @torch.no_grad()
     def take(self, state: State) -> None:
-        """Copy `state` over the copy before."""
+        """Copy `state` over the previous copy."""
         before = self.state
         own = {name: _copy(tensor, before.own.get(name)) for name, tensor in state.own.items()}
         old = before.tensors

@@ -137,8 +137,7 @@ class Group:
 
     Args:
         store: rank 0's store, or a function that opens a new connection to it. None is enough when world is 1. An
-        abandoned
-            build leaves its connection in an unknown state, so a retry needs a new connection.
+            abandoned build leaves its connection in an unknown state, so a retry needs a new connection.
         rank, world: this member, and the number of members.
         device: where the tensors live. A CUDA device adds NCCL next to gloo.
         interface: address that gloo binds to.
@@ -248,7 +247,7 @@ class Group:
         self._gloo = self._nccl = None
         for backend in backends:
             backend.abort()  # closes the connections, which unblocks the other members
-        # The library's destructors wait for queued work, and that may wait for a peer whose destructor waits for this
+        # The library's destructors wait for queued work, which may wait for a peer in a destructor that waits for this
         # process. Run them in a thread, so that two members that close at the same time cannot deadlock.
         if backends:
             del backend

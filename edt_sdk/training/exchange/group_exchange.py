@@ -119,7 +119,7 @@ class Exchange:
         else:
             piece = _InTree(self._group, ours, self._counts, out, self._divisor, self._scratch)
         self._under_way.append(piece)
-        # Finish older pieces here, not at the end: the addition of one piece overlaps with the transfer of the next.
+        # Finish older pieces here, not at the end: the addition of each piece overlaps with the transfer of the next.
         count = len(self._under_way)
         if count > _SCATTERED:
             self._under_way[count - 1 - _SCATTERED].finish()

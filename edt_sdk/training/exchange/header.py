@@ -88,7 +88,7 @@ class Header:
         self._small = small
 
     def length(self, counts: Sequence[int]) -> int:
-        """Return the record size in bytes for a rank whose shards hold these numbers of samples."""
+        """Return the record size in bytes for a rank with these numbers of samples in its shards."""
         # Empty shards have no entry: their number follows from the order of the samples, which every rank computes.
         filled = [count for count in counts if count]
         words = _HEAD + sum(2 + len(self._metrics) + count for count in filled)

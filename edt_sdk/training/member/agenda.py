@@ -9,12 +9,13 @@ from edt_sdk.training.sampling.schedule import Cursor
 
 
 class Agenda:
-    """Give the keys of one training's micro-batches.
+    """Lists the keys of a training's micro-batches.
 
     Args:
         order: of the training samples.
         test_order: of the validation samples.
-        alone: the validation is the user's own function, one step that rank 0 does with the whole test set.
+        alone: whether the validation is the user's own function: a single step, in which rank 0 takes the whole test
+            set.
     """
 
     def __init__(self, order: Order, test_order: TestOrder, *, alone: bool) -> None:

@@ -1,4 +1,4 @@
-"""The parts of a training: its data, and the files and connections around it. Nothing is decided here."""
+"""Hold the parts of a training: its data, and the files and connections around it. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edt_sdk.training.validation.step import ValidationPass
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Samples and their order. The test order has no steps when there are no test data."""
+    """Holds the samples and their order. The test order has no steps when there are no test data."""
 
     order: Order
     test_order: TestOrder
@@ -29,7 +29,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a training reads from and writes to.
+    """Holds what a training reads from and writes to.
 
     Attributes:
         number: of the training within the job.
@@ -50,17 +50,17 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class TrainingParts:
-    """What one worker's part in one training consists of.
+    """Holds everything that one worker needs for one training.
 
     Attributes:
-        training: from the payload; its model and optimizer are those of the engine.
+        training: from the payload. The engine uses its model and its optimizer.
         seed: the job's.
         data: samples and their order.
         engine: computes and commits.
         endpoint: this worker's.
         environment: what it reads from and writes to.
-        heartbeat: around the loader of `data`.
-        validation_pass: the counting of a validation job, None for a training.
+        heartbeat: wraps the loader of `data`.
+        validation_pass: counts outputs in a validation job. None in a training.
     """
 
     training: Training

@@ -1,7 +1,7 @@
-"""Send a member's heartbeat: whether it computes or waits.
+"""Send a member's heartbeat, which shows whether the member computes or waits.
 
-It wraps the loader, because every micro-batch begins with a call of it. That is two stores into shared memory for each
-micro-batch, and none for each sample. See `edt_sdk.schemas.wire.pulse`.
+The heartbeat wraps the loader, because every micro-batch starts with a call of the loader. A heartbeat costs two stores
+into shared memory for each micro-batch, and none for each sample. See `edt_sdk.schemas.wire.pulse`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from edt_sdk.training.update.update import Loader
 
 
 class Heartbeat:
-    """A loader that sends a heartbeat at the start of a micro-batch.
+    """Wraps a loader and sends a heartbeat at the start of each micro-batch.
 
     Args:
         pulse: takes the heartbeats.
@@ -29,14 +29,14 @@ class Heartbeat:
         self.updates = 0
 
     def take(self, key: BatchKey) -> Batch:
-        """Return the batch of a key, whose computation begins now."""
+        """Send the heartbeat of a computation that starts now, and return the batch of the key."""
         self.computing()
         return self._loader.take(key)
 
     def computing(self) -> None:
-        """This member computes: if there is no progress from now on, it hangs itself."""
+        """Report that this member computes. Without progress from now on, this member is the one that hangs."""
         self._pulse.beat(Phase.COMPUTING, self.updates)
 
     def waiting(self) -> None:
-        """This member waits for others: if there is no progress from now on, another one hangs."""
+        """Report that this member waits for others. Without progress from now on, another member hangs."""
         self._pulse.beat(Phase.WAITING, self.updates)

@@ -1,9 +1,10 @@
 """Talk to the supervisor from one process of a job (`edt_sdk.schemas.wire.link`).
 
-One thread reads. The other threads send, or wait on a condition without polling. The supervisor is the parent of all
-processes of a job: once its end of the socket is closed, this process ends at once, wherever its other threads are.
-Only a worker that is a member of a generation goes on, because its peers wait for it and their state is worth a
-checkpoint. Such a worker takes the loss of the supervisor for the announcement of a generation above all others.
+One thread reads. The other threads send under a lock, or wait on a condition without polling. The supervisor is the
+parent of all processes of a job: once its end of the socket is closed, this process ends at once, wherever its other
+threads are. Only a worker that is a member of a generation goes on, because its peers wait for it and their state is
+worth a checkpoint. Such a worker takes the loss of the supervisor for the announcement of a generation above all
+others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SUPERVISOR_GONE = 1 << 62
 
 
 class Link:
-    """The socket, a reader thread, and the messages received so far.
+    """Holds the socket, a reader thread, and the messages received so far.
 
     Args:
         connection: a connected stream socket, which this object owns.
@@ -61,7 +62,7 @@ class Link:
 
     @property
     def pending(self) -> int:
-        """The highest generation number received, 0 before the first; `SUPERVISOR_GONE` without a supervisor."""
+        """Return the highest generation number received: 0 before the first, `SUPERVISOR_GONE` without a supervisor."""
         return self._pending
 
     def send(self, message: wire.Upward) -> None:
@@ -74,12 +75,12 @@ class Link:
             self._lost(f"{type(error).__name__}: {error}")
 
     def become_member(self) -> None:
-        """From now on the loss of the supervisor sets `pending` and does not end this process."""
+        """Let a lost supervisor set `pending` from now on, instead of ending this process."""
         with self._heard:
             self._member = True
 
     def generation(self, number: int) -> wire.Generation | None:
-        """Return generation `number` ≤ `pending`; None when the supervisor died before it announced it here."""
+        """Return generation `number` ≤ `pending`, None when the supervisor died before it announced that here."""
         with self._heard:
             return self._generations.get(number)
 
@@ -94,13 +95,13 @@ class Link:
                 self._heard.wait()
 
     def wait_newer(self, number: int) -> wire.Generation | None:
-        """Wait for a generation above `number`, and return the newest one; None without a supervisor."""
+        """Wait for a generation above `number` and return the newest generation, None without a supervisor."""
         with self._heard:
             self._heard.wait_for(lambda: self._pending > number)
             return self._generations.get(self._pending)
 
     def take(self, *kinds: type[T], timeout: float | None = None) -> T | None:
-        """Remove the first message of these kinds from the inbox and return it; None after the timeout.
+        """Remove the first message of these kinds from the inbox and return it. Return None after the timeout.
 
         Args:
             *kinds: message classes.

@@ -2,8 +2,8 @@
 
 Every exchange carries the smallest generation number that all members have heard of. Once it exceeds the current one,
 all members switch after that step, without a further exchange to agree on it. A member that loses its peers drops the
-group and waits for a newer generation. Either way the members of the next generation exchange their positions, and a
-member with a lower position receives the state of one with the highest (`membership.handover`).
+group and waits for a newer generation. Either way the members of the next generation exchange their positions, and
+members below the highest position receive the state of a member that has reached it (`membership.handover`).
 
 `steps.py` does a step, and `training_state.py` holds what it changes. See docs/decisions/010.
 """
@@ -89,7 +89,10 @@ class Loop:
     # --- from generation to generation --------------------------------------------------------------------------------
 
     def _train_in(self, generation: Generation) -> Generation | None:
-        """Be a member of a generation. Return the next one, None when this worker is not part of it."""
+        """Train as a member of a generation.
+
+        Return the next generation, None when this worker is not a member there.
+        """
         lost = ""
         try:
             return self._run_steps(generation)
@@ -158,7 +161,10 @@ class Loop:
         return GroupMembership(generation, self._endpoint, self._shards, waiting)
 
     def _switch(self, number: int) -> Generation | None:
-        """Return generation `number`, which all members know after this step; None when it is without this worker."""
+        """Return generation `number`, which all members know after this step.
+
+        Return None when this worker is no member there.
+        """
         after = None if number == SUPERVISOR_GONE else self._environment.link.generation(number)
         if number != SUPERVISOR_GONE and after is None:
             # The supervisor died after it had announced the generation to others only. They have left this group, so no
@@ -171,7 +177,8 @@ class Loop:
             self._wait_for_leaving_rank_0(after)
             if is_member(after, self._endpoint.worker):
                 self._former, self._member = self._member, None
-                # Another rank 0 writes from here on, so the logs may miss lines if this worker becomes rank 0 again.
+                # Another rank 0 writes from here on. If this worker becomes rank 0 again, it has to check the logs
+                # first.
                 if after.members[0].worker != self._endpoint.worker:
                     self._writing = False
                 return after
@@ -189,7 +196,7 @@ class Loop:
             _last_barrier(self._now.group)
 
     def _leave(self, after: Generation | None) -> None:
-        """Stop being a member, as `after` is without this worker. None means that the supervisor is gone."""
+        """Leave: this worker is no member of `after`. None means that the supervisor is gone."""
         self._drop_groups()
         self._environment.recorder.close()
         self._environment.keeper.close()
@@ -234,8 +241,8 @@ class Loop:
     def _write_missing_epochs(self) -> None:
         """Write the files of epochs that the last rank 0 did not finish.
 
-        Rank 0 pins the state of an epoch's end in memory before it takes part in another exchange. If it died before
-        that, the survivors have not gone on, and their own state is still that of the epoch's end.
+        Rank 0 pins the state of an epoch's end in memory before it takes part in another exchange. If rank 0 died
+        before that, the survivors have not gone on, and their own state is still the state of the epoch's end.
         """
         keeper = self._environment.keeper
         keeper.write_missing_epochs(self._current.position, self._fresh)
@@ -301,7 +308,7 @@ class Loop:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Write the final files as rank 0. The other members keep the state until rank 0 has reported it."""
+        """Write the final files as rank 0. The other members keep the state until rank 0 has reported the end."""
         now, environment = self._now, self._environment
         if now.rank == 0:
             self._heartbeat.waiting()
@@ -332,7 +339,7 @@ class Loop:
 
 
 def _last_barrier(group: Group) -> bool:
-    """Wait for all members at the end of a group. Return False when one of them is gone before."""
+    """Wait for all members at the end of a group. Return False when a member is gone before that."""
     meetings = 0
     try:
         while meetings < 2:

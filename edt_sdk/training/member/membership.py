@@ -20,7 +20,7 @@ from edt_sdk.training.exchange.group import Group, connect_store
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How this worker and the others reach each other.
+    """Describes how this worker and the other members reach each other.
 
     Attributes:
         worker: number within the job.
@@ -41,7 +41,7 @@ NO_STATE = -1
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Which rank gives its state to which.
+    """Assigns the ranks that give their state to the ranks that take it.
 
     Attributes:
         gives: giver → takers, without a key for a rank that gives nothing.
@@ -55,13 +55,13 @@ class Handover:
 
 
 class GroupMembership:
-    """One worker's membership in one generation.
+    """Represents a worker's membership in a generation.
 
     Args:
         generation: its members, of which this worker is one.
         endpoint: how to reach them.
         shards: V.
-        waiting: called again and again until all members are there. Raise in it to give up.
+        waiting: a callback, called repeatedly until all members are there. Raise in it to give up.
 
     Raises:
         RuntimeError: another member is gone.
@@ -103,12 +103,12 @@ class GroupMembership:
 
     @property
     def number(self) -> int:
-        """The generation's number."""
+        """Return the generation's number."""
         return self.generation.number
 
     @property
     def world(self) -> int:
-        """The number of members."""
+        """Return the number of members."""
         return len(self.generation.members)
 
     def owner(self, shard: int) -> Member:
@@ -124,12 +124,16 @@ class GroupMembership:
 
 
 def rank_of(generation: Generation, worker: int) -> int:
-    """Return a worker's rank in a generation; ValueError when it is not a member."""
+    """Return a worker's rank in a generation.
+
+    Raises:
+        ValueError: the worker is not a member.
+    """
     return [member.worker for member in generation.members].index(worker)
 
 
 def is_member(generation: Generation, worker: int) -> bool:
-    """True when a worker belongs to a generation."""
+    """Return whether a worker belongs to a generation."""
     return any(member.worker == worker for member in generation.members)
 
 
@@ -137,7 +141,7 @@ def handover(positions: Sequence[int]) -> Handover:
     """Assign givers and takers: a rank below the highest position takes the state, taker j from giver j mod G.
 
     Args:
-        positions: of the members in rank order, `NO_STATE` for one that has none.
+        positions: of the members in rank order, `NO_STATE` for a member without a state.
     """
     best = max(positions)
     none_has_state = best == NO_STATE

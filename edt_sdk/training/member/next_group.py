@@ -3,7 +3,7 @@
 A worker hears of a generation some time before the boundary at which all members switch to it. In the meantime one
 thread builds the group and maps the members' memory, and a second thread has the system provide the memory that the
 worker will need then. At the boundary the members only exchange their positions. A newer announcement makes an
-unfinished attempt worthless. It is dropped with its connections, so that no member waits for them.
+unfinished attempt worthless. The attempt is dropped with its connections, so that no member waits for them.
 
 No member computes in the new group before all of its members have made that first exchange in their main threads, so
 nothing of the old group is touched too early.
@@ -25,7 +25,7 @@ Make = Callable[[Generation, Callable[[], None]], GroupMembership]
 
 
 class NextGroup:
-    """Prepare the newest generation that was announced.
+    """Prepares the newest announced generation.
 
     Args:
         worker: this worker's number.
@@ -65,11 +65,11 @@ class NextGroup:
             former.drop()
 
     def take(self, generation: Generation, waiting: Callable[[], None]) -> GroupMembership:
-        """Return the membership in a generation, as soon as all its members are there.
+        """Wait until all members of a generation are there, and return the membership.
 
         Args:
-            generation: this worker is a member of it.
-            waiting: called again and again until then. Raise in it to give up.
+            generation: must contain this worker.
+            waiting: a callback, called repeatedly until then. Raise in it to give up.
 
         Raises:
             Superseded: a newer generation is announced.
@@ -88,7 +88,7 @@ class NextGroup:
         return membership
 
     def drop(self) -> None:
-        """Drop what was announced. It will not be taken."""
+        """Drop the announced generation, which will not be taken."""
         with self._lock:
             attempt, self._attempt = self._attempt, None
         if attempt is not None:
@@ -96,7 +96,7 @@ class NextGroup:
 
 
 class _Attempt:
-    """A membership that is being made in a thread, which can be abandoned."""
+    """Makes a membership in a thread that can be abandoned."""
 
     def __init__(self, generation: Generation, make: Make, meet: Callable[[Group], None]) -> None:
         self.number = generation.number
@@ -111,7 +111,13 @@ class _Attempt:
         threading.Thread(target=self._run, name=f"edt-upcoming-{self.number}", daemon=True).start()
 
     def wait(self, waiting: Callable[[], None]) -> GroupMembership:
-        """Return what was made. Raises RuntimeError when a member is gone, Superseded, and what `waiting` raises."""
+        """Return the membership.
+
+        Raises:
+            RuntimeError: a member is gone.
+            Superseded: the attempt was dropped.
+            BaseException: what `waiting` raised. The attempt is dropped then.
+        """
         try:
             while not self._done.wait(_LOOK):
                 waiting()
@@ -128,7 +134,7 @@ class _Attempt:
         return made
 
     def drop(self) -> None:
-        """Close what was made, and what is still being made."""
+        """Close the membership, also one that is still being made."""
         with self._lock:
             self._dropped = True
             made, self._made = self._made, None

@@ -37,7 +37,7 @@ _LARGEST_MESSAGE = 1 << 30
 
 
 def impediment() -> str:
-    """Return which packages an export lacks here and how to install them; "" when all are installed."""
+    """Return the packages that an export lacks here and how to install them, "" when all are installed."""
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if not absent:
         return ""
@@ -76,7 +76,7 @@ def attempt(folder: Path, model: nn.Module, loader: Loader, order: Order, device
 
 
 def _features(loader: Loader, order: Order) -> Any:
-    """Return the features of the first two samples, as an exporter takes a dimension of one for a constant."""
+    """Return the features of the first two samples: an exporter takes a dimension of size 1 for a constant."""
     # No batch of the training has this key, as its epoch comes after the last one.
     data = loader.take(BatchKey(TRAIN, order.epochs, 0, 0, (0, min(1, order.samples - 1)))).data
     return data[0] if isinstance(data, tuple | list) else data

@@ -14,7 +14,7 @@ INTERVAL = 0.5
 
 
 class ProgressReporter:
-    """Send progress, and keep the time of the last report.
+    """Sends progress, and keeps the time of the last report.
 
     Args:
         link: where reports go.

@@ -28,20 +28,21 @@ from edt_sdk.training.user import custom_test
 from edt_sdk.training.user.payload import Training
 from edt_sdk.training.validation.tally import portable, received
 
-# The exchange of so many bytes of gradients takes some tens of ms. An all-gather of one number takes less than one.
+# From this many bytes on, gradients take tens of ms to exchange, and an all-gather of a number less than 1 ms (decision
+# 035).
 _MUCH = 16 << 20
 
 
 class Steps:
-    """Do the steps of one training in one worker.
+    """Does the steps of a training in one worker.
 
     Args:
-        parts: what the training consists of.
+        parts: of the training.
 
     Attributes:
         current: the state of the training.
-        agenda: what is loaded for which step.
-        progress: what rank 0 reports.
+        agenda: the micro-batches of each step.
+        progress: sends the reports of rank 0.
     """
 
     def __init__(self, parts: TrainingParts) -> None:
@@ -211,7 +212,7 @@ class Steps:
             self.progress.report(self.current.cursor, self.current.train, self.current.test)
 
     def conclude(self) -> None:
-        """As rank 0, write the result of a validation, in case the last rank 0 died before it could."""
+        """Write the result of a validation as rank 0, in case the last rank 0 died before it could."""
         if self._validation_pass is not None and self.current.last_test is not None:
             self._environment.recorder.metric(self.current.last_test)
             self._validation_pass.write(self.current.test, self.current.tally)
@@ -239,5 +240,5 @@ def _loss(totals: Totals) -> float | None:
 
 
 def _single(loss: float) -> Totals:
-    """Return the totals of a single sample with this loss, as one number stands for the whole set."""
+    """Return the totals of a single sample with this loss: the user's function returns one number for the whole set."""
     return Totals(samples=1, loss_sum=loss, right=None)

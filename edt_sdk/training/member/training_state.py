@@ -1,7 +1,7 @@
-"""Hold all that changes from step to step in one member, and capture and restore it as one.
+"""Hold the state that changes from step to step in one member, and capture and restore it as a whole.
 
-Next to model and optimizer that is the position in the schedule, the totals, the last update, the callback objects and
-the learning-rate schedule. A joiner receives it, and a checkpoint consists of it. `state.py` handles the tensors.
+Besides model and optimizer, the state contains the position in the schedule, the totals, the last update, the callback
+objects and the learning-rate schedule. Joiners receive it, and checkpoints contain it. `state.py` handles the tensors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNSEEN = Tally()
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """All that a joiner and a checkpoint need next to model and optimizer.
+    """Holds what a joiner and a checkpoint need in addition to model and optimizer.
 
     Attributes:
         position: in the schedule.
@@ -42,8 +42,8 @@ class StateRecord:
         last, last_test: the update and the validation that rank 0 wrote last, or would have written.
         callbacks: the objects as bytes, None while they are as in the payload.
         learning_rate: state of the scheduler.
-        tally: what a job that only tests has counted so far. It is the last field, as pickles of version 0.1 hold the
-            fields by their order, and the oldest of them have no tally.
+        tally: counts of a validation job so far. It must stay the last field: pickles of version 0.1 hold the fields by
+            their order, and the oldest have no tally.
     """
 
     position: int = 0
@@ -58,13 +58,13 @@ class StateRecord:
     tally: Tally = _UNSEEN
 
     def encoded(self) -> tuple[bytes, dict[str, Any] | None]:
-        """Return it as plain data, so that no path of a module becomes part of a file."""
+        """Return the record as plain data, so that no path of a module becomes part of a file."""
         # The state of a scheduler may hold any object of the user's, so it travels next to the encoded record.
         return _encoder.encode(replace(self, learning_rate=None)), self.learning_rate
 
 
 def decoded(data: Any) -> StateRecord:
-    """Return what `StateRecord.encoded` gave; version 0.1 pickled a `StateRecord` itself."""
+    """Return the record that `StateRecord.encoded` gave. Version 0.1 pickled the `StateRecord` itself."""
     if isinstance(data, StateRecord):
         return data
     encoded, learning_rate = data
@@ -88,7 +88,7 @@ _decoder = msgspec.msgpack.Decoder(StateRecord, dec_hook=_restored_array)
 
 
 class TrainingState:
-    """The state of one member: the initial one until another is restored.
+    """Holds the state of a member: the initial state until another one is restored.
 
     Args:
         training: its model and optimizer are captured and restored.
@@ -115,16 +115,16 @@ class TrainingState:
 
     @property
     def position(self) -> int:
-        """The position in the schedule."""
+        """Return the position in the schedule."""
         return self.cursor.position
 
     @property
     def updates(self) -> int:
-        """The number of committed updates."""
+        """Return the number of committed updates."""
         return self.cursor.updates
 
     def capture(self) -> state.State:
-        """Return the state of this moment. Memory is shared, so use it before the next step."""
+        """Return the current state. Its memory is shared with the model, so use it before the next step."""
         record = StateRecord(
             position=self.cursor.position,
             train=self.train,

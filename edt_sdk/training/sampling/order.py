@@ -2,8 +2,8 @@
 
 An epoch is one seeded permutation. Update k takes the next `sum(sizes)` samples, and shard v takes the v-th part.
 The remainder of an epoch fills micro-batches in shard order. Only the last micro-batch may be short, and the shards
-after it are empty. A shard of a single sample joins the shard before it, if need be the last shard of the previous
-update, because BatchNorm cannot train on one sample and a matrix product of one row takes another kernel.
+after it are empty. A single left-over sample joins the shard before it, if need be the last shard of the previous
+update, because BatchNorm cannot train on one sample and a matrix product with a single row takes another kernel.
 
 The number of workers appears nowhere in this file, which keeps the bits of a training independent of it. This module
 never imports torch and never looks at the data.

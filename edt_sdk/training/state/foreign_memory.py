@@ -1,10 +1,10 @@
-"""Read tensors straight from the memory of another process on this host: one copy, made by the reader.
+"""Read tensors directly from the memory of another process on this host. The reader makes the only copy.
 
-The owner sends a `MemoryLocation`: its pid, the addresses, and a random token with the address of that. The reader
-reads the token before and after everything else. If it is right both times, the memory belonged to the owner all the
-time, as a process that got the same pid later would hold another value there. Linux allows such reads between processes
-of one user that see each other's pids. Where it does not (containers with a profile of their own, other hosts),
-`MemoryReader` raises before anything is read. Only the reader writes, and only into its own memory.
+The owner sends a `MemoryLocation`: its pid, the addresses, and a random token with its address. The reader reads the
+token before and after everything else. If it is right both times, the memory belonged to the owner all the time,
+because a process that got the same pid later would hold another value there. Linux allows such reads between processes
+of the same user that see each other's pids. Where they are impossible (other hosts, strict containers), `MemoryReader`
+raises before anything is read. Only the reader writes, and only into its own memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECE = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class MemoryLocation:
-    """Where the tensors of a process lie.
+    """Locates the tensors of a process.
 
     Attributes:
         pid: the owner's.
@@ -45,7 +45,7 @@ class MemoryLocation:
 
 
 class SharedTensors:
-    """Tensors that other processes may read while this object lives. They must not change in that time.
+    """Lets other processes read tensors while this object lives. The tensors must not change in that time.
 
     Args:
         tensors: dense, on the CPU.
@@ -63,7 +63,7 @@ class SharedTensors:
 
 
 class MemoryReader:
-    """Read the tensors of another process.
+    """Reads the tensors of another process.
 
     Args:
         location: as the owner sent it.

@@ -1,8 +1,8 @@
 """Allocate memory for an optimizer's state in advance, so that no member waits while the system finds and clears it.
 
 The size of a parameter's state is not known before the first step. A small optimizer of the same class shows it in one
-step over a parameter of its own. This is tried with torch's own classes only, as the constructor of another class may
-have side effects.
+step over a parameter of its own. This is tried with torch's own classes only, because the constructor of another class
+may have side effects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """Return as many tensors as the state of all parameters will have, in their shapes, with undefined content.
 
     They are for `transfer.take`. Each page of them has been written to, so that the system has provided it. Parameters
-    on a GPU get no tensors, as its allocator keeps memory ready.
+    on a GPU get no tensors, because its allocator keeps memory ready.
     """
     space = [
         torch.empty_like(parameter, memory_format=torch.preserve_format)
@@ -37,7 +37,7 @@ def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def tensors_a_parameter(optimizer: torch.optim.Optimizer) -> int:
-    """Return how many tensors of its own shape a parameter has in the state after a step; 0 where that is unknown."""
+    """Return how many tensors of its shape a parameter has in the state after a step, 0 where that is unknown."""
     if not type(optimizer).__module__.startswith("torch.optim."):
         return 0
     parameter = torch.nn.Parameter(torch.ones(2, 2))

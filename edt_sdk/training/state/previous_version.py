@@ -25,12 +25,12 @@ _HOMES = {
     "edt_sdk.training.update": "edt_sdk.training.update.update",
     "edt_sdk.training.validation_tally": "edt_sdk.training.validation.tally",
 }
-# Classes of those modules that have another name now.
+# Classes of these modules that have another name now.
 _NAMES = {"Place": "MemoryLocation", "Where": "StateRecord"}
 
 
 class Unpickler(pickle.Unpickler):
-    """An unpickler that finds the classes of version 0.1 in their modules of today."""
+    """Unpickles, and finds the classes of version 0.1 in their modules of today."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Import a class or function by the module it lies in now."""

@@ -1,8 +1,8 @@
 """Capture everything a joiner needs from a member, and restore it bit for bit.
 
-The optimizer's state is taken raw, by the index of its parameter, as `load_state_dict` would cast it to the parameter's
-type. Random states are not part of it, because they follow from seed and step. `transfer.py` moves a state from one
-member to another.
+The optimizer's state is taken raw, by the index of its parameter, because `load_state_dict` would cast it to the
+parameter's type. Random states are not part of it, because they follow from seed and step. `transfer.py` moves a state
+from one member to another.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _OPTIMIZERS_OWN = frozenset({"state", "param_groups", "defaults"})
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One member's state between two steps.
+    """Holds a member's state between two steps.
 
     Attributes:
         own: parameters and buffers by name, sharing the model's memory.
-        rest: optimizer and what the loop adds, frozen by `tied_objects.freeze`.
+        rest: the optimizer's state and what the loop adds, frozen by `tied_objects.freeze`.
         tensors: the tensors that were taken out of `rest`.
     """
 
@@ -39,12 +39,12 @@ class State:
 
 
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -> State:
-    """Return the state now. Its memory is shared and not copied, so use it before the next step.
+    """Return the current state. Its memory is shared with the model and not copied, so use it before the next step.
 
     Args:
         model: the module that is trained.
         optimizer: its optimizer.
-        extra: what else the receiver must know: plain data, and objects of the user's that cloudpickle can pickle.
+        extra: further data for the receiver: plain data, and the user's objects that cloudpickle can pickle.
     """
     # By index, because a parameter is another object in another process.
     index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
@@ -146,7 +146,7 @@ def own_copies(model: nn.Module) -> dict[str, Tensor]:
 
 
 def differing(model: nn.Module, before: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the parameters and buffers whose bits differ from those of `before`."""
+    """Return the parameters and buffers with bits that differ from `before`."""
     return {
         name: tensor for name, tensor in own_tensors(model) if name not in before or not _equal(tensor, before[name])
     }
@@ -165,7 +165,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """True when a tensor fills its memory without gaps and overlaps, in any order of dimensions."""
+    """Return whether a tensor fills its memory without gaps and overlaps, in any order of dimensions."""
     # A dimension of size 1 may have any stride, so it shows nothing about gaps.
     expected = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
@@ -185,5 +185,5 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
-    """True when two tensors are equal in shape, type and every bit: NaN equals itself, 0.0 differs from −0.0."""
+    """Return whether two tensors have the same shape, type and bits. NaN equals itself, and 0.0 differs from −0.0."""
     return _alike(one, other) and torch.equal(memory_of(one.contiguous()), memory_of(other.contiguous()))

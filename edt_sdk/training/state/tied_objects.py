@@ -1,4 +1,4 @@
-"""Pickle objects that refer to the model, the optimizer or their parts, for a process that has these already.
+"""Pickle objects that refer to the model, the optimizer or their parts, for a process that already has them.
 
 Every worker has its own copy of model and optimizer. When a callback or an optimizer's state moves from one worker to
 another, references to those objects travel as names and become references to the receiver's own. Other tensors can be
@@ -21,7 +21,7 @@ Name = tuple[str, Any]
 
 
 def freeze(value: object, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None) -> bytes:
-    """Pickle `value`, with parts of model and optimizer as names.
+    """Pickle `value`, with names in place of parts of model and optimizer.
 
     Args:
         value: anything cloudpickle can pickle.

@@ -1,9 +1,10 @@
 """Move a captured state to other members: a head that describes it, then the memory of its large tensors.
 
-`send` and `receive` move it over anything that moves tensors. Between members of one host, `give` and `take` avoid
-that: the head names the addresses of the tensors, all takers read them there at once (`foreign_memory.py`), and the
-giver waits. A taker that cannot read them is sent the tensors instead. Parameters and buffers go straight into the
-taker's own memory. This module never decides which member gives, or when. That is `member/loop.py`.
+`send` and `receive` move a state over any channel for tensors. Between members on the same host, `give` and `take`
+avoid that: the head contains the addresses of the tensors, all takers read them there at the same time
+(`foreign_memory.py`), and the giver waits. A taker that cannot read them is sent the tensors instead. Parameters and
+buffers go straight into the taker's own memory. This module never decides which member gives, or when. That is
+`member/loop.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.state.foreign_memory import MemoryLocation, MemoryReader, SharedTensors
 from edt_sdk.training.state.state import State, is_dense, memory_of, own_tensors
 
-# Bytes of one transfer: small enough that reading from one socket and writing to another overlap.
+# Bytes in a transfer: small enough that reading from one socket and writing to another overlap.
 _CHUNK = 8 << 20
 # Tensors up to this many bytes travel within the head, as each transfer costs a round trip.
 _SMALL = 1 << 15
@@ -32,7 +33,7 @@ class _Handle(Protocol):
 
 
 class Peers(Protocol):
-    """The part of a `Group` that is used here."""
+    """Declares the part of a `Group` that is used here."""
 
     def send(self, tensor: Tensor, dst: int) -> _Handle:
         """Send a tensor to a member."""
@@ -43,7 +44,7 @@ class Peers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The type and layout of a tensor. `stride` is dense, in any order of dimensions."""
+    """Describes the type and layout of a tensor. `stride` is dense, in any order of dimensions."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -53,7 +54,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What is sent before the tensors.
+    """Describes the tensors, and is sent before them.
 
     Attributes:
         names: of parameters and buffers, which come first.
@@ -171,7 +172,7 @@ def take(
 
 
 class _Arriving:
-    """A state that arrives: its tensors, of which the small ones are filled already.
+    """Holds an arriving state: its tensors, of which the small ones are already filled.
 
     Attributes:
         large: memory of the other tensors, in the order in which it is sent.
@@ -192,7 +193,7 @@ class _Arriving:
             of_model = number < len(head.names)
             own = there.get(head.names[number]) if of_model else None
             fits = own is not None and is_dense(own) and _spec(own) == spec
-            # Parameters and buffers take no reserved space: it belongs to the optimizer's state (`space.py`).
+            # Parameters and buffers take no reserved space: it belongs to the optimizer's state (`preallocation.py`).
             tensor = own if own is not None and fits else _somewhere([] if of_model else spare, spec, device)
             tensors.append(tensor)
             memory = memory_of(tensor)

@@ -89,7 +89,10 @@ class Buffers:
         return self._found
 
     def values(self, numbers: range) -> list[Tensor]:
-        """Return the tensors the model holds now. For a cache return the copy from the start, whose shape is known."""
+        """Return the tensors the model holds now.
+
+        For a cache return the copy from the start, which has a known shape.
+        """
         if not numbers:
             return []
         tensors = self._now()[numbers.start : numbers.stop]
@@ -170,7 +173,7 @@ class Buffers:
 
 
 class _Together:
-    """Compares small buffers on one device as words of one piece of memory, whatever their number types.
+    """Compares small buffers on one device as words of a single piece of memory, whatever their number types.
 
     Args:
         numbers: the buffers.

@@ -41,7 +41,7 @@ class Contribution:
         practice: the content of the vector will be discarded.
         follows: another shard of the same update was computed directly before.
         left: `.grad` still holds the gradients of earlier shards. This shard adds to them, and the vector takes the
-        sum.
+            sum.
         leave: keep the gradients in `.grad` for the next shard or for the optimizer.
     """
 
@@ -90,7 +90,7 @@ class Gradients:
 
     @contextmanager
     def watched(self, arrived: Callable[[int], None], least: int) -> Iterator[None]:
-        """Call `arrived` with the number of each parameter whose gradient a backward pass has finished.
+        """Call the callback `arrived` with a parameter's number as soon as a backward pass has finished its gradient.
 
         This covers gradients with more than `least` elements, and may cover smaller ones.
         """

@@ -136,8 +136,7 @@ class ShardLoader:
 
         Raises:
             Unprocessable: the data set or the collate function raised. The message names the sample, and the cause has
-            the
-                traceback.
+                the traceback.
         """
         if self._iterator is None:
             return self._fetcher.fetch(key)

@@ -42,8 +42,7 @@ class ShardOutcome:
         metrics: value of each metric, in the order of their names.
         present: which parameters have a gradient, in the layout's order. Empty in a validation.
         changed: which buffers this shard, or an earlier shard of this rank in the update, changed: bool [floats +
-        others].
-            None in a validation.
+            others]. None in a validation.
         others: values of the buffers that cannot be averaged, from shard 0 alone.
     """
 
@@ -65,8 +64,7 @@ class ShardRunner:
         layout: made from the same model and optimizer.
         device: the inputs of the default step are moved there. A custom step gets its data on the CPU and moves them.
         fn_step_train: `(model, data, eva, train_loader, fn_args) → (number correct, loss)`. train_loader and fn_args
-        are
-            None.
+            are None.
         metrics: functions of (outputs, labels) → number. Names come from `metric_names`.
 
     Attributes:

@@ -91,8 +91,7 @@ class UpdateEngine:
 
     Args:
         model: moved to `device`. Put into training mode if it is in evaluation mode as a whole. Parts that the user set
-        to
-            evaluation mode keep it.
+            to evaluation mode keep it.
         optimizer: over some or all of the model's parameters. Existing state is moved along.
         loss_function: (outputs, labels) → mean loss.
         order: of the training samples.
@@ -188,8 +187,8 @@ class UpdateEngine:
         """Run forward and backward of the shards in `block` and sum their gradients. The model stays unchanged.
 
         With the group that `commit` will get, gradients are sent during the backward pass of the last shard. A second
-        call discards the first, including its transfers. That is how an update whose commit failed is recomputed in
-        another group.
+        call discards the first, including its transfers. That is how an update is recomputed in another group after its
+        commit failed.
 
         Args:
             step: the update.

@@ -74,8 +74,7 @@ class Hooks:
             hook: a method's name. Objects without it are skipped.
             *arguments: its arguments.
             done: called once in every member as soon as all changes of the hook are applied there. On rank 0 this is
-            before
-                the other members get them, so that the loss of a member never makes the hook run twice.
+                before the other members get them, so that the loss of a member never makes the hook run twice.
 
         Raises:
             RuntimeError: a member is gone. If `done` was not called, nothing has changed.

@@ -19,7 +19,7 @@ class ScaleUp:
         function: the user's, or None.
         most: V.
         epochs: of the training.
-        tell: writes a sentence to the log.
+        tell: a callback that writes a sentence to the log.
     """
 
     def __init__(
