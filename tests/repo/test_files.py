@@ -2,6 +2,7 @@
 
 import ast
 import json
+from collections import defaultdict
 
 HARD_LIMIT = 800
 OUR_FOLDERS = ("edt_sdk", "server", "jupyter_ext", "demo", "benchmarks")
@@ -37,3 +38,15 @@ def test_notebooks_carry_no_output(tracked):
 def test_no_catch_all_modules(tracked, root):
     catch_alls = {"utils.py", "util.py", "helpers.py", "misc.py", "common.py"}
     assert [str(p.relative_to(root)) for p in tracked if p.name in catch_alls] == []
+
+
+def test_a_public_class_name_belongs_to_one_class(tracked, root):
+    places = defaultdict(list)
+    for path in tracked:
+        parts = path.relative_to(root).parts
+        if path.suffix == ".py" and parts[0] in ("edt_sdk", "server", "jupyter_ext"):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append("/".join(parts))
+    assert len(places) > 500
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
