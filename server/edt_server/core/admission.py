@@ -23,7 +23,7 @@ def least(claim: Claim) -> int:
 
 
 def useful(claim: Claim, aware: bool) -> int:
-    """Return the job's cap, where speed counts at most the size beyond which it was measured to get slower."""
+    """Return the job's cap, limited to the size beyond which it got slower where measured speed counts."""
     if not aware:
         return claim.cap
     most = speedup(claim.speeds).most
@@ -86,7 +86,7 @@ def admit(tree: Tree, leaves: Iterable[GroupNode]) -> tuple[dict[int, Claim], bo
     return admitted, False
 
 
-Candidate = tuple[GroupNode, int, Claim | None]  # the job is None for the needs of a strict leaf
+Candidate = tuple[GroupNode, int, Claim | None]  # leaf, floor, and job, None for the needs of a strict leaf
 Key = tuple[int, float, int, tuple[int, str] | int]
 KEPT, IN_TURN = 0, 1
 

@@ -1,4 +1,4 @@
-"""The state machine that decides which job holds which slot.
+"""Decide which job holds which slot. This is the core's state machine.
 
 It owns the plan, the slots, the jobs' claims and their allocation. It never reads a clock, does I/O or starts anything.
 After every event the rule reports which targets changed (`rule.py`), and the core answers with the difference to what

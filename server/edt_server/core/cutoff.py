@@ -127,6 +127,7 @@ class Cuts:
         last = self._last.get(leaf)
         if last is None:
             order = ranking(leaf)
+            # Two of them, because the last may be the job itself.
             last = [each.job for each in order.claims() if self._targets[each.job]][-2:]
             first = order.first(self._tree.root.own) if not last else None
             last = self._last[leaf] = last if first is None else [first.job]
@@ -199,6 +200,7 @@ class Cuts:
             else:
                 rows = [(c.job, weighted(c, level), self._targets[c.job]) for c in level.claims.values()]
             winners = (_Winner(name, claim, got - claim.unit) for name, claim, got in rows if got > claim.floor)
+            # Two of them, because the weakest may be the job's own claim.
             found = self._weakest[level] = heapq.nsmallest(2, winners, key=_Winner.strength)
         return found
 
@@ -223,6 +225,7 @@ def _ever(node: GroupNode) -> int:
 
 
 def _exactly(claim: WeightedClaim, held: int) -> Fraction:
+    # Exact, because the sentence names a tie: rounding could hide a tie or invent one.
     if claim.speedup is not None:
         return Fraction(worth(claim, held, 0))
     return Fraction(2 * claim.weight, 2 * (held - claim.owned) + claim.unit)

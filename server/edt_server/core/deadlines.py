@@ -1,4 +1,4 @@
-"""How long jobs wait for their first slot.
+"""Track how long jobs wait for their first slot.
 
 The heap is cleaned lazily: a deadline that a job no longer has stays in it until it reaches the top.
 """

@@ -1,4 +1,4 @@
-"""Webster's divisor rule with floors and caps, in exact integers.
+"""Divide slots by Webster's divisor rule with floors and caps, in exact integers.
 
 A claim of weight w to its (k+1)-th slot is worth w ÷ (k + ½), and the slots go to the highest claims of all. Why this
 rule: it is a function of the present claims only, so it cannot oscillate. One slot more, or a job that leaves, shrinks

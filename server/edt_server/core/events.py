@@ -1,4 +1,4 @@
-"""The core's inputs, and their form as rows of the event list.
+"""Define the core's inputs, and their form as rows of the event list.
 
 The store keeps kind and JSON data (`edt_sdk.schemas.events`), the core takes structs. `to_data` and `from_data` are
 inverse to each other. Data may have further keys for people (`name`, `before`, …). The core never reads them, so its
@@ -26,7 +26,7 @@ class SlotsChanged(msgspec.Struct, frozen=True, tag=True):
 
 
 class PlanChanged(msgspec.Struct, frozen=True, tag=True):
-    """The plan from now on."""
+    """The plan has been replaced by this one."""
 
     plan: Plan
 
@@ -64,7 +64,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobDemand(msgspec.Struct, frozen=True, tag=True):
-    """The number of slots that the job's training can use (its shards), 0 between trainings."""
+    """The job's training can use `demand` slots now (its shards), 0 between trainings."""
 
     job: str
     demand: int
@@ -103,7 +103,7 @@ class SlotReleased(msgspec.Struct, frozen=True, tag=True):
 
 
 class SpeedMeasured(msgspec.Struct, frozen=True, tag=True):
-    """The job's measured speed: slots → samples a second. Replaces all earlier measurements."""
+    """The job's speed was measured: slots → samples a second. It replaces all earlier measurements."""
 
     job: str
     speeds: dict[int, float]

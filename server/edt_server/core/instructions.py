@@ -1,4 +1,4 @@
-"""The core's decisions. The service commits these to the store before it acts on them."""
+"""Define the core's decisions. The service commits them to the store before it acts on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job in the core: its settings, its slots and its turns. Slots are ids."""
+"""Hold the state of a job in the core: its settings, its slots and its turns. Slots are ids."""
 
 from __future__ import annotations
 
@@ -100,6 +100,8 @@ class CoreJob:
             floor=self.floor,
             cap=asked,
             unit=self.unit,
+            # Kept slots come before all turns (decision 013): without preemption, and for a program that would have to
+            # start again.
             keep=0 if group.preemption and not self.rigid else self._kept(asked),
             speeds=self.speeds if group.throughput_aware else (),
         )

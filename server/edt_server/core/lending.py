@@ -1,4 +1,4 @@
-"""Which groups have borrowed slots from which, after the division.
+"""Find which groups have borrowed slots from which, after the division.
 
 A group uses its own slots first. What it uses beyond them comes from slots without an owner, then from slots that its
 siblings own and do not use, then from what the group above has borrowed in turn.

@@ -21,7 +21,7 @@ Urgency = tuple[bool, int, int, int]
 
 
 class Pool:
-    """One resource group.
+    """The pool of a resource group.
 
     Args:
         name: the name of the resource group.

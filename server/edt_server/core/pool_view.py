@@ -1,4 +1,4 @@
-"""What the reasons of jobs need to know about the other jobs of their resource group.
+"""Collect what the reasons of jobs need to know about the other jobs of their resource group.
 
 It describes the pool between two events, so that a list of reasons costs one look at every job, not one look per job
 and reason.

@@ -1,4 +1,4 @@
-"""The jobs of a leaf with a strict policy, in the order they are served: by priority, or by arrival.
+"""Rank the jobs of a leaf with a strict policy in the order they are served: by priority, or by arrival.
 
 The list is kept sorted, because thousands may wait in such a queue while a few of its first jobs change.
 """

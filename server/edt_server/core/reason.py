@@ -1,4 +1,4 @@
-"""Why a job holds less than it asked for: one sentence with numbers, computed on demand.
+"""Explain why a job holds less than it asked for: one sentence with numbers, computed on demand.
 
 Pure: from a `Situation`, which the core makes of its state, to a `Reason`. Under a divisor rule the answer is always
 the same comparison: the job's claim to its next slot, and the weakest claim of another that still won (`cut.py`).
@@ -16,7 +16,7 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.cutoff import Cut
 
 Names = Callable[[str], str]
-_MOST_NAMED = 100  # jobs in the numbers of one reason: a list of reasons must not become all names
+_MOST_NAMED = 100  # jobs in the numbers of a reason: a list of reasons must not become all names
 
 
 @dataclass(frozen=True, slots=True)

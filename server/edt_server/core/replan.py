@@ -1,4 +1,4 @@
-"""All targets from scratch: first which jobs may run, then the same divisor rule at every node, down the tree.
+"""Compute all targets from scratch: first which jobs may run, then the divisor rule at every node, down the tree.
 
 Each child first has its own slots in use and the floors below it. The rest is divided by share, each child up to what
 it may have. Every step is monotonic (one slot more shrinks no claim), so the whole is. Slots that units or floors leave

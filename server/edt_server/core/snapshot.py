@@ -1,4 +1,4 @@
-"""The core as bytes, so that a starting server replays only the events since.
+"""Store the core as bytes, so that a starting server replays only the events since.
 
 It is `Core.state` as compressed JSON. `VERSION` is a hash of its form: the kinds of events and the fields of what is
 stored. A snapshot of another version is ignored, and every event is replayed instead.

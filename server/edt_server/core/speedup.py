@@ -1,4 +1,4 @@
-"""What one slot more is worth to a job with measured speeds: the gain in log speed, on the hull of its table.
+"""Weigh one slot more for a job with measured speeds: the gain in log speed, on the hull of its table.
 
 With the logarithm as utility a slot goes where it speeds up most in proportion, and no job is left behind for another
 that is faster in absolute terms. On the hull the gains fall from slot to slot, which is all that a divisor rule needs

@@ -1,4 +1,4 @@
-"""The tree that slots are divided down: groups, users below a group with user shares, and what each node needs.
+"""Keep the tree that slots are divided down: groups, their users where they have shares, and what each node needs.
 
 What the jobs of a leaf ask for becomes a few numbers of the leaf, and of every node above it (`GroupNode`), updated in
 O(depth) per change. Owned slots are counted once: a parent owns at least what its children do. When fewer slots are

@@ -1,4 +1,4 @@
-"""Turns: which jobs run while not all floors fit, so that no job waits for ever.
+"""Let jobs take turns while not all floors fit, so that no job waits for ever.
 
 The jobs of a leaf with a strict policy take one turn together, as a `StrictQueue`. Its policy chooses which of them
 runs, and lets the others wait. But the leaf must not starve other leaves, nor other leaves this one.

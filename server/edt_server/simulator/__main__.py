@@ -1,4 +1,4 @@
-"""`python -m edt_server.simulator`: what `edt simulate` runs."""
+"""Run `python -m edt_server.simulator`, as `edt simulate` does."""
 
 import sys
 

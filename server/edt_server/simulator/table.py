@@ -1,4 +1,4 @@
-"""The figures of several runs in one table, for a terminal. Pure."""
+"""Lay out the figures of several runs in one table, for a terminal. Pure."""
 
 from __future__ import annotations
 

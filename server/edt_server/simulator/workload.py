@@ -72,7 +72,7 @@ class SimulatedJob:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One application of APPS.csv: samples in all, and by batch size the speed and the measured sizes."""
+    """An application of APPS.csv: samples in all, and by batch size the speed and the measured sizes."""
 
     samples_total: float
     speeds: Mapping[int, Speed]
@@ -240,6 +240,7 @@ def _speed(row: Row, known: Application, application: str, *, timed: bool) -> Sp
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
     try:
+        # Spreadsheet programs write a byte order mark, which must not become part of the first column's name.
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
             head = [name.strip() for name in reader.fieldnames or ()]

@@ -1,4 +1,4 @@
-"""`python -m edt_server.supervisor <launch.json>`."""
+"""Run `python -m edt_server.supervisor <launch.json>`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Exit = Callable[[int, int, tuple[int, ...], int | None], None]
 
 
 class RemoteWorkers:
-    """All outposts of an attempt.
+    """The outposts of an attempt, by host.
 
     Args:
         orders: the supervisor's orders.
@@ -105,6 +105,7 @@ class RemoteWorkers:
         self.farewell(over=False)
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
         if self._context is not None:
+            # In ms, for farewells that are still to be sent.
             self._context.destroy(linger=500)
 
     def _of(self, worker: int) -> _Host | None:

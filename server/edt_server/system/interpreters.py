@@ -25,7 +25,7 @@ _LIMIT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """One Python: `version` is "major.minor", `ready` whether it can import `edt_sdk`."""
+    """A Python: `version` is "major.minor", `ready` whether it can import `edt_sdk`."""
 
     path: str
     version: str
@@ -33,7 +33,7 @@ class Interpreter:
 
 
 class Interpreters:
-    """The interpreters asked so far. `default` is for jobs that name none that exists here."""
+    """The interpreters asked so far. `default` is for jobs without an interpreter that exists here."""
 
     def __init__(self, default: str) -> None:
         self._default = default
@@ -78,6 +78,7 @@ class Interpreters:
         if path == sys.executable:
             return Interpreter(path, f"{sys.version_info.major}.{sys.version_info.minor}", True)
         try:
+            # The file's time is part of the cache's key, so that a replaced interpreter is asked again.
             key = path, await asyncio.to_thread(os.path.getmtime, path)
             if key not in self._known:
                 self._known[key] = await _question(path)
@@ -98,6 +99,7 @@ async def _question(path: str) -> Interpreter:
     try:
         async with asyncio.timeout(_LIMIT):
             answer, _ = await process.communicate()
+    # Also after a cancellation: a child without `wait` would stay as a zombie.
     except BaseException:
         process.kill()
         await process.wait()

@@ -1,4 +1,4 @@
-"""A process of lowest priority: it computes when a core is idle, and is killed first when memory runs out.
+"""Lower a process's priority: it computes when a core is idle, and is killed first when memory runs out.
 
 Neither is done where it cannot be undone. An account without privileges may lower its processes, but not raise them
 again, and a standby must be able to train at full speed later. Processes that are gone are ignored.

@@ -1,4 +1,4 @@
-"""The job's folder in memory: what its workers keep there outlives them and their supervisor, but not the job.
+"""Keep the job's folder in memory: what workers store there outlives them and their supervisor, but not the job.
 
 A supervisor holds a lock in the folder until it ends, for whatever reason. A job that is never resumed, for example
 because its server was killed and its files removed, leaves its folder behind. The next supervisor of this account marks

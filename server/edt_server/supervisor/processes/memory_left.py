@@ -1,4 +1,4 @@
-"""How much memory is free: the machine's, or what is left of the limit of a control group around this process.
+"""Measure how much memory is free: the machine's, or the rest of the limit of a control group around this process.
 
 Page cache counts as free. An optional process starts only where a fifth of the memory is free besides what it needs,
 and has to go when less than a tenth is.

@@ -47,6 +47,7 @@ class Zygote:
 
     def heir(self, pid: int, connection: socket.socket) -> Zygote:
         """Return the zygote that this zygote has forked as its heir. It has imported the same modules."""
+        # A copy of the descriptor, because `forget` of the dead zygote closes its own.
         return Zygote(pid, connection, os.dup(self._said), lambda: _wait(pid), self.ready)
 
     def hear(self) -> wire.Answer | None:

@@ -1,4 +1,4 @@
-"""The programs of a job, the driver and the workers: module, environment and output files.
+"""Define the programs of a job, the driver and the workers: module, environment and output files.
 
 They are the same on the supervisor's host and on others, where an outpost starts them.
 """

@@ -1,4 +1,4 @@
-"""The environment variables by which a job's code finds its folders, its data and its peers. Pure.
+"""Set the environment variables by which a job's code finds its folders, its data and its peers. Pure.
 
 WMLA's room adds the variables that only WMLA's model code reads. A build without that room leaves them out.
 """

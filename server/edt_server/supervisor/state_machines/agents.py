@@ -1,4 +1,4 @@
-"""The state of each agent of a torchrun job, and of the round that its processes are in. Pure."""
+"""Hold the state of each agent of a torchrun job, and of the round that its processes are in. Pure."""
 
 from __future__ import annotations
 
@@ -111,6 +111,7 @@ class AgentRound:
     @property
     def cause(self) -> link.Crashed:
         """The crash that came first. ValueError when there was none."""
+        # By the time of the process's end: the order in which reports arrive is chance.
         return min(self.crashes, key=lambda crash: crash.ended)
 
     def rank(self, agent: int, local_rank: int, unit: int) -> int:
@@ -121,6 +122,7 @@ class AgentRound:
         """Record the exit of the agent's process."""
         if agent in self.members:
             self.left.add(agent)
+            # An agent that leaves after its processes ended with exit code 0 breaks nothing.
             self.broken |= agent not in self.done
         if self.halting is not None:
             self.halting.discard(agent)

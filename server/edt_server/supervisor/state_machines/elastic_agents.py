@@ -1,4 +1,4 @@
-"""The state machine of a torchrun job: agents come and go with the slots, and the script runs in rounds. Pure.
+"""Decide for a torchrun job: agents come and go with the slots, and the script runs in rounds. Pure.
 
 An agent holds a unit of slots and starts the script once in each. A round is one start of the script on all its agents.
 Any change of membership, and any crash, leads to the next round: first every agent of the round halts, and only when

@@ -1,4 +1,4 @@
-"""The events that a job's state machine takes in and the instructions that it returns: plain values, no I/O.
+"""Define the events that a job's state machine takes in and the instructions that it returns: values, no I/O.
 
 Events are what happened to the job. Instructions are what the supervisor has to do about it, in order. A process is
 identified by its worker number, the driver by `DRIVER`.

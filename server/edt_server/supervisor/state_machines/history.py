@@ -1,4 +1,4 @@
-"""What a job did before this supervisor, from the journal of the earlier ones. Pure.
+"""Restore what a job did before this supervisor, from the journal of the earlier attempts. Pure.
 
 A number that was announced but not reported, such as that of a generation that never formed, must not be used again.
 So generations continue well above the highest one known.

@@ -1,4 +1,4 @@
-"""The interface of a job's state machine, and the part that is the same for every framework. Pure.
+"""Define a job's state machine: its interface, and the part that is the same for every framework. Pure.
 
 Every machine keeps the slots that the server has granted, numbers its reports, releases an empty slot once it is
 revoked, and comes to one end, the first that is decided. So the events of the server are handled here. The events of
@@ -74,7 +74,7 @@ class Machine(ABC):
 
     @abstractmethod
     def _hear(self, event: Event) -> None:
-        """Take in what happened to a process, or a timer."""
+        """Handle what happened to a process, or a timer."""
 
     @abstractmethod
     def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""The state machine of an elastic job: events in, instructions out. No clock, no I/O.
+"""Decide for an elastic job: a state machine, events in, instructions out. No clock, no I/O.
 
 First an event changes the state. Then `_settle` does what follows from the state, whatever the event was, so that the
 order in which things become known does not matter:

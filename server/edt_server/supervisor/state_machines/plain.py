@@ -1,4 +1,4 @@
-"""The state machine of a job that is not elastic: `PyTorch`, `distPyTorch` and commands. Pure.
+"""Decide for a job that is not elastic: `PyTorch`, `distPyTorch` and commands. Pure.
 
 All its processes start together, as soon as all its slots are granted, and they live together: when a slot is revoked
 or lost, all of them are ended, and restart from the beginning once the job has its slots again. When all have exited

@@ -1,4 +1,4 @@
-"""Standby workers: prepared for the training, each waits for a slot that is not granted yet. Pure.
+"""Keep standby workers: prepared for the training, each waits for a slot that is not granted yet. Pure.
 
 A standby is a worker's process like any other, which waits silently once it is ready. It holds no slot, is in no
 generation and in no report, until a slot is granted: then it is the worker of that slot, as if it had been started for

@@ -1,4 +1,4 @@
-"""The last lines of a process's stream files, for the message of a failed job."""
+"""Read the last lines of a process's stream files, for the message of a failed job."""
 
 from __future__ import annotations
 

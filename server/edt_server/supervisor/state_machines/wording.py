@@ -1,4 +1,4 @@
-"""The sentences that a job ends with. Pure."""
+"""Word the sentences that a job ends with. Pure."""
 
 from __future__ import annotations
 

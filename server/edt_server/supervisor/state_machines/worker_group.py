@@ -1,4 +1,4 @@
-"""The state of each process of an elastic job: its phase and what it reported."""
+"""Hold the state of each process of an elastic job: its phase and what it reported."""
 
 from __future__ import annotations
 
