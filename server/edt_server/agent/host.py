@@ -183,6 +183,7 @@ class HostAgent:
         return wire.SupervisorStarted(identity=identity)
 
     async def _start_outpost(self, peer: bytes, job: str, order: wire.StartOutpost) -> None:
+        # Fencing: the supervisor of an older attempt must not end the workers of a newer one.
         if (newer := self._outposts.get(job)) is not None and newer.attempt > order.attempt:
             why = f"attempt {newer.attempt} of the job is under way here"
             self._send(peer, job, wire.encode(wire.OutpostStarted(pid=0, why=why)))

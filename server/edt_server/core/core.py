@@ -343,6 +343,7 @@ class Core:
             case JobResumed(job=name):
                 job = self._job(name)
                 if job.suspended:
+                    # The timeout starts again: a job that a user suspended was not waiting for a slot.
                     job.suspended, job.patient_since = False, now
                     self._deadlines.watch(job.name)
                 self._put(job)
@@ -407,6 +408,7 @@ class Core:
             each.name: Pool(
                 each.name,
                 [group for group in groups if group.resource_group == each.name],
+                # Turns outlive the plan, or every change of a group would make all waiting jobs equal.
                 old[each.name].turns if each.name in old else None,
             )
             for each in plan.resource_groups
@@ -442,6 +444,7 @@ class Core:
             old.rule.remove(job.name)
             self._forget(job, old)
         job.pool = self._group(job).resource_group
+        # Another resource group has another clock of turns, so what was attained here means nothing there.
         job.attained = job.target = 0
 
     def _change_settings(self, event: JobChanged) -> Lost:
@@ -470,6 +473,7 @@ class Core:
         pool = self._pools[job.pool]
         pool.rule.remove(job.name)
         self._forget(job, pool)
+        # No process is left, so the slots that it was leaving are free without a SlotReleased.
         for slot in (*job.held, *job.leaving):
             self._free(slot)
 
@@ -477,6 +481,7 @@ class Core:
         if slot in job.leaving:
             job.leaving.remove(slot)
         elif slot in job.held:
+            # Not revoked: its worker died. The target stays, so that the job gets a slot again at once.
             job.held.remove(slot)
             self._put(job)
         else:

@@ -177,6 +177,7 @@ def _settle(
         node.used = node.budget if node.budget < node.demand else node.demand
         if node.division is None:
             claims = node.claims.values()
+            # It starts from the present targets, so that it reports only what moves.
             node.division = Division([(c.job, weighted(c, node), targets.get(c.job, 0)) for c in claims])
         moved.update(node.division.settle(node.used))
         return

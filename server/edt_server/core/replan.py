@@ -67,6 +67,7 @@ def _ask(tree: Tree, leaf: GroupNode) -> None:
 
 
 def _fits_in(leaf: GroupNode) -> bool:
+    # The arrays know neither measured speed nor strict order nor units.
     if leaf.aware or leaf.policy != "fairshare" or not leaf.claims:
         return False
     return all(claim.unit == 1 for claim in leaf.claims.values())

@@ -35,6 +35,7 @@ class Speedup:
         self._gains: list[int] = []
         self.most: int | None = None  # slots beyond which it gets slower, None where not measured
         for (low, a), (high, b) in pairwise(points):
+            # On a concave hull every larger size is slower still.
             if b <= a:
                 self.most = low
                 break

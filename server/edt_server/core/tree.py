@@ -138,6 +138,7 @@ class Tree:
             node.children = dict(sorted(node.children.items()))
             for number, child in enumerate(node.children.values()):
                 child.order = number  # by name, so that it does not depend on the order of arrival
+            # The order of the other users may have changed, and the division's entries contain it.
             node.division = None
         return node.children[user]
 

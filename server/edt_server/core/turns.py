@@ -183,6 +183,7 @@ class Turns:
             self._stop(job)
         if job.target or not job.asked:
             self.waiting.pop(job.name, None)
+            # New jobs start at the clock, so it follows the jobs that run.
             self._clock = max(self._clock, job.attained if job.target else 0)
         elif job.name not in self.waiting:
             if not self.waiting:

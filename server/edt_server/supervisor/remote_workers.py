@@ -248,6 +248,7 @@ class _Host:
         self._there.clear()
         self._seen.clear()
         for worker in lost:
+            # Before the exit, so that the loss counts as caused from outside and not by the job's code.
             self._feed(Hung(worker, why))
             self._exited(worker, -signal.SIGKILL, (), None)
 

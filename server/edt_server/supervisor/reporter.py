@@ -194,6 +194,7 @@ class Reporter:
             if _read_address(Path(self._orders.control_file)) not in (None, address):
                 return
             unanswered = self._journal.open_reports()
+            # Retry only when the oldest report is still unanswered after a whole interval: it may just be on its way.
             if unanswered and unanswered[0].number == oldest:
                 self._repeat()
             oldest = unanswered[0].number if unanswered else 0

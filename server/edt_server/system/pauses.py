@@ -14,5 +14,6 @@ import gc
 def spare_what_is_here() -> None:
     """Exempt all present objects from collection, once per process. Blocks for a full collection."""
     if not gc.get_freeze_count():
+        # First, because frozen garbage in cycles would never be freed.
         gc.collect()
         gc.freeze()

@@ -121,6 +121,7 @@ class ServerLock:
     def release(self) -> None:
         """Release the lock for the next server, and remove an empty folder."""
         if self._descriptor >= 0:
+            # Removed before it is unlocked: afterwards the file could already be another server's.
             self._path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # running jobs have their sockets in it
                 self._path.parent.rmdir()

@@ -24,6 +24,7 @@ def lower_priority(pid: int) -> None:
         _badness(pid).write_text(str(_FIRST_TO_GO))
     if _may_raise():
         with contextlib.suppress(OSError):
+            # SCHED_IDLE and not `nice`, which would take its share from the workers that train (decision 033).
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -85,6 +85,7 @@ class Predecessors:
                 return True
             if self._hurried:
                 overdue.hurry()
+            # In a thread, because it reads the descriptors of all processes and would block the loop.
             held = await asyncio.to_thread(holders, self._path)
             for pid in overdue.of(held, loop.time()):
                 log.warning("process %d of an earlier attempt did not end: killed", pid)

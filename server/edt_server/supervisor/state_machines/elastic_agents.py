@@ -153,6 +153,7 @@ class ElasticAgents(Machine):
                 agent.port = message.store_port
                 current.begun[agent.number] = message.pids
                 if not current.forming and not current.broken:
+                    # A round that has formed shows that the job's Python works, so earlier exits do not count.
                     self._own_ends, self._ever = 0, True
                     self._send(current.formed(self._agents.values()))
             case link.Stopped(round=number) if number == current.number:
@@ -342,6 +343,7 @@ class ElasticAgents(Machine):
             members=tuple(self._agents[number].member() for number in following),
             restarts=self._restarts,
         )
+        # Former members get the message too: an agent that is not in the round exits when it reads that.
         for number in (*former, *(number for number in following if number not in former)):
             agent = self._agents[number]
             self._out.append(SendMessage(number, message))

@@ -62,6 +62,8 @@ class Machine(ABC):
                 self._begin_end(JobState.KILLED, why)
             case Refuse(why=why):
                 self._begin_end(JobState.KILLED, why)
+                # Fencing: another attempt may be running, and the server would refuse the reports of this one (decision
+                # 003).
                 if self._ending is not None:
                     self._ending.reported = False
             case _:
@@ -134,6 +136,8 @@ class Machine(ABC):
     def _release(self, slot: int) -> None:
         worker, code = self._exits.pop(slot, (None, None))
         self._send(control.SlotReturned(slot=slot, worker=worker, exit_code=code))
+        # The number of the report above: only after its acknowledgement can an allocation grant this slot again
+        # (decision 003).
         self._slots.release(slot, self._reports)
 
     def _send(self, report: control.Report) -> None:

@@ -476,6 +476,7 @@ class JobMembership(Machine):
         self._training = None
         self._done.append(training.updates)
         self._send(control.TrainingEnded(training=training.number, updates=training.updates))
+        # Between trainings the job holds no slot, because its driver needs none.
         for slot in self._slots.held:
             self._release(slot)
         self._out.append(SendMessage(DRIVER, link.TrainingDone(training=training.number, updates=training.updates)))
