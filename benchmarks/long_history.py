@@ -14,7 +14,7 @@ from sqlalchemy import insert
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.job import JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import (
@@ -123,9 +123,7 @@ def _row(job: str, owner: str, created: float, ended: float) -> dict[str, object
         "shards": 4,
         "last_report": 20,
         "progress": None,
-        "priority": 5000,
-        "max_workers": 4,
-        "instance_group": "default",
+        "settings": JobSettings(max_workers=4, instance_group="default"),
         "project": None,
         "definition": None,
         "metric": None,
