@@ -117,6 +117,7 @@ class FabricModel:
         if clip_grad_norm is not None and not clip_grad_norm > 0:
             raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
         onnx = bool(enable_onnx or save_to_onnx)
+        # Reported now, because the export itself comes only at the end of the training.
         if onnx and (why := onnx_export.impediment()):
             _tell(f"no ONNX file will be written: {why}")
         if scaleup_function is not None and not callable(scaleup_function):

@@ -54,6 +54,7 @@ def watch(
             return
         path = f"jobs/{job_id}/events"
         for event in follow(connection, path, after=after, stop=stop, deadline=deadline, away=away):
+            # Kept from stream to stream, so that a new stream resumes after the last event.
             after = event.id if event is not None else after
             if event is None or event.kind == "event":
                 yield None

@@ -31,6 +31,7 @@ class JsonLines:
             OSError: the disk has no room for all lines. None of them is written then.
         """
         if self._descriptor is None:
+            # The last writer may have been killed in the middle of a line.
             cut_torn_line(self._path)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._descriptor = os.open(self._path, flags, 0o600)
@@ -107,6 +108,7 @@ def truncate(path: Path, size: int) -> None:
     try:
         if os.fstat(descriptor).st_size > size:
             os.ftruncate(descriptor, size)
+            # Otherwise a power cut could bring the removed lines back.
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

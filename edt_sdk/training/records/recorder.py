@@ -140,6 +140,7 @@ class Recorder:
         updates and of the validations after them are removed. A validation directly after update `updates` − 1 stays,
         and is not recorded a second time.
         """
+        # Closing also drops the cached end of the metrics, which is wrong after the cut.
         self.close()
         commits, metrics = self._paths
         cut_torn_line(commits)
@@ -255,6 +256,7 @@ class MetricsFollower:
         """Yield the lines that are new since the last call."""
         try:
             with self._path.open("rb") as file:
+                # The file may have been cut and written again since the last call (`Recorder.rewind`).
                 self._place = self._place.checked(file)
                 file.seek(self._place.offset)
                 data = file.read()

@@ -69,6 +69,7 @@ class ValidationPass:
         Raises:
             RuntimeError: a member is gone.
         """
+        # All members have the same request, so all skip the exchange or none does.
         if group.world == 1 or not self._wanted.anything:
             return self._seen
         own = pickle.dumps(portable(self._seen))
