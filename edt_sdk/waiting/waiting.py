@@ -147,6 +147,7 @@ class ProgressLine:
             return
         self._last, self._drawn = key, now
         if self._live:
+            # Padded, so that a shorter text covers the previous one.
             print(f"\r{text:<{self._width}}", end="", file=self._stream, flush=True)
             self._width = len(text)
         else:
