@@ -117,6 +117,7 @@ class FabricModel:
         if clip_grad_norm is not None and not clip_grad_norm > 0:
             raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
         onnx = bool(enable_onnx or save_to_onnx)
+        # Reported now, because the export itself comes only at the end of the training.
         if onnx and (why := onnx_export.impediment()):
             _tell(f"no ONNX file will be written: {why}")
         if scaleup_function is not None and not callable(scaleup_function):
@@ -231,6 +232,8 @@ class FabricModel:
             if mode not in (None, own.job.mode):
                 _tell(f"mode={mode!r} has no effect here: this job was submitted with mode {own.job.mode!r}.")
             self._train_here(own, options)
+        # A worker imports the user's modules when it loads the payload. A call at module level would train in each
+        # worker.
         elif worker_context() is not None:
             raise Conflict(
                 "train() was called in a worker, while it loaded the model's code.",
@@ -238,6 +241,7 @@ class FabricModel:
             )
         else:
             self._train_as_job(
+                # More workers than shards would have nothing to compute.
                 max_workers=min(limit or len(options.shards), len(options.shards)),
                 mode=mode or "exact",
                 epoch_number=epoch_number,

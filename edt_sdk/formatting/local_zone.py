@@ -13,6 +13,7 @@ _LINK = Path("/etc/localtime")
 def local_zone() -> str:
     """Return a name such as "Europe/Berlin" from TZ or the system, else the current offset such as "+0100"."""
     named = os.environ.get("TZ", "").lstrip(":")
+    # TZ wins over the system's zone, as in the C library.
     for name in (named,) if named else (_of_link(),):
         if _known(name):
             return name

@@ -38,7 +38,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds the content of one file in Jupyter's runtime folder."""
+    """Holds a file's content from Jupyter's runtime folder."""
 
     url: str
     base_url: str

@@ -81,6 +81,7 @@ class _Taking:
         self.missing: set[str] = set()
 
     def take(self, wanted: Iterable[str]) -> None:
+        # Sorted, so that the same cell always gives the same script.
         waiting = sorted(wanted)
         while waiting:
             name = waiting.pop()

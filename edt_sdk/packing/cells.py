@@ -115,6 +115,7 @@ def plain_cell(cell: str, number: int) -> tuple[str, list[str]]:
 
 def _first_error(lines: Sequence[str]) -> SyntaxError | None:
     try:
+        # Without dont_inherit the `from __future__` of this file would apply to the cell.
         compile("\n".join(lines), "<cell>", "exec", dont_inherit=True)
     except SyntaxError as wrong:
         return wrong

@@ -41,6 +41,7 @@ class _Found:
 def names_of(statement: ast.stmt) -> Names:
     """Return the names of a statement."""
     found = _Found()
+    # Python's own symbol tables apply all rules of scopes: comprehensions, global, nonlocal.
     _look(symtable.symtable(ast.unparse(statement), "<cell>", "exec"), found, later=False, top=True)
     now = set(found.reads)
     if isinstance(statement, _SIMPLE):

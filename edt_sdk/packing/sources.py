@@ -19,6 +19,7 @@ from edt_sdk.packing.local_imports import local_modules
 from edt_sdk.schemas.errors import PackageError, TooLarge
 
 IGNORE_FILE = ".edtignore"
+# Files and folders that no job needs, and .env and .netrc, which hold secrets.
 ALWAYS_IGNORED = (
     ".git/", ".hg/", ".svn/", "__pycache__/", "*.py[co]", ".venv/", ".ipynb_checkpoints/", ".mypy_cache/",
     ".ruff_cache/", ".pytest_cache/", ".hypothesis/", ".tox/", ".nox/", "*.egg-info/", "node_modules/", ".DS_Store",
@@ -120,6 +121,7 @@ def from_cells(
     script, own = script_from_cells(cells)
     beside = list(_beside(script, folder, taken=set()))
     names = {file.name for file in beside}
+    # The script must not replace a module that it imports.
     main = main or next(choice for choice in ("main.py", "main_script.py", "main_cells.py") if choice not in names)
     if main in names or "/" in main or not main.endswith(".py"):
         raise PackageError(f"The cells cannot be saved as {main!r}.", hint="Leave main out.", field="main")
@@ -136,6 +138,7 @@ def _from_folder(walk: _Walk, main: str | None, *, script: bool) -> Collected:
 def _from_file(path: Path, main: str | None) -> Collected:
     if main not in (None, path.name):
         raise PackageError(f"main is {main!r}, but the source is the file {path.name}.", field="main")
+    # Read only to find its imports. The file itself is packed byte for byte.
     script = path.read_text(encoding="utf-8", errors="replace")
     files = [_entry(path, path.name), *_beside(script, path.parent, taken={path.name})]
     return Collected(path.stem, path.name, tuple(files))

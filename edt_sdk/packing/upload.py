@@ -27,6 +27,7 @@ class Multipart:
     def __init__(
         self, spec: bytes, package: IO[bytes], package_bytes: int, on_sent: Callable[[int, int], None] | None = None
     ) -> None:
+        # Random, so that it does not occur in the archive.
         self.boundary = uuid.uuid4().hex
         head = (
             f'--{self.boundary}\r\nContent-Disposition: form-data; name="spec"\r\n'

@@ -124,6 +124,8 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
                     link.send(Done(worker=first, round=meeting.round))
                 else:
                     link.send(_crash(place.agent, meeting.round, started))
+            # Healthy whatever was reported: the supervisor decides what follows, and torch's agent must not restart by
+            # itself (decision 023).
             return RunResult(state=WorkerState.HEALTHY)
 
     # All agents have the same number of processes, so ranks need no exchange.

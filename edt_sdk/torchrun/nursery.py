@@ -70,6 +70,7 @@ class Nursery:
             answer = wire.decode_answer(self._connection.recv(_LARGEST) or b"{}")
             if not isinstance(answer, wire.Forked):
                 raise OSError(f"the system could not make another process ({answer})")
+            # Opened before the process may pass the gate, so the pidfd cannot stand for another process with this pid.
             process = ForkedProcess(answer.pid)
             with contextlib.suppress(BrokenPipeError):  # it was killed already
                 os.write(write, wire.PASS)
@@ -141,12 +142,14 @@ class ForkedProcess:
         self.returncode: int | None = None
         self.ended: float | None = None
         self._descriptor = os.pidfd_open(pid)
+        # A thread notes the time: of several crashed processes, the first to end is the cause (decision 023).
         self._watch = threading.Thread(target=self._see_end, name=f"edt-process-{pid}", daemon=True)
         self._watch.start()
 
     def poll(self) -> int | None:
         """Return the exit code once the process has ended."""
         if self.returncode is None and _readable(self._descriptor, 0):
+            # `ended` must be set before `returncode` shows the end.
             self._watch.join()
             # Kill the group before waitpid: until the leader is reaped, the kernel cannot give its pid to another
             # process.

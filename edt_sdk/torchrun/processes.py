@@ -54,6 +54,7 @@ def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess
     def handler(**given: Any) -> SubprocessHandler:
         return Handler(**given)
 
+    # This name is not a public part of torch. Where it is missing, name the versions that have it (decision 023).
     if not hasattr(api, "get_subprocess_handler"):
         raise RuntimeError(
             "This torch does not start processes like torch 2.13 to 2.15. Install one of these versions."
@@ -72,6 +73,7 @@ def _variables(env: dict[str, str]) -> dict[str, str]:
 
 
 def _open_streams(folder: Path, worker: int) -> tuple[int, int]:
+    # Append: the process of the next round continues the streams of its worker.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     stdout = os.open(folder / f"worker-{worker}.stdout", flags, 0o600)
     try:

@@ -38,7 +38,7 @@ class PlanRendezvous(RendezvousHandler):
         worker: the agent's number.
         interface: address that its stores listen on.
         run_id: the job's id.
-        tells: whether to report the start of a round from here, because torch's own agent around it does not.
+        tells: True reports the start of a round from here, for torch's own agent, which does not report it.
     """
 
     def __init__(self, link: PlanLink, worker: int, interface: str, run_id: str, *, tells: bool = False) -> None:
@@ -50,6 +50,8 @@ class PlanRendezvous(RendezvousHandler):
         self._round = 0
         self._restarts = 0
         self._store: Store | None = None
+        # The store listens before the hello announces its port, so it exists before any process looks for it (decision
+        # 023).
         self._spare, self._port = open_store(interface)
         link.send(WorkerHello(worker=worker, pid=os.getpid(), host=interface, store_port=self._port))
 

@@ -1,4 +1,4 @@
-"""Run a process of a plain job: the user's main script, or a command instead of it.
+"""Run a process of a plain job: the user's main script, or a command in its place.
 
 The supervisor starts it as `python -u -m edt_sdk.training.script`. A script runs as `__main__` with its own arguments
 in the code folder, as `python script.py` would run it there. A command replaces this process, so the exit code is

@@ -148,6 +148,7 @@ def _pass(gate: int) -> None:
 
 
 def _birth(given: Sequence[int]) -> Birth:
+    # The request lies in a memory file, because an environment may exceed the size of a datagram.
     request, stdout, stderr, *inherited = given
     with open(request, "rb") as file:
         file.seek(0)
@@ -237,6 +238,7 @@ def _path(zygote: Sequence[str], before: str, now: str) -> list[str]:
     """Return `sys.path` as this interpreter would make it here, with PYTHONPATH `now` instead of `before`."""
     rest = list(zygote)
     if not sys.flags.safe_path:
+        # The first entry is the zygote's own working directory.
         del rest[0]
     if not sys.flags.ignore_environment:
         removed = {os.path.abspath(entry) for entry in before.split(os.pathsep)} if before else set()

@@ -54,6 +54,7 @@ def watch(
             return
         path = f"jobs/{job_id}/events"
         for event in follow(connection, path, after=after, stop=stop, deadline=deadline, away=away):
+            # Kept from stream to stream, so that a new stream resumes after the last event.
             after = event.id if event is not None else after
             if event is None or event.kind == "event":
                 yield None
@@ -146,6 +147,7 @@ class ProgressLine:
             return
         self._last, self._drawn = key, now
         if self._live:
+            # Padded, so that a shorter text covers the previous one.
             print(f"\r{text:<{self._width}}", end="", file=self._stream, flush=True)
             self._width = len(text)
         else:

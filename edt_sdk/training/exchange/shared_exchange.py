@@ -217,9 +217,9 @@ class SharedExchange:
         """
         group = self._neighbours.group
         self._add_up()
-        # Without this barrier a member could copy a slice whose owner is still summing. The next collective, in which
-        # all copies are complete, lets each member overwrite its window. Flags in shared memory were rejected: 0.1 ms
-        # faster, but a wait on them would never notice a death (decision 012).
+        # Without this barrier a member could copy a slice that its owner is still summing. The next collective, in
+        # which all copies are complete, lets each member overwrite its window. Flags in shared memory were rejected:
+        # 0.1 ms faster, but a wait on them would never notice a death (decision 012).
         group.barrier()
         for rank in range(group.world):
             theirs = self._neighbours.results(rank)

@@ -93,6 +93,7 @@ class Steps:
     def _hook(self, now: GroupMembership, name: str, *arguments: int) -> None:
         step = self.current.cursor.step
         self.current.hooks.tell(loss=_loss(self.current.train), test_loss=_loss(self.current.test))
+        # Only rank 0 runs the hook. If it hangs, the heartbeats must show that rank 0 computes and the others wait.
         if now.rank == 0:
             self._heartbeat.computing()
         else:

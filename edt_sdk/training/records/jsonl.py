@@ -14,7 +14,7 @@ _PIECE = 1 << 16
 
 
 class JsonLines:
-    """Append to one file, which is created (0600) with the first line.
+    """Appends to a file, which is created (0600) with the first line.
 
     Args:
         path: the file.
@@ -25,8 +25,13 @@ class JsonLines:
         self._descriptor: int | None = None
 
     def append(self, data: bytes) -> None:
-        """Write one or more complete lines. OSError, and no part of them, when the disk has no room for all."""
+        """Write one or more complete lines.
+
+        Raises:
+            OSError: the disk has no room for all lines. None of them is written then.
+        """
         if self._descriptor is None:
+            # The last writer may have been killed in the middle of a line.
             cut_torn_line(self._path)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._descriptor = os.open(self._path, flags, 0o600)
@@ -56,7 +61,7 @@ def backwards(path: Path) -> Iterator[tuple[int, bytes]]:
         return
     try:
         start = os.fstat(descriptor).st_size
-        held = b""  # from `start` on; begins somewhere in a line unless `start` is 0
+        held = b""  # from `start` on, in the middle of a line unless `start` is 0
         whole = False  # whether the end of `held` is the end of a line
         while start > 0:
             size = min(_PIECE, start)
@@ -103,6 +108,7 @@ def truncate(path: Path, size: int) -> None:
     try:
         if os.fstat(descriptor).st_size > size:
             os.ftruncate(descriptor, size)
+            # Otherwise a power cut could bring the removed lines back.
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,8 +1,8 @@
 """Make the log lines of an update and of a validation, and repair both logs when another member becomes rank 0.
 
-Every member keeps its last update and validation, because rank 0 may die between committing and logging one. The next
-rank 0 then writes the missing lines, or sets aside the lines of updates that no survivor has. Where rank 0 died at an
-epoch's end before its state was stored anywhere, the survivors' own state is still that of the epoch's end.
+Every member keeps its last update and validation, because rank 0 may die after a commit and before it logs the update.
+The next rank 0 then writes the missing lines, or sets aside the lines of updates that no survivor has. Where rank 0
+died at an epoch's end before its state was stored anywhere, the survivors' own state is still that of the epoch's end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edt_sdk.training.update.update import Committed
 
 @dataclass(frozen=True, slots=True)
 class LastUpdate:
-    """A committed update, as all members know it.
+    """Holds a committed update, as all members know it.
 
     Attributes:
         time: of the commit, seconds since the epoch (UTC).
@@ -38,7 +38,7 @@ class LastUpdate:
     time: float
 
     def commit_line(self) -> CommitLine:
-        """Return the line of the commit log: which worker computed which samples."""
+        """Return the line of the commit log, with the samples that each worker computed."""
         filled = {shard.shard: shard for shard in self.committed.stats}
         return CommitLine(
             update=self.step.update,
@@ -88,7 +88,7 @@ class LastUpdate:
 
 
 def test_line(epoch: int, updates: int, totals: Totals, world: int) -> TestLine:
-    """Return the line of a validation after so many updates."""
+    """Return the metrics line of a validation after `updates` updates."""
     return TestLine(
         epoch=epoch,
         update=updates - 1,
@@ -104,12 +104,12 @@ test_line.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest
 
 
 def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
-    """Bring both logs up to the committed updates. Metrics that are there already are not recorded twice.
+    """Bring both logs up to the committed updates. Metrics that are already there are not recorded twice.
 
     Args:
         recorder: of the training.
         updates: number of committed updates.
-        last: the newest of them, None when it is not known.
+        last: the newest update, None when it is not known.
         test: the newest validation, None when there was none.
     """
     written = recorder.next_update()
@@ -127,10 +127,12 @@ def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: Test
 
 
 def epoch_ended(cursor: Cursor, *, hooks: bool) -> EpochEnd | None:
-    """Return the end of the epoch whose state a member has, bit for bit; None when it has done more since.
+    """Return the epoch's end at which a member's state still is, bit for bit.
+
+    Return None when it has done more since.
 
     Args:
-        cursor: of the member.
+        cursor: the member's position.
         hooks: whether there are callbacks. Their hooks change the state, and without them these steps do nothing.
     """
     before = cursor.position - 1

@@ -23,7 +23,7 @@ from edt_sdk.training.records.jsonl import JsonLines, backwards, cut_torn_line, 
 
 
 class ShardLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard of a committed update. `indices` are its samples in the order of the calls of `__getitem__`."""
+    """Describes a shard of a committed update. `indices` are its samples in the order of the calls of `__getitem__`."""
 
     shard: int
     pid: int
@@ -32,7 +32,7 @@ class ShardLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed update. `time` in seconds since the epoch."""
+    """Describes a committed update. `time` is in seconds since the epoch (UTC)."""
 
     update: int
     epoch: int
@@ -43,10 +43,10 @@ class CommitLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="train"):
-    """The metrics of one update: means over its samples.
+    """Holds the metrics of an update: means over its samples.
 
     Attributes:
-        shards: (mean loss, accuracy, samples) of each of the V shards; (None, None, 0) for an empty shard.
+        shards: (mean loss, accuracy, samples) of each of the V shards, (None, None, 0) for an empty shard.
         workers: the worker that computed each shard.
         updates_per_epoch: lets a reader recognize the end of an epoch.
         metrics: means of the user's own metrics by name.
@@ -66,7 +66,7 @@ class TrainLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
 
 
 class TestLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="test"):
-    """The metrics of one validation: means over the test set. `update` is the last update committed before it."""
+    """Holds the metrics of a validation: means over the test set. `update` is the last update committed before."""
 
     __test__: ClassVar[bool] = False  # not a test of pytest's
 
@@ -90,7 +90,9 @@ _CURSOR = struct.Struct("<QQQqq")
 
 
 class Recorder:
-    """Append to both files, which are created (0600) with the first line. One member at a time uses a recorder.
+    """Appends to both files, which are created (0600) with the first line.
+
+    Only one member at a time uses a recorder.
 
     Args:
         commits, metrics: the files.
@@ -131,13 +133,14 @@ class Recorder:
         return 0
 
     def rewind(self, updates: int) -> None:
-        """Remove from both files what they hold about updates after the first `updates`.
+        """Remove the lines after the first `updates` updates from both files.
 
         Lines of the commit log move to the file of discarded lines. They are on disk there before they are removed
-        here, and each (update, generation) is there once, however often this is interrupted. The metrics of those
+        here, and each (update, generation) is there once, however often this is interrupted. The metrics of the lost
         updates and of the validations after them are removed. A validation directly after update `updates` − 1 stays,
-        and its repetition is not recorded again.
+        and is not recorded a second time.
         """
+        # Closing also drops the cached end of the metrics, which is wrong after the cut.
         self.close()
         commits, metrics = self._paths
         cut_torn_line(commits)
@@ -178,23 +181,23 @@ class Recorder:
 
 
 def epoch_behind(line: MetricLine) -> int:
-    """Return the epoch (from 0) of the update that follows a line."""
+    """Return the epoch (from 0) of the update after a line."""
     closes = isinstance(line, TestLine) or (line.update + 1) % max(line.updates_per_epoch, 1) == 0
     return line.epoch + 1 if closes else line.epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """How far a metrics file goes, or was read: the number of the last update and the epoch of the last validation.
+    """Marks how far a metrics file goes, or was read: the last update's number and the last validation's epoch.
 
-    Both only grow, also where an update is computed twice. −1 stands for none.
+    Both only grow, even where an update is computed twice. −1 stands for none.
     """
 
     update: int = -1
     epoch: int = -1
 
     def has(self, line: MetricLine) -> bool:
-        """True when a line is not new."""
+        """Return whether a line is already covered."""
         return line.update <= self.update if isinstance(line, TrainLine) else line.epoch <= self.epoch
 
     def after(self, line: MetricLine) -> Delivered:
@@ -230,7 +233,7 @@ def _end_of_metrics(path: Path, updates: int) -> int:
 
 
 class MetricsFollower:
-    """Read a metrics file while it grows: each update and each validation once and in order.
+    """Reads a metrics file while it grows: each update and each validation once and in order.
 
     The file may be cut and grow again (`Recorder.rewind`). What is computed a second time is skipped.
 
@@ -253,6 +256,7 @@ class MetricsFollower:
         """Yield the lines that are new since the last call."""
         try:
             with self._path.open("rb") as file:
+                # The file may have been cut and written again since the last call (`Recorder.rewind`).
                 self._place = self._place.checked(file)
                 file.seek(self._place.offset)
                 data = file.read()
@@ -285,14 +289,14 @@ class MetricsFollower:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An offset after a line of `length` bytes with checksum `crc`, which show whether the file was rewritten."""
+    """Marks an offset after a line of `length` bytes with checksum `crc`, which show whether the file was rewritten."""
 
     offset: int = 0
     length: int = 0
     crc: int = 0
 
     def checked(self, file: BinaryIO) -> _Place:
-        """Return this position, or the beginning when the line before it is not the one that was read there."""
+        """Return this position, or the start of the file when the line before it has changed since it was read."""
         if self.offset:
             file.seek(self.offset - self.length)
             if zlib.crc32(file.read(self.length)) != self.crc:

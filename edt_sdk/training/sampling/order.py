@@ -5,7 +5,7 @@ The remainder of an epoch fills micro-batches in shard order. Only the last micr
 after it are empty. A single left-over sample joins the shard before it, if need be the last shard of the previous
 update, because BatchNorm cannot train on one sample and a matrix product with a single row takes another kernel.
 
-The number of workers appears nowhere in this file, which keeps the bits of a training independent of it. This module
+The number of workers appears nowhere in this file, so the bits of a training do not depend on that number. This module
 never imports torch and never looks at the data.
 """
 

@@ -1,8 +1,8 @@
 """Capture everything a joiner needs from a member, and restore it bit for bit.
 
 The optimizer's state is taken raw, by the index of its parameter, because `load_state_dict` would cast it to the
-parameter's type. Random states are not part of it, because they follow from seed and step. `transfer.py` moves a state
-from one member to another.
+parameter's type. Random states are left out, because they follow from seed and step (decision 032). `transfer.py`
+moves a state from one member to another.
 """
 
 from __future__ import annotations

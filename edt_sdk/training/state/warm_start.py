@@ -18,6 +18,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
         Unprocessable: the file is missing or holds no state dict, or its names or shapes do not fit the model's.
     """
     try:
+        # weights_only: a file from elsewhere must not run code here.
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise Unprocessable(

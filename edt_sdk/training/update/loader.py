@@ -143,6 +143,7 @@ class ShardLoader:
         if key not in self._arrived and key not in self._under_way:
             self._urgent.append(key)
             self._skip.add(key)
+        # Batches arrive in the order of their requests, so others may arrive before this one.
         while key not in self._arrived:
             self._wanted.add(key)
             self._receive()

@@ -14,6 +14,7 @@ class ModelFacade:
     """Forwards calls and attributes to the model, and returns its optimizer and loss function."""
 
     def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer, loss_function: LossFunction) -> None:
+        # Not by plain assignments: `__setattr__` below writes to the model.
         object.__setattr__(self, "_module", module)
         object.__setattr__(self, "_optimizer", optimizer)
         object.__setattr__(self, "_loss_function", loss_function)

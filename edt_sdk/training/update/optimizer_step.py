@@ -76,6 +76,7 @@ class OptimizerStep:
             self._optimizer.step()
         else:
             with preserved():
+                # By update and not by rank: every member must draw the same numbers.
                 set_states(derive(self._seed, "optimizer", update))
                 self._optimizer.step()
         first = len(self._layout.floats)

@@ -143,6 +143,7 @@ class UpdateEngine:
         if self._device.type != "cpu":
             optimizer.load_state_dict(optimizer.state_dict())  # moves the state to the device of the parameters
         self._layout = Layout(model, optimizer, self._shards)
+        # All workers would log the same lines.
         if worker == 0:
             for line in remarks(model, self._layout, order):
                 log.info(line)
@@ -244,6 +245,7 @@ class UpdateEngine:
                 # Loaded before the random states of the shard are set, so that loading cannot disturb them.
                 batch = loader.take(keys[move.shard])
                 outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
+                # Otherwise the exchange merges, piece by piece, before it sends (`Exchange.follow`).
                 if contribution.settled is None:
                     for target, other in move.merges:
                         vectors[target] += vectors[other]

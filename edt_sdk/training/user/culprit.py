@@ -27,6 +27,7 @@ def find_culprit(name: str, value: object) -> tuple[str, object] | None:
     """
     if _pickles(value):
         return None
+    # Objects may refer to each other in a circle.
     seen: set[int] = set()
     for _ in range(_DEPTH):
         seen.add(id(value))

@@ -136,6 +136,7 @@ class Hooks:
     def _changes(self, before: dict[str, torch.Tensor], known: bytes | None) -> bytes:
         """Return the hook's changes. `known` are the callback objects that all members have."""
         scalars, flags = state.group_scalars(self._optimizer), state.flags(self._model)
+        # Objects that have not changed are not sent again.
         objects = None if self._frozen == known else self._frozen
         changed = (scalars, flags, state.differing(self._model, before), objects)
         return freeze(changed, self._model, self._optimizer, None)

@@ -49,6 +49,7 @@ class RunningEpoch:
         """Add a finished micro-batch."""
         self.batches += 1
         self.samples += samples
+        # The log stores NaN as null (`recorder.py`), and the running loss must show it.
         self._loss += NAN if loss is None else loss
         self._right += (accuracy or 0.0) * samples
 
@@ -112,6 +113,7 @@ class DriverLoggers:
 
     def recall(self, line: MetricLine) -> None:
         """Add a line to the sums without calling a logger: the previous driver, now dead, has delivered it."""
+        # Without loggers, `deliver` only adds to the sums.
         loggers = self._old, self._new
         self._old = self._new = None
         self.deliver(line)

@@ -104,6 +104,7 @@ def pack(training: Training, roots: Sequence[Path]) -> bytes:
         Unprocessable: a part cannot be pickled. The message names it.
     """
     parts = {field.name: getattr(training, field.name) for field in fields(training)}
+    # Options as plain data, so that the path of their class does not become part of the file.
     return dump({**parts, "options": asdict(training.options)}, roots)
 
 

@@ -30,11 +30,11 @@ from edt_sdk.training.validation.tally import Tally, Wanted, portable, received,
 
 
 class ValidationPass:
-    """Count outputs during one pass over the test data.
+    """Counts outputs during a pass over the test data.
 
     Args:
-        validates: what the user asked for.
-        training: its loss function tells how to read the outputs.
+        validates: the user's request.
+        training: its loss function shows how to read the outputs.
         samples: number of test samples.
         paths: of the validation job.
         device: of the model.
@@ -51,16 +51,25 @@ class ValidationPass:
         self._seen = Tally()
 
     def begin(self) -> None:
-        """Start a step: forget what was counted in an attempt that failed."""
+        """Start a step, and forget the counts of an attempt that failed."""
         self._seen = Tally()
 
     def observe(self, outputs: Any, labels: Any) -> None:
-        """Count a batch of this member's. Unprocessable when a metric makes no sense for it."""
+        """Count a batch of this member.
+
+        Raises:
+            Unprocessable: a metric makes no sense for the batch.
+        """
         if self._wanted.anything:
             self._seen = self._seen + tally(outputs, labels, self._wanted)
 
     def together(self, group: Group) -> Tally:
-        """Exchange and return what all members counted in this step. RuntimeError when a member is gone."""
+        """Exchange the counts of this step, and return the sum over all members.
+
+        Raises:
+            RuntimeError: a member is gone.
+        """
+        # All members have the same request, so all skip the exchange or none does.
         if group.world == 1 or not self._wanted.anything:
             return self._seen
         own = pickle.dumps(portable(self._seen))
@@ -74,7 +83,7 @@ class ValidationPass:
         return sum(parts[1:], start=parts[0])
 
     def over(self, model: Any, batches: Iterable[Any], _arguments: None = None) -> float:
-        """Count all batches at once, for a script with an `fn_test` of its own, and return 0.
+        """Count all batches at once, for a script with its own `fn_test`, and return 0.
 
         Raises:
             Unprocessable: the batches are no pairs, or a metric makes no sense for them.
@@ -93,7 +102,7 @@ class ValidationPass:
 
     @property
     def seen(self) -> Tally:
-        """What this member counted in this step."""
+        """Return this member's counts of this step."""
         return self._seen
 
     def totals(self, totals: Totals, counts: Tally) -> Totals:
@@ -103,7 +112,11 @@ class ValidationPass:
         return replace(totals, right=counts.accuracy * totals.samples)
 
     def write(self, totals: Totals, counts: Tally) -> None:
-        """Write `validation.json` into RESULT_DIR. OSError when that is impossible."""
+        """Write `validation.json` into RESULT_DIR atomically.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         durable.write(
             self._paths.validation,
             lambda file: file.write(msgspec.json.format(msgspec.json.encode(self._result(totals, counts)), indent=1)),

@@ -1,8 +1,8 @@
 """Count class by class what a model predicts, and compute named metrics from the counts.
 
-A `Tally` holds counts only, so its size does not depend on the number of samples, and the sum of two does not depend on
-how samples were shared out. Means of losses are the engine's (`totals.py`). This module knows no jobs, files or
-processes.
+A `Tally` holds counts only. So its size does not depend on the number of samples, and sums of tallies do not depend on
+how samples were shared out (decision 031). The engine computes mean losses (`totals.py`). This module knows no jobs,
+files or processes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ MOST_CLASSES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is counted.
+    """Selects what is counted.
 
     Attributes:
         metrics: names from `schemas.validation.named_metrics`.
         threshold: smallest score with which a binary output means class 1. None stands for 0.5, and for the higher
             score where outputs are two scores.
-        loss_function: the script's, which tells how to read its outputs. With a loss "with logits" the sigmoid of a
-            binary output counts. With cross entropy, labels that are a score for each class stand for a class.
+        loss_function: the script's, which shows how to read its outputs. With a loss "with logits" the sigmoid of a
+            binary output counts. With cross entropy, a label with a score for each class means the class with the
+            highest score.
     """
 
     metrics: tuple[str, ...]
@@ -43,23 +44,23 @@ class Wanted:
 
     @property
     def anything(self) -> bool:
-        """True when outputs have to be counted. A loss alone needs no counts."""
+        """Return whether outputs have to be counted. A loss alone needs no counts."""
         return any(metric != "loss" for metric in self.metrics)
 
     @property
     def tops(self) -> tuple[int, ...]:
-        """The K of each top<K>."""
+        """Return the K of each top<K>."""
         return tuple(top for metric in self.metrics if (top := top_of(metric)) is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of labels.
+    """Holds counts of labels and predictions.
 
     Attributes:
-        classes: how many there are; 0 before the first batch.
-        binary: outputs are one score for each label, compared with a threshold.
-        true, said, hits: for each class, the number of its labels, of its predictions, and of correct predictions.
+        classes: number of classes, 0 before the first batch.
+        binary: whether outputs are a single score for each label, compared with a threshold.
+        true, said, hits: for each class, the numbers of its labels, its predictions and its correct predictions.
         tops: for each top<K> that is wanted, the number of labels among the K highest scores.
         confusion: [label, prediction], None when it is not wanted.
     """
@@ -99,7 +100,7 @@ class Tally:
 
     @property
     def accuracy(self) -> float | None:
-        """Fraction of labels that were predicted, None without labels."""
+        """Return the fraction of labels that were predicted, None without labels."""
         total = int(self.true.sum())
         return int(self.hits.sum()) / total if total else None
 
@@ -126,7 +127,7 @@ class Tally:
                 yield metric, float(means[metric][counted].mean())
 
     def per_class(self) -> tuple[ClassScores, ...]:
-        """Return the scores of each class; none where there are too many classes to read."""
+        """Return the scores of each class, () where there are too many classes to read."""
         if self.classes > MOST_CLASSES:
             return ()
         precision, recall, f1, _ = self._scores()
@@ -151,7 +152,7 @@ class Tally:
 
 
 def portable(counts: Tally) -> SimpleNamespace:
-    """Return counts as the members send them to each other.
+    """Return the counts in the form that members send to each other.
 
     A namespace and not a `Tally`: a member of version 0.1 knows that class by another path, and reads attributes only.
     """
@@ -159,7 +160,7 @@ def portable(counts: Tally) -> SimpleNamespace:
 
 
 def received(counts: SimpleNamespace | Tally) -> Tally:
-    """Return the counts that another member sent; one of version 0.1 sends a `Tally`."""
+    """Return the counts that another member sent. A member of version 0.1 sends a `Tally`."""
     return counts if isinstance(counts, Tally) else Tally(**vars(counts))
 
 
@@ -173,9 +174,9 @@ def tally(outputs: Any, labels: Any, wanted: Wanted) -> Tally:
     """Count one batch.
 
     Args:
-        outputs: scores of classes [n, classes, …] or [n, …, classes], or one score for each label.
-        labels: whole numbers [n, …], of which negative ones are padding and do not count. Where outputs are one score
-            for each label, 0 and 1 of any type.
+        outputs: scores of classes [n, classes, …] or [n, …, classes], or a single score for each label.
+        labels: whole numbers [n, …], of which negative ones are padding and do not count. Where outputs are a single
+            score for each label, 0 and 1 of any type.
         wanted: what is counted.
 
     Raises:
@@ -207,7 +208,7 @@ def tally(outputs: Any, labels: Any, wanted: Wanted) -> Tally:
 
 
 def _is_binary(outputs: Tensor, labels: Tensor) -> bool:
-    """True when outputs are one score for each label, and all labels are 0 or 1."""
+    """Return whether outputs are a single score for each label, and all labels are 0 or 1."""
     if not outputs.is_floating_point() or outputs.shape not in (labels.shape, (*labels.shape, 1)):
         return False
     return bool(((labels == 0) | (labels == 1)).all())
@@ -228,7 +229,7 @@ def _binary(outputs: Tensor, labels: Tensor, wanted: Wanted, *, logits: bool) ->
 
 
 def _flat(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return scores [labels, classes] and labels without padding; None where shapes or types do not fit."""
+    """Return scores [labels, classes] and labels without padding, None where shapes or types do not fit."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
         return None
     # Where both forms fit, the classes are in dimension 1, as in torch's cross entropy.
