@@ -78,12 +78,12 @@ class Job:
 
     @property
     def connection(self) -> Connection:
-        """The session with its server."""
+        """Return the connection to its server."""
         return self._connection
 
     @property
     def id(self) -> str:
-        """The id of the job, unique on the server."""
+        """Return the id of the job, unique on the server."""
         return self._id
 
     @property
@@ -100,22 +100,22 @@ class Job:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The words to find the job by, as last seen."""
+        """Return the words to find the job by, as last seen."""
         return self._view.tags
 
     @property
     def name(self) -> str:
-        """The name of the job."""
+        """Return the name of the job."""
         return self._view.name
 
     @property
     def view(self) -> JobView:
-        """The job as last seen, without asking the server."""
+        """Return the job as last seen, without asking the server."""
         return self._view
 
     @property
     def taken(self) -> float:
-        """When `view` was seen, seconds since the epoch."""
+        """Return when `view` was seen, seconds since the epoch."""
         return self._taken
 
     def through(self, connection: Connection) -> Job:
@@ -124,17 +124,17 @@ class Job:
 
     @property
     def status(self) -> JobState:
-        """The state now (asks the server)."""
+        """Fetch the job and return its state."""
         return self.refresh().view.state
 
     @property
     def state(self) -> JobState:
-        """The same as `status`."""
+        """Return the same as `status`."""
         return self.status
 
     @property
     def result_dir(self) -> Path:
-        """The folder of the results on the server's machine."""
+        """Return the folder of the results on the server's machine."""
         return Path(self._view.result_dir)
 
     def refresh(self) -> Job:

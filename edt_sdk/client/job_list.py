@@ -35,7 +35,7 @@ class JobList(list["Job"]):
         return "\n".join(filter(None, [*lines, left_out(len(self), _MOST), self._older()])) or "No jobs."
 
     def _repr_html_(self) -> str:
-        """The table."""
+        """Return the table."""
         return "<br/>".join(filter(None, [jobs_table([job.view for job in self]), note(self._older())]))
 
     def _older(self) -> str:

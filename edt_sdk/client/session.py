@@ -19,12 +19,12 @@ class ServerSession:
 
     @property
     def connection(self) -> Connection:
-        """The session with the server."""
+        """Return the connection to the server."""
         return self._connection
 
     @property
     def url(self) -> str:
-        """The server's address."""
+        """Return the server's address."""
         return self.server.url
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class PickingHandler(EdtHandler):
 
     @property
     def caps(self) -> Caps:
-        """The limits of a package."""
+        """Return the limits of a package."""
         return cast(Caps, self.extensionapp)
 
     def request_made(self) -> Picked:
@@ -128,7 +128,7 @@ class PickingHandler(EdtHandler):
 
     @property
     def package_folder(self) -> Path | None:
-        """The folder of a package until it is submitted, None for the system's folder of temporary files."""
+        """Return the folder of a package until it is submitted, None for the system's folder of temporary files."""
         return self.service.uploads if self.extension.leads else None
 
 

@@ -88,7 +88,7 @@ class WmlaHandler(EdtHandler):
 
     @property
     def logons(self) -> Logons:
-        """The records of valid and ended logons."""
+        """Return the records of valid and ended logons."""
         return logons(self.settings, str(self.extensionapp.data_dir))
 
     def _by_session(self, token: str) -> bool:
@@ -158,7 +158,7 @@ class WmlaHandler(EdtHandler):
 
     @property
     def query(self) -> dict[str, str]:
-        """The last value of each argument of the query."""
+        """Return the last value of each argument of the query."""
         return {name: self.get_query_argument(name, "") for name in self.request.query_arguments}
 
     async def described(self, identifier: str) -> Described:

@@ -16,7 +16,7 @@ class ConsoleHandler(WmlaHandler):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request's JSON object. InvalidRequest for any other body."""
+        """Return the request's JSON object. Raises InvalidRequest for any other body."""
         try:
             found = msgspec.json.decode(self.request.body or b"{}")
         except msgspec.DecodeError as wrong:
@@ -27,7 +27,7 @@ class ConsoleHandler(WmlaHandler):
 
     @property
     def first_group(self) -> str:
-        """The instance group of a job that names none."""
+        """Return the instance group of a job that names none."""
         return self.service.sharing.plan.group("").name
 
     def group(self, identifier: object) -> str:

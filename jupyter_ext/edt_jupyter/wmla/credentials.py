@@ -35,7 +35,7 @@ class Credentials:
 
     @property
     def ambient(self) -> bool:
-        """True for credentials that a browser may send without its user's intent."""
+        """Return True for credentials that a browser may send without its user's intent."""
         return self.kind != "token"
 
 

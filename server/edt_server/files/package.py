@@ -238,7 +238,7 @@ class _Unpacking:
             os.symlink(target, self.root / name)
 
     def _climbs_by_folders(self, name: str, target: str) -> bool:
-        """True when every `..` of the target leaves a real folder."""
+        """Return True when every `..` of the target leaves a real folder."""
         here = PurePosixPath(name).parent
         for part in target.split("/"):
             if part == "..":

@@ -90,7 +90,7 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
 
 
 def between_trainings(cause: Event) -> bool:
-    """True when a job can use no slot any more, so that the slots it gives back were not taken from it."""
+    """Return True when a job can use no slot any more, so that the slots it gives back were not taken from it."""
     return cause.kind == kinds.JOB_DEMAND and cause.data["demand"] == 0
 
 
@@ -224,7 +224,7 @@ def _state(data: Data) -> str:
 
 
 def _going_on(after: str) -> str:
-    """A sentence about the job, behind a colon."""
+    """Return a sentence about the job, for after a colon."""
     return after.replace(": It", ": it", 1) if after.startswith((": It ", ": Its ")) else after
 
 

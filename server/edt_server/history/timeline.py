@@ -105,7 +105,7 @@ def allocation(events: Iterable[Event], names: Callable[[str], str] = str) -> li
 
 
 def during(rows: Iterable[TimelineRow], events: Iterable[Event], job: str) -> list[TimelineRow]:
-    """The rows from the job's first event to its end, or to the last row while it lives.
+    """Return the rows from the job's first event to its end, or to the last row while it lives.
 
     A job that ended and was resumed has one life, with a gap in it.
     """

@@ -52,7 +52,7 @@ class RetentionLimits:
 
     @property
     def any(self) -> bool:
-        """True when something may have to go."""
+        """Return True when something may have to go."""
         return bool(self.days or self.bytes)
 
     def overdue(self, kept: Iterable[EndedJob], now: float) -> list[tuple[EndedJob, str]]:

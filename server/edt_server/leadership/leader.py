@@ -79,7 +79,7 @@ class Leadership:
 
     @property
     def confirmed(self) -> bool:
-        """True while no other server can have taken the lease, as far as is known without asking the store."""
+        """Return True while no other server can have taken the lease, as far as is known without asking the store."""
         # The age of the lease is not enough: a follower on this host takes over as soon as it sees this process
         # stopped, long before the lease expires. So the heartbeat must have no gap since the renewal (decision 034).
         now, renewed = time.monotonic(), self._renewed
@@ -216,7 +216,7 @@ class LeaderElection:
 
     @property
     def leads(self) -> bool:
-        """True while this server leads and no other server can."""
+        """Return True while this server leads and no other server can."""
         return self._leads and self._leadership.confirmed
 
     async def start(self) -> None:

@@ -136,7 +136,7 @@ class Ledger:
 
     @property
     def snapshot_due(self) -> bool:
-        """True when a next start would have many events to replay."""
+        """Return True when a next start would have many events to replay."""
         return self.seq >= self._kept + SNAPSHOT_EVERY
 
     def keep_snapshot(self) -> None:

@@ -113,7 +113,7 @@ class Service:
 
     @property
     def busy(self) -> bool:
-        """True while a job has not ended."""
+        """Return True while a job has not ended."""
         return bool(self._living)
 
     @property
@@ -123,7 +123,7 @@ class Service:
 
     @property
     def uploads(self) -> Path:
-        """Where an upload may be kept until it is submitted."""
+        """Return where an upload may be kept until it is submitted."""
         return self.settings.data_dir / "uploads"
 
     @property
@@ -139,7 +139,7 @@ class Service:
 
     @property
     def capacity(self) -> int:
-        """The number of slots now."""
+        """Return the number of slots now."""
         return len(self._ledger.core.slots)
 
     def ended(self, job: str) -> bool:

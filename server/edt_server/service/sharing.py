@@ -64,7 +64,7 @@ class Sharing:
 
     @property
     def has_gpus(self) -> bool:
-        """True when a host has devices that another store could use."""
+        """Return True when a host has devices that another store could use."""
         return any(host.gpus for host in self._hosts)
 
     def _fit(self, change: Change, *, cause: int | None = None) -> None:

@@ -139,7 +139,7 @@ def _simulated(now: Now, job: str) -> SimulatedJob:
 
 
 def _training(history: Sequence[Event]) -> Sequence[Event]:
-    """The events of the training under way."""
+    """Return the events of the training under way."""
     starts = [at for at, event in enumerate(history) if event.kind == kinds.TRAINING_STARTED]
     return history[starts[-1] :] if starts else history
 

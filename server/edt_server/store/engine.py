@@ -31,7 +31,7 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of an SQLite file at `path`, whatever characters are in it."""
+    """Return the URL of an SQLite file at `path`, whatever characters are in it."""
     return URL.create("sqlite", database=str(path)).render_as_string()
 
 
@@ -121,6 +121,6 @@ def _to_json(value: Any) -> str:
 
 
 def _safe(url: str) -> str:
-    """The URL without what may be a password."""
+    """Return the URL without its password and user."""
     head, at, tail = url.rpartition("@")
     return f"{head.split('://')[0]}://…@{tail}" if at else url

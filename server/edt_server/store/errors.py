@@ -51,7 +51,7 @@ class StoreUnavailable(StoreError):
 
 
 def damaged(path: str | Path, said: str) -> StoreError:
-    """The error for an SQLite file that must not be written to."""
+    """Return the error for a damaged SQLite file, which must not be written to."""
     return StoreError(
         f"The job store {path} is damaged or no database at all ({said}). It was left as it is.",
         hint=(
@@ -62,7 +62,7 @@ def damaged(path: str | Path, said: str) -> StoreError:
 
 
 def passing(wrong: BaseException) -> bool:
-    """True for what is the database's trouble and not a mistake of the program's."""
+    """Return True for an error of the database, False for a mistake of the program."""
     if isinstance(wrong, OperationalError) and getattr(wrong.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
         return False  # SQLite's word for SQL that it does not understand
     return isinstance(wrong, PoolTimeout | OperationalError | InterfaceError | InternalError) or (

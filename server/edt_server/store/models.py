@@ -50,7 +50,7 @@ class PlainText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """The text as it can be stored."""
+        """Return the text as it can be stored."""
         if value is None or (value.isascii() and "\0" not in value):
             return value
         return value.replace("\0", "�").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -110,7 +110,7 @@ class JobModel(Base):
     metric: Mapped[str | None]
 
     def to_row(self) -> JobRow:
-        """The row as a value."""
+        """Return the row as a value."""
         return JobRow(**{name: getattr(self, name) for name in JOB_FIELDS})
 
 
@@ -135,7 +135,7 @@ class EventModel(Base):
     text: Mapped[str]
 
     def to_event(self) -> Event:
-        """The row as a value."""
+        """Return the row as a value."""
         return Event(
             seq=self.seq, time=self.time, job=self.job, kind=self.kind, data=self.data, cause=self.cause, text=self.text
         )
@@ -154,7 +154,7 @@ class SnapshotModel(Base):
     created: Mapped[float]
 
     def to_snapshot(self) -> Snapshot:
-        """The row as a value."""
+        """Return the row as a value."""
         return Snapshot(seq=self.seq, version=self.version, data=self.data, created=self.created)
 
 
@@ -170,7 +170,7 @@ class LeaseModel(Base):
     fencing: Mapped[int] = mapped_column(BigInteger)
 
     def to_lease(self) -> Lease:
-        """The row as a value."""
+        """Return the row as a value."""
         return Lease(self.name, self.holder, self.expires, self.url, self.fencing)
 
 
@@ -189,7 +189,7 @@ class CatalogueModel(Base):
     data: Mapped[dict[str, Any]] = mapped_column(JSON())
 
     def to_row(self) -> CatalogueRow:
-        """The row as a value."""
+        """Return the row as a value."""
         return CatalogueRow(self.id, self.owner, self.kind, self.name, self.created, self.changed, self.data)
 
 

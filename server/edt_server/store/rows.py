@@ -51,7 +51,7 @@ class JobRow:
 
     @property
     def supervised(self) -> bool:
-        """True while a supervisor is responsible for the job.
+        """Return True while a supervisor is responsible for the job.
 
         False before it starts, and after its supervisor was found dead.
         """
@@ -93,7 +93,7 @@ class Lease:
     fencing: int
 
     def free(self, now: float) -> bool:
-        """True when any process may take it."""
+        """Return True when any process may take it."""
         return self.holder is None or self.expires <= now
 
 

@@ -109,7 +109,7 @@ class Store:
         return made
 
     def job(self, job_id: str) -> JobRow | None:
-        """The job of this id, None when there is none."""
+        """Return the job with this id, None when there is none."""
         with self._reading() as session:
             model = session.get(JobModel, job_id)
             return None if model is None else model.to_row()
@@ -214,12 +214,12 @@ class Store:
             return [model.to_event() for model in found]
 
     def newest(self) -> int:
-        """Number of the newest event, 0 when there is none."""
+        """Return the number of the newest event, 0 when there is none."""
         with self._reading() as session:
             return session.scalar(select(func.max(EventModel.seq))) or 0
 
     def snapshot(self) -> Snapshot | None:
-        """The newest snapshot of the core, None when there is none."""
+        """Return the newest snapshot of the core, None when there is none."""
         with self._reading() as session:
             model = session.scalar(select(SnapshotModel).order_by(SnapshotModel.seq.desc()).limit(1))
             return None if model is None else model.to_snapshot()
@@ -237,7 +237,7 @@ class Store:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """The database's trouble in words for people."""
+        """Raise errors of the database as StoreErrors, with advice for people."""
         try:
             yield
         except SQLAlchemyError as wrong:
@@ -251,9 +251,9 @@ class Store:
 
 
 def _page(session: Session, query: Select[Any], after: int, limit: int) -> list[Event]:
-    """The first `limit` events behind `after`, looked for in windows of numbers that grow.
+    """Return the first `limit` events after `after`, read in growing windows of numbers.
 
-    An index by kind has no order over several kinds: asked at once, a database sorts all there are for every page.
+    An index by kind has no order over several kinds: in one query a database would sort all events for every page.
     """
     newest = session.scalar(select(func.max(EventModel.seq))) or 0
     width = max(4 * limit, _LEAST_WINDOW)

@@ -25,7 +25,7 @@ class Writer:
         self._session = session
 
     def job(self, job_id: str) -> JobRow | None:
-        """The job as this transaction sees it, None when there is none."""
+        """Return the job as this transaction sees it, None when there is none."""
         model = self._session.get(JobModel, job_id)
         return None if model is None else model.to_row()
 
@@ -61,7 +61,7 @@ class Writer:
         self._session.flush()
 
     def entry(self, entry_id: str) -> CatalogueRow | None:
-        """The thing of the catalogue as this transaction sees it, None when there is none."""
+        """Return the catalogue entry as this transaction sees it, None when there is none."""
         model = self._session.get(CatalogueModel, entry_id)
         return None if model is None else model.to_row()
 

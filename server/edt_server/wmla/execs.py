@@ -34,12 +34,12 @@ class Described:
 
     @property
     def request(self) -> WmlaRequest:
-        """The part of the submission for WMLA clients only, empty for a job of another client."""
+        """Return the part of the submission for WMLA clients only, empty for a job of another client."""
         return self.spec.wmla or WmlaRequest()
 
     @property
     def app_name(self) -> str:
-        """The application's name: the client's, else the framework's, else for a native job its own."""
+        """Return the application's name: the client's, else the framework's, else for a native job its own."""
         if self.spec.wmla is None:
             return self.view.name
         return self.request.app_name or app_name(self.view.framework)
