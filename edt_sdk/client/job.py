@@ -173,6 +173,7 @@ class Job:
         line = ProgressLine() if progress else None
         away = line.away if line is not None else lambda lost: None
         try:
+            # None is a sign of life between two changes. `watch` retries a lost connection by itself.
             for view in watch(self._connection, self.id, stop=stop, deadline=deadline, away=away):
                 if view is not None:
                     self.saw(view)
@@ -285,6 +286,7 @@ class Job:
             query = {**params, "after": cursor, "limit": _PAGE}
             page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
             yield from msgspec.convert(page["lines"], list[LogLine])
+            # An unchanged cursor is the end of what is written. A tail is one page by definition.
             if not page["lines"] or page["next"] == cursor or params["tail"] is not None:
                 return
             cursor = page["next"]
@@ -604,6 +606,7 @@ class Job:
         """
         import torch
 
+        # Through the download, not `result_dir`: the server may be on another machine.
         with tempfile.TemporaryDirectory(prefix="edt-") as folder:
             with zipfile.ZipFile(self.download(folder, "model")) as archive:
                 name = next((name for name in archive.namelist() if name.endswith(FINAL_MODEL)), None)
@@ -614,6 +617,7 @@ class Job:
                         job=self.id,
                     )
                 path = archive.extract(name, folder)
+            # `weights_only`, because a pickle from another machine could run code here.
             model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         return model
 

@@ -17,6 +17,7 @@ from edt_sdk.schemas.wire.control import ProcessIdentity, Slot
 from edt_sdk.schemas.wire.link import Downward, Upward
 from edt_sdk.schemas.wire.task import Task
 
+# An agent with another number is replaced, which costs its jobs the loss of a host (docs/decisions/019).
 AGENT_PROTOCOL = 1
 
 
@@ -152,6 +153,7 @@ class TellProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: Downward
 
 
+# The tag keeps the former name, because both ends may be of different versions.
 class LookAtWorkers(msgspec.Struct, frozen=True, kw_only=True, tag="Look"):
     """Ask for the vital signs of the workers, twice a second.
 

@@ -12,6 +12,7 @@ import msgspec
 
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
 
+# Raised only for a change that old supervisors cannot read. A supervisor with another number is refused.
 PROTOCOL = 1
 
 
@@ -191,6 +192,7 @@ class RunStopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     why: str
 
 
+# The tag keeps the former name, because both ends, and a journal, may be of different versions.
 class SlotReturned(msgspec.Struct, frozen=True, kw_only=True, tag="SlotReleased"):
     """The worker of this slot is gone (or none was ever started): the slot is free for others."""
 

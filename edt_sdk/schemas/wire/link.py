@@ -226,6 +226,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     rehearse: bool = False
 
 
+# A level, not an edge: it names all members, so a member that missed a generation joins the newest one
+# (docs/decisions/010).
 class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The members of a generation, sent to every member of the current and of this one.
 

@@ -106,9 +106,11 @@ class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler):
         source = _source(spec) if package is None else None
         if source is None:
             return await add(spec, package, filename)
+        # The permission to add to the catalogue does not include the permission to read this server's files.
         if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
         spec = _without_source(spec)
+        # Packed here, because the server that runs the jobs does not have these files.
         files = await asyncio.to_thread(self._files, source, spec)
         with tempfile.NamedTemporaryFile(prefix="picked-", dir=self.package_folder) as made:
             size = await asyncio.to_thread(write_archive, files, made, cap=self.caps.max_upload_bytes)

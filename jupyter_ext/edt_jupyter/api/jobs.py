@@ -50,8 +50,11 @@ class JobsHandler(ReceivingHandler[Upload]):
             state=chosen,
             tag=self.get_query_argument("tag", "") or None,
             before=self._before(),
+            # One more than the page, which shows whether there is a next page.
             limit=limit + 1,
         )
+        # By key and not by offset, so that a job submitted in the meantime moves no page. `repr` keeps every bit of the
+        # time.
         more = {"next": f"{jobs[limit - 1].created!r},{jobs[limit - 1].id}"} if len(jobs) > limit else {}
         self.reply({"jobs": jobs[:limit], **more})
 

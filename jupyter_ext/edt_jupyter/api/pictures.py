@@ -44,6 +44,7 @@ class PictureHandler(EdtHandler):
     def show(self, svg: str) -> None:
         """Answer with a picture, or with 304 where the client has it."""
         # Not JSON: APIHandler would set that type, and a browser would not show the picture.
+        # The browser may cache the picture, and asks with its ETag whether it is still the same.
         self.set_header("Cache-Control", "no-cache")
         self.finish(svg, set_content_type=f"{SVG}; charset=utf-8")
 
@@ -98,6 +99,7 @@ class JobPictureHandler(PictureHandler):
         elif picture == "spark":
             self.show(await pictures.spark(user, job, self.look(width=260)))
         else:
+            # First the job: a user without access must not learn anything from the error.
             await self.service.mine(user, job)
             raise no_picture(picture, JOB_PICTURES)
 

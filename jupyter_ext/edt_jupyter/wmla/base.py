@@ -19,7 +19,9 @@ from edt_server.wmla.execs import Choice, Described
 
 TOKEN, USER = "token", "user"
 _TEXT = "text/plain; charset=utf-8"
+# These clients know 400 and no other status of a refused request (docs/decisions/021).
 _AS_THEY_KNOW = {409: 400, 422: 400}
+# Never a challenge by Basic: a browser would ask for the password and store it (docs/decisions/020).
 _UNKNOWN = 'Bearer realm="jupyter-edt"'
 
 
@@ -40,6 +42,8 @@ class WmlaHandler(EdtHandler):
             self.request.headers.pop("Content-Length", None)
         own = SECRET not in self.request.headers
         if own:
+            # Before the logon: Jupyter checks it only in the `prepare` that follows, and a wrong host must not test
+            # passwords.
             if not self.check_host():
                 raise HTTPError(403, "This server does not answer under that host name.")
             await self._log_on()
@@ -48,6 +52,7 @@ class WmlaHandler(EdtHandler):
         except HTTPError as error:
             if not (own and error.status_code == 403 and self._unauthenticated):
                 raise
+            # dlicmd needs 401 for a wrong password. Jupyter would answer 403, or redirect to its login page.
             raise HTTPError(401, self._why_not()) from None
         if own and self._unauthenticated and self.request.method != "OPTIONS":
             raise HTTPError(401, self._why_not())
@@ -61,6 +66,7 @@ class WmlaHandler(EdtHandler):
         shown = read(headers, self.get_cookie(COOKIE))
         if shown is None:
             return
+        # A browser sends both by itself, for a page of any origin (docs/decisions/020).
         if shown.ambient and from_browser(headers):
             if shown.kind == "cookie":
                 return  # Jupyter's own rules apply then, with its own cookie
@@ -82,6 +88,7 @@ class WmlaHandler(EdtHandler):
         self._by_token(shown.secret)
         user = await ensure_async(self.identity_provider.get_user(self))
         if user is None:
+            # Jupyter accepts its password only on a login page, so it is the one credential that we check ourselves.
             user = await self.logons.by_password(self.identity_provider, self, shown.secret)
             if user is not None:
                 self._by_user(self.identity_provider.user_to_cookie(user))
@@ -96,6 +103,7 @@ class WmlaHandler(EdtHandler):
         found = sessions.unseal(sessions.signing_key(self.extension.secret, self.identity_provider), token)
         if found is None:
             return False
+        # A logoff is known to all servers over the data folder, also after a restart.
         if token not in self.logons.ended:
             kind, value = found
             (self._by_user if kind == USER else self._by_token)(value)
@@ -103,6 +111,7 @@ class WmlaHandler(EdtHandler):
 
     def _by_token(self, token: str) -> bool:
         self._session = (TOKEN, token)
+        # In the form of Jupyter's identity provider, which then decides as for any other request, JupyterHub's too.
         self.request.headers["Authorization"] = f"token {token}"
         return True
 

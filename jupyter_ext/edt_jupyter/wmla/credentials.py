@@ -70,6 +70,7 @@ def _basic(encoded: str) -> Credentials:
     try:
         text = plain.decode()
     except UnicodeDecodeError:
+        # Older programs encode Basic in Latin-1. RFC 7617 leaves the encoding open.
         text = plain.decode("latin-1")
     name, colon, password = text.partition(":")
     if not colon:

@@ -34,9 +34,11 @@ class Logons:
         if not isinstance(provider, PasswordIdentityProvider) or not provider.hashed_password:
             return None
         text = f"{provider.hashed_password}\0{password}".encode()
+        # The password's hash is part of the text, so a changed password makes the cached digest useless.
         mark = hmac.new(self._key, text, hashlib.sha256).digest()
         if mark not in self._right:
             async with self._one:
+                # The hash function takes its time on purpose, and the event loop must not wait for it.
                 if not await asyncio.to_thread(provider.passwd_check, password):
                     return None
             self._right = {mark}  # only one password is correct at a time

@@ -45,6 +45,7 @@ def signing_key(secret: str, provider: IdentityProvider) -> str:
 def seal(key: str, kind: str, value: str) -> str:
     """Return a token for a credential. `kind` names the kind of `value`."""
     nonce = secrets.token_hex(8)  # two logons within a second are two sessions, each with an end of its own
+    # All tokens get one length: dlicmd overwrites the old token in its file and does not truncate the file.
     room = -len(json.dumps([kind, value, nonce, ""])) % _LENGTH
     signed = create_signed_value(key, _NAME, json.dumps([kind, value, nonce, " " * room]))
     return base64.urlsafe_b64encode(signed).decode().rstrip("=")

@@ -218,6 +218,7 @@ class Service:
             raise ended_already(row, "changed")
         check_change(row.spec, patch)
         now = await self._writer.read(what_if.look, self._ledger, self.progress, time.time())
+        # On a copy of the core and in another thread: the answer may take long, and decisions must not wait for it.
         return await asyncio.to_thread(what_if.answer, now, job, patch)
 
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
@@ -313,6 +314,7 @@ class Service:
         rows, shown = await asyncio.to_thread(read)
         living = [row for row in rows if row.id not in shown]
         if living:
+            # Between two changes, because the view of a living job reads the core, which the writer thread changes.
             shown |= await self._writer.read(lambda: {row.id: self._show(row) for row in living})
         return [(row, shown[row.id]) for row in rows]
 
@@ -364,6 +366,7 @@ class Service:
         """
         spec = sized(spec.check())
         spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
+        # Before any file is unpacked: an impossible job should cost nothing.
         await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
@@ -433,6 +436,7 @@ class Service:
                 reports.end(change, job, JobState.KILLED, why)
                 job_files.clear_traces(self.settings.runtime_dir, job)
             else:
+                # An event, so that the next server ends the job too if this one dies before the supervisor hears of it.
                 change.append(recovery.STOP_REQUESTED, job, {"why": why})
             return change.row(job)
 

@@ -70,6 +70,7 @@ class Sharing:
     def _fit(self, change: Change, *, cause: int | None = None) -> None:
         elsewhere = self._elsewhere()
         slots = plan_slots(change.core.plan, self._hosts, change.core.slots)
+        # Two stores on one host must never offer the same GPU.
         slots = tuple(slot for slot in slots if slot.device not in elsewhere)
         if slots != change.core.slots:
             change.apply(SlotsChanged(slots), cause=cause)
@@ -95,6 +96,8 @@ class Sharing:
         """
 
         def edit(before: Plan) -> Plan:
+            # Compared inside the transaction that replaces the plan: two administrators cannot race
+            # (docs/decisions/019).
             if made_from not in (None, version(before)):
                 raise ChangedMeanwhile(
                     "The plan was changed by somebody else since it was read.",
@@ -153,6 +156,7 @@ class Sharing:
 
 def version(plan: Plan) -> str:
     """Return the version of a plan, a hash: equal plans have equal versions."""
+    # A digest and not a counter: nothing to store, and equal plans do not conflict (docs/decisions/019).
     return hashlib.sha256(msgspec.json.encode(plan, order="deterministic")).hexdigest()[:16]
 
 

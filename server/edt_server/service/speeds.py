@@ -92,6 +92,7 @@ def measure(change: Change, job: str, progress: JobProgress, heard: float) -> bo
     if not generations:
         return None
     formed = generations[-1]
+    # From the newest generation on: before it the job had another size.
     updates, seconds = progress.update - (formed.data.get("update") or 0), heard - formed.time
     size = len(formed.data.get("workers") or ())
     if size < 1 or updates < _UPDATES or seconds < _SECONDS:

@@ -109,6 +109,7 @@ def parse(text: str) -> Arguments:
 def _split(line: str) -> tuple[list[str], str | None, list[str]]:
     """Return the words before a bare `--`, the text after it (None without one), and that text's words."""
     quoted = line.replace("_QUOTE_", '"')
+    # An unmatched apostrophe is no quote but part of a text, so the second try knows double quotes only.
     for quotes in ("'\"", '"'):
         try:
             return _as_shell(quoted, quotes)
@@ -186,6 +187,7 @@ def _platform_options_taken(words: list[str], found: _Found, *, ends_at_dashes: 
         after_platform = True
         at += 1
         if option not in FLAGS and not equals:
+            # A missing value would otherwise take the next option as its value, silently.
             if at == len(words) or words[at].startswith("--"):
                 raise _bad(option, "needs a value")
             value = words[at]
@@ -213,6 +215,7 @@ def _take(option: str, value: str, found: _Found) -> None:
     elif option == "--cs-datastore-meta":
         _take_datastore(value, found)
     elif option in WITHOUT_MEANING and (option, value) not in NO_NEWS:
+        # The remark is shown in the job's story, which must not repeat a secret.
         said = option if option in SECRET or option in FLAGS else f"{option} {value}"
         found.remark(f"{said} has no meaning here: {WITHOUT_MEANING[option]}.")
 

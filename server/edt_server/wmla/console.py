@@ -89,6 +89,7 @@ def new_dataset(body: Mapping[str, Any]) -> tuple[NewDataset, tuple[str, ...]]:
             hint="Give trainpath, a folder of the server's data folder (DLI_DATA_FS of GET /conf).",
             field="trainpath",
         )
+    # The common folder below is the data set's folder, and such a mixture has none.
     if len({os.path.isabs(path) for path in given.values()}) > 1:
         raise InvalidRequest("Give all paths absolute, or all relative to the data folder.", field="trainpath")
     top = os.path.commonpath(list(given.values()))
@@ -245,6 +246,7 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining,
     if body.get("distribute") is True and framework is None:
         framework = Framework.DIST.value
     workers = body.get("clusterSize")
+    # In Python a bool is an int: `true` would be one worker.
     if not isinstance(workers, int) or isinstance(workers, bool):
         raise InvalidRequest(f"clusterSize is the number of workers, not {workers!r}.", field="clusterSize")
     if text(body, "wtURL"):
@@ -374,6 +376,7 @@ def _pairs(result: Validated) -> Iterator[dict[str, str]]:
     for name, value in result.own.items():
         yield {"name": name, "value": "NaN" if value is None else repr(value)}
     if result.confusion is not None:
+        # The console's pairs hold texts only, so the matrix is JSON in a text.
         yield {"name": shown("confusion"), "value": msgspec.json.encode(result.confusion).decode()}
 
 
