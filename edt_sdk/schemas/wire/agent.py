@@ -228,7 +228,7 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The outpost answers Look with the vital signs of the workers."""
+    """The outpost answers LookAtWorkers with the vital signs of the workers."""
 
     vitals: tuple[Vital, ...]
 

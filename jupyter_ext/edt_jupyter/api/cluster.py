@@ -84,6 +84,7 @@ def kernels_of(specs: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
     """Return for each interpreter the (name, display name) of its Python kernels, sorted by name. Pure."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name, shown, argv in sorted(_python_kernels(specs.items())):
+        # As Jupyter's kernel manager does: a bare `python` in a kernel's specification is the server's own.
         path = sys.executable if argv[0] in _OWN else argv[0]
         if os.path.isabs(path):
             found.setdefault(path, []).append((name, shown))

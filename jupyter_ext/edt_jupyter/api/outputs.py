@@ -51,6 +51,7 @@ class LogsHandler(StreamHandler):
         if follow:
             await self._follow(job, reader, begin)
         elif self.request.headers.get("Accept", "").startswith("text/plain"):
+            # Page by page: the log of a week must not be held in memory.
             await self._text(reader, begin, row.state.final)
         else:
             batch = await asyncio.to_thread(begin, limit=limit, final=row.state.final)
@@ -66,6 +67,8 @@ class LogsHandler(StreamHandler):
             batch = await asyncio.to_thread(read, final=final)
             read = partial(reader.read, limit=_PAGE)
             records = [Record("line", line, cursor) for line, cursor in zip(batch.lines, batch.cursors(), strict=True)]
+            # After a full page there may be more now. Otherwise the files are polled, because a file wakes no
+            # subscriber.
             return StreamStep(records, batch.done, 0.0 if len(records) >= _PAGE else _LOGS_AGAIN)
 
         await self.stream(job, step)
@@ -102,6 +105,7 @@ class MetricsHandler(StreamHandler):
         points = self.number("points", DEFAULT_POINTS, low=4, high=1_000_000)
         reader = MetricsReader(self.service.paths(row), after=self.get_query_argument("after", ""))
         batch = await asyncio.to_thread(reader.read_all, final=row.state.final)
+        # Only the training curve is thinned: validations are few, and each of them matters.
         train = await asyncio.to_thread(thin, batch.of_kind("train"), points)
         speeds = await asyncio.to_thread(self.service.pictures.speeds, self.service.paths(row))
         test = batch.of_kind("test")
@@ -190,6 +194,7 @@ class ResultHandler(EdtHandler):
 async def send_archive(handler: EdtHandler, archive: ResultZip) -> None:
     """Answer with a zip that is made while it is sent."""
     handler.set_header("Content-Type", "application/zip")
+    # Known before the first byte, so that a client notices a download that was cut off (docs/decisions/008).
     handler.set_header("Content-Length", archive.size)
     handler.set_header("Content-Disposition", archive.disposition)
     try:

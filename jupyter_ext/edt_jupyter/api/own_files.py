@@ -51,6 +51,7 @@ class OwnFiles:
             real = place.resolve(strict=True)
         except (OSError, RuntimeError):
             raise self._not_there(path) from None
+        # The contents API follows such a link, but a package must not carry files from outside.
         if not real.is_relative_to(self._root):
             raise PackageError(
                 f"{path} is a link that leads out of this server's files.",

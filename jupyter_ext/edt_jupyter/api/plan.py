@@ -41,6 +41,7 @@ class PlanHandler(EdtHandler):
 
     def compute_etag(self) -> str | None:
         """Return the version of the plan in the answer, None for an error."""
+        # Tornado would hash the body, which is not the version that If-Match compares.
         return f'"{self._version}"' if self._version else None
 
 

@@ -97,6 +97,7 @@ class PickingHandler(EdtHandler):
     def _collect(self, path: str, request: Picked) -> Collected:
         files = OwnFiles(self.contents_manager)
         source, caps = files.find(path), self.caps
+        # A notebook is read whole to take its cells, so a huge one is refused before it is in memory.
         if source.suffix == ".ipynb" and source.is_file() and source.stat().st_size > caps.max_upload_bytes:
             raise _too_large(source.stat().st_size, caps.max_upload_bytes)
         collected = collect(
@@ -118,6 +119,7 @@ class PickingHandler(EdtHandler):
             ServerUnreachable: there is none.
         """
         while True:
+            # Looked up for each try, because the leader may have changed in the meantime.
             peer = await self.extension.elsewhere(self._name())
             if peer is None:
                 return await here()
@@ -129,6 +131,7 @@ class PickingHandler(EdtHandler):
     @property
     def package_folder(self) -> Path | None:
         """Return the folder of a package until it is submitted, None for the system's folder of temporary files."""
+        # On the leader next to its target, which makes the package a link instead of a copy. Other servers send it.
         return self.service.uploads if self.extension.leads else None
 
 

@@ -93,12 +93,14 @@ class Parts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _begin(self, name: str, filename: str | None) -> None:
+        # The SDK sends some files without a file name, so the name of the part decides.
         if filename is None and name in FIELDS:
             self._field = self._fields.setdefault(name, bytearray())
             self._field.clear()
             return
         if len(self._files) == _MAX_FILES:
             raise InvalidRequest(f"The body has more than {_MAX_FILES} files.", hint="Send a folder as one tar.")
+        # Under a name of ours: the sender's name is not trusted as a path.
         path = self.folder / f"part-{len(self._files)}"
         self._files.append(Part(filename or "", path))
         self._file = path.open("wb")
@@ -106,6 +108,7 @@ class Parts:
     def _take(self, data: memoryview) -> None:
         if self._field is not None:
             self._field += data
+            # Fields are kept in memory, so all of them together are bounded, not each alone.
             if sum(map(len, self._fields.values())) > _MAX_FIELDS:
                 raise InvalidRequest(f"The form fields are larger than {_MAX_FIELDS} bytes.", field="data")
         elif self._file is not None:

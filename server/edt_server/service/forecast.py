@@ -50,6 +50,7 @@ def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
     settle(core, now.time)
     if core.holding(_ME):
         begins = len(core.holding(_ME))
+        # A job can use more than its first slots only when it trains, so it grows in a second step.
         core.apply(JobDemand(_ME, spec.max_workers), now.time)
         settle(core, now.time)
         return _starts(now, core, ends, {} if at_once else leaving, begins, group.resource_group)

@@ -53,6 +53,7 @@ class Validations:
         new = new.check()
         row = await self._service.mine(user, job)
         _check_trained_here(row)
+        # The training may be resumed or deleted while its validation runs, so the job gets a copy (docs/decisions/031).
         weights, calls = await asyncio.to_thread(_weights, self._service.paths(row), row)
         stored = await self._service.stored(user, job)
         spec, pinned = job_of(stored, row, new, calls)

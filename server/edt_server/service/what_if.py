@@ -61,6 +61,7 @@ def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: flo
     moving = {job: p for job, row in rows.items() if (p := progress(job) or row.progress) is not None and p.update > 0}
     return Now(
         time=now,
+        # The only work in the writer thread: everything after it runs on the copy, while decisions go on.
         core=copy.deepcopy(ledger.core),
         rows=rows,
         progress=moving,
@@ -130,6 +131,7 @@ def _simulated(now: Now, job: str) -> SimulatedJob:
     speed, left = Speed.by_law(max(most, len(now.core.slots))), float("inf")
     progress = now.progress.get(job)
     if progress is not None and progress.total_updates:
+        # Measured speeds where there are any. Otherwise Amdahl's law.
         speed = _measured(now.history[job]) or speed
         done = work_done(_sizes(now.history[job]), speed, now.time)
         begun = _begun(now.history[job])

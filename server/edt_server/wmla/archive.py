@@ -89,6 +89,7 @@ def layout(archive: Path, max_files: int, max_bytes: int) -> ArchiveLayout:
     folders: set[str] = set()
     files: set[str] = set()
     try:
+        # As a stream: a gzipped archive is inflated once, and no seek inflates it again.
         with _opened(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             size = 0
             for count, member in enumerate(tar):
@@ -112,6 +113,8 @@ def layout(archive: Path, max_files: int, max_bytes: int) -> ArchiveLayout:
 
 def code_folder(top: ArchiveLayout, *, main: str, model_dir: str) -> str:
     """Return the folder that holds the code: the folder the request names, else the only one, else none."""
+    # In this order: clients name the folder of their own disk, and the top folder in the tar may have another name
+    # (docs/decisions/021).
     if model_dir and model_dir in top.folders:
         return model_dir
     if main and main in top.files:

@@ -132,6 +132,7 @@ def chosen(items: Sequence[T], wanted: Choice, value: Callable[[T, str], Any]) -
     """
     found = list(items)
     if wanted.key:
+        # A stable sort then keeps the newest of equal items first, or last in a rising order.
         found = found if wanted.descending else found[::-1]
         found.sort(key=lambda item: _comparable(value(item, wanted.key)), reverse=wanted.descending)
     end = None if wanted.limit is None else wanted.start + wanted.limit
@@ -139,6 +140,7 @@ def chosen(items: Sequence[T], wanted: Choice, value: Callable[[T, str], Any]) -
 
 
 def _comparable(value: Any) -> tuple[int, float, str]:
+    # Values of several types are sorted by type first, because Python cannot compare a number with a text.
     if isinstance(value, (int, float)):
         return (1, float(value), "")
     return (0, 0.0, "") if value is None else (2, 0.0, str(value))

@@ -39,6 +39,7 @@ def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: boo
     if kind not in ("", OUT, ERR, BOTH):
         raise InvalidRequest(f"logType is {OUT}, {ERR} or {BOTH}, not {kind!r}.", field="logType")
     if elastic_engine:
+        # ELog's file alone: a notebook reads it as a table, and another line would spoil that table.
         parts = [] if kind == ERR else [_whole(path) for path in sorted(paths.log_root.glob("driver-*/stdout"))]
         if kind in (ERR, BOTH):
             parts.append(_whole(paths.streams_dir / "driver.stderr"))

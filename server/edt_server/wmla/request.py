@@ -166,6 +166,7 @@ def _whole(name: str, value: Any) -> int | None:
         return None
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
+    # In Python a bool is an int: `true` would be one GPU.
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidRequest(f"hardwareSpec.nodes.{name} is a whole number, not {value!r}.", field="hardwareSpec")
     return value or None
@@ -177,11 +178,13 @@ def _slots(
     """Return min_workers, max_workers and slots_per_unit."""
     match framework:
         case Framework.EDT:
+            # An elastic job starts on one slot and grows, so the request's size is only its maximum.
             bounds = [each for each in (bound, workers and workers * devices) if each]
             return 1, min(bounds, default=max(1, slots)), 1
         case Framework.PYTORCH:
             if workers is not None and workers > 1:
                 remarks.append(f"{workers} workers were asked for: PyTorch runs the script once; see distPyTorch.")
+            # One process has all devices, so its size cannot change while it runs (docs/decisions/022).
             return devices, devices, devices
         case Framework.DIST:
             size = (workers or bound or 1) * devices
