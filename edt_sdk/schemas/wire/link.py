@@ -293,6 +293,7 @@ _downward: msgspec.json.Decoder[Downward] = msgspec.json.Decoder(Downward)
 
 def encode(message: Upward | Downward) -> bytes:
     """Return a message as one line, newline included."""
+    # JSON has no bare line break, so a line is a message.
     return _encoder.encode(message) + b"\n"
 
 

@@ -51,6 +51,7 @@ def stamp(path: str) -> Stamp | None:
         found = os.stat(path)
     except OSError:
         return None
+    # Enough to notice an installation. A digest of every imported file would cost what the zygote saves.
     return found.st_mtime_ns, found.st_size
 
 

@@ -45,6 +45,7 @@ def job_of(row: CatalogueRow, wanted: ModelTraining) -> tuple[JobSpec, Registere
         model_name=row.name,
         hyperparameters=hyperparameters,
         console=model.console,
+        # The weights of one training win over those of its model.
         weights=model.weights and not wanted.warm_start,
     )
     return spec, registered
@@ -71,6 +72,7 @@ def console_arguments(spec: JobSpec, paths: JobPaths, warm_start: str) -> tuple[
     if used is None or not used.console:
         return spec.args
     said = {word.partition("=")[0] for word in spec.args}
+    # At launch and not in the job's own arguments: a clone has other folders (docs/decisions/026).
     more = () if TRAIN_DIR in said else (TRAIN_DIR, str(paths.model_dir))
     # In a validation the engine itself loads them.
     if warm_start and WEIGHTS not in said and used.validates is None:

@@ -175,6 +175,7 @@ class Hosts:
                 await self._converse(name, address)
             except (AgentLost, OSError) as why:
                 log.warning("host %s is not there: %s", name, why)
+            # A back-off, so that an agent that cannot start does not keep the machine busy.
             await asyncio.sleep(RESTART_PAUSE)
 
     async def _find_or_start(self, name: str) -> AgentAddress:
@@ -230,6 +231,7 @@ class Hosts:
             folder=self.folder,
             log=self.folder / f"{name}.log",
         )
+        # The agent outlives this server, but while both live it must be reaped when it ends.
         threading.Thread(target=process.wait, name=f"reap {process.pid}", daemon=True).start()
         return process
 

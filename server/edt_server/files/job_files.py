@@ -39,6 +39,7 @@ def weights_of(paths: JobPaths) -> Path:
             field="warm_start",
             job=paths.job_id,
         )
+    # By number: in the order of names, epoch 10 would come before epoch 9.
     return final if final.is_file() else max(epochs)[1]
 
 
@@ -67,6 +68,7 @@ def remove(paths: JobPaths) -> None:
 def new_id(name: str) -> str:
     """Make an id that people recognise: the name in plain letters and six random letters."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG].rstrip("-")
+    # The id is a folder name and part of URLs, so plain letters only. The random part needs no look into the store.
     return f"{slug or 'job'}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM))}"
 
 

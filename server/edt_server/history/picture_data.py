@@ -224,6 +224,8 @@ def _failures(marks: Sequence[Mark], train: Sequence[TrainPoint], place: Callabl
     for mark in marks:
         if mark.kind == "failure" and mark.at >= train[0].time:
             near = next((point.update for point in train if point.time >= mark.at), train[-1].update)
+            # At an update, because an axis of updates has no place for a time. A failure after the last update is drawn
+            # there.
             found.append(Mark(place(near, min(mark.at, train[-1].time)), "failure", mark.text))
     return found
 
@@ -239,6 +241,7 @@ def _saved(checkpoints: Sequence[Checkpoint], curve: Curve, place: Callable[[int
 def compared(job: str, curve: Curve, name: str, axis: str) -> Compared:
     """Convert a curve into one job of a comparison. Time counts in seconds since its first update."""
     found = losses_of(curve, name, axis=axis)
+    # Trainings of different days can only be compared from their own starts.
     begun = _begun(curve, axis)
     return Compared(job, name, *(tuple(Loss(p.x - begun, p.loss) for p in some) for some in (found.train, found.test)))
 

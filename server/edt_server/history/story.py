@@ -35,6 +35,7 @@ def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | No
         cause: the event it followed from. It is the reason of a grant or a revocation, and appears only there.
         names: maps ids to the jobs' names.
     """
+    # A kind of a newer release, or of an older one, still gets a sentence.
     teller = _TELLERS.get(kind)
     sentence = kind.replace("_", " ") if teller is None else teller(data)
     lost = cause is not None and cause.kind in (kinds.WORKER_LOST, kinds.RUN_STOPPED)

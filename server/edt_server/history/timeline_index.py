@@ -91,6 +91,7 @@ class TimelineIndex:
             self.seq = event.seq
             if event.kind in kinds.INPUTS:
                 self._close_step()
+                # The step stays open: decisions that follow from this input come next, perhaps with the next page.
                 self._step = (event, [])
             elif event.kind not in KINDS:
                 continue
@@ -133,6 +134,7 @@ class TimelineIndex:
         self._times.append(max(cause.time, self._times[-1]) if self._times else cause.time)
         self._seqs.append(cause.seq)
         self._entries.append(_Entry(cause.time, cause.kind, text, *figures, changes))
+        # A whole state only now and then: with one in each row, memory would grow with changes × jobs.
         row, apart = len(self._entries) - 1, max(_LEAST_APART, _APART_BY_JOB * len(self._occupied))
         if not self._marks or row - self._marks[-1] >= apart:
             self._marks.append(row)
@@ -192,6 +194,7 @@ class TimelineIndex:
             first = bisect_left(self._seqs, life.first)
             last = bisect_right(self._seqs, life.last) if life.over else last
         if start is not None:
+            # One row earlier: the row in force at `start` began before it.
             first = max(first, bisect_right(self._times, start) - 1)
         if end is not None:
             last = min(last, bisect_right(self._times, end))

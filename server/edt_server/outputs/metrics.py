@@ -90,6 +90,7 @@ class MetricsReader:
         offset = self._offsets.get(f"{training}", 0)
         length = self._offsets.get(f"{training}n", 0)
         crc = self._offsets.get(f"{training}c", 0)
+        # The file may have been cut and have grown again, so the offset alone proves nothing (docs/decisions/010).
         return offset if holds(path, offset, length, crc) else 0
 
     def _step(self, training: int, line: bytes, end: int) -> None:
@@ -101,6 +102,8 @@ class MetricsReader:
         number, key = point.get("epoch" if is_test else "update"), f"{point['training']}{'e' if is_test else 'u'}"
         if not isinstance(number, int):
             return True
+        # Lost updates are recomputed and written again with the same bits, and a reader has them already
+        # (docs/decisions/010).
         if number < self._offsets.get(key, 0):
             return False
         self._offsets[key] = number + 1
@@ -116,6 +119,7 @@ def _parse(line: bytes, training: int) -> Point | None:
         point = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.DecodeError:  # a line torn by the death of its writer
         return None
+    # The figures per shard grow with V, and no picture draws them.
     point.pop("shards", None)
     return {"training": training, **point}
 

@@ -75,6 +75,7 @@ def _sqlite(url: URL) -> Engine:
     path = Path(url.database)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Created here and not by SQLite, which would make it readable for others under a usual umask.
         with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
             start = file.read(len(_SQLITE_MAGIC))
     except OSError as wrong:
@@ -110,6 +111,8 @@ def _sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         writing = connection.get_execution_options().get(WRITING, False)
+        # A reader that becomes a writer fails with "database is locked", whatever the timeout. A writer takes the lock
+        # at once.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
@@ -123,4 +126,5 @@ def _to_json(value: Any) -> str:
 def _safe(url: str) -> str:
     """Return the URL without its password and user."""
     head, at, tail = url.rpartition("@")
+    # A URL that could not be parsed is shown in an error, and it may contain a password.
     return f"{head.split('://')[0]}://…@{tail}" if at else url

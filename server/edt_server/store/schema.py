@@ -52,12 +52,14 @@ def migrate(connection: Connection, backups: Path | None = None) -> None:
     if present == newest:
         return
     known = {script.revision for script in scripts.walk_revisions()}
+    # Never guess what a newer release has written: a downgrade could destroy it.
     if present is not None and present not in known:
         raise StoreError(
             f"The job store has revision {present}; this release of jupyter-edt knows revisions up to {newest}. "
             "A newer release wrote it.",
             hint="Install that release again (pip install -U jupyter-edt), or give this one another c.EdtApp.data_dir.",
         )
+    # Only a store with something in it: a new file has nothing to lose.
     copy = back_up(connection, str(newest), backups) if present is not None else ""
     try:
         command.upgrade(settings, "head")

@@ -83,6 +83,7 @@ class Store:
                 see what it wrote either.
         """
         me = threading.get_ident()
+        # The lock is not reentrant, so this thread would wait for itself.
         if self._turn.thread == me:
             raise RuntimeError("Store.write() inside Store.write(): use the writer of the outer block")
         with self._turn.lock:
