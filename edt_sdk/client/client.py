@@ -303,6 +303,7 @@ class Client(CatalogueClient, PlanClient):
     def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
         # A file, not memory: a package may be larger than the memory of a small notebook server.
         with tempfile.TemporaryFile(prefix="edt-package-") as package:
+            # The server's cap is checked here too: a refusal after a long upload would be late.
             size = write_archive(collected.files, package, cap=self.info.max_upload_bytes)
             if not quiet:
                 print(packing_table(collected, size), file=self._output or sys.stdout, flush=True)
@@ -340,6 +341,8 @@ class Client(CatalogueClient, PlanClient):
         params: Params = {"all": 1 if all else None, "state": state, "tag": tag, "limit": limit}
         if before is not None:
             view = before.view if isinstance(before, Job) else self.job(before).view
+            # A key and not an offset, so that a job submitted in the meantime moves no page. `repr` keeps every bit of
+            # the time.
             params["before"] = f"{view.created!r},{view.id}"
         answer = self._connection.json("GET", "jobs", params=params)
         views = msgspec.convert(answer["jobs"], list[JobView])

@@ -184,6 +184,7 @@ class Job:
                 f"\nStopped waiting. Job {self.id} goes on; wait again with job.wait(), end it with job.stop().",
                 file=sys.stderr,
             )
+            # The interrupt must still stop the cell or script. It only does not stop the job.
             raise KeyboardInterrupt from None
         except (ServerUnreachable, NotAllowed) as lost:
             raise sight_lost(lost, self.id) from None

@@ -29,6 +29,7 @@ class RemovingHandler(WmlaHandler):
         """Remove a stopped job once its processes have ended. Returns False when that takes too long."""
         try:
             async with asyncio.timeout(_PATIENCE):
+                # Subscribed before the look, so that an end in between is not missed.
                 with self.service.hub.watch(job) as watch:
                     while not self.service.ended(job):
                         await watch.wait(_LOOK_AGAIN)
@@ -76,6 +77,7 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
             max_files=settings.max_package_files,
             max_bytes=settings.max_package_bytes,
         )
+        # A second time, because only the packed archive shows where the code folder is.
         view = await service.submit(self.user, make_spec(code_dir=packed.code_dir), packed.path)
         self.reply(exec_object(await self.described(view.id), server=self.base_address))
 
@@ -88,6 +90,7 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
     async def delete(self) -> None:
         """Remove all execs of the user. Running ones are stopped first."""
         user, found = self.user, await self.all_described()
+        # All are stopped first, so that their processes end at the same time and not one after the other.
         await self.service.stop_all(user)
         left = [job.view.id for job in found if not await self.removed(job.view.id)]
         self.reply({"message": f"Still ending: {', '.join(left)}. Delete them later." if left else "Deleted."})

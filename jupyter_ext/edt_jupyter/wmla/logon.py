@@ -10,6 +10,7 @@ from edt_jupyter.wmla.credentials import COOKIE
 class _AnsweredHere(WmlaHandler):
     async def forwarded(self) -> bool:
         """Never forward: this server identifies the user."""
+        # Any server over the data folder can seal a session, because all share the key (docs/decisions/020).
         return False
 
     def _open_session(self) -> str:
@@ -19,6 +20,7 @@ class _AnsweredHere(WmlaHandler):
         key = sessions.signing_key(self.extension.secret, self.identity_provider)
         token = sessions.seal(key, kind, value)
         secure = self.request.protocol == "https"
+        # No page's script may read it, and no other site may send it (docs/decisions/020).
         self.set_cookie(COOKIE, token, path=self.base_url, httponly=True, samesite="Strict", secure=secure)
         return token
 

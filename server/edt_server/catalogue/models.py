@@ -144,6 +144,7 @@ class Models:
         changes.check()
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
+        # Checked now, so that a wrong name is an error of this change and not of the next training.
         if changes.dataset:
             await self._datasets.row(user, changes.dataset)
         said = {key: getattr(changes, key) for key in _SETTINGS if getattr(changes, key) is not None}
@@ -165,6 +166,7 @@ class Models:
         fresh = places.code.with_name("code-new.tar.gz")
         try:
             code = await asyncio.to_thread(intake.pack_code, upload, filename, main, fresh, limits)
+            # Atomic: a training that is submitted at this moment gets the old code or the new code.
             await asyncio.to_thread(fresh.replace, places.code)
         finally:
             await asyncio.to_thread(fresh.unlink, missing_ok=True)
@@ -202,6 +204,7 @@ class Models:
             kept.parent.mkdir(exist_ok=True)
             fresh = kept.with_suffix(".new")
             shutil.copyfile(weights, fresh)
+            # Atomic too, so that no training starts with half of a file.
             fresh.replace(kept)
 
         await asyncio.to_thread(put)

@@ -14,6 +14,8 @@ from edt_server.ledger import Change
 def check_there(change: Change, spec: JobSpec) -> None:
     """Raise NotFound when the data set was deleted while the job was being submitted."""
     used = spec.registered
+    # In the transaction that adds the job. The one that deletes the data set checks for jobs, so one of the two fails
+    # (docs/decisions/026).
     if used is not None and used.dataset and change.tx.entry(used.dataset) is None:
         raise NotFound(f"The data set {spec.dataset} was deleted.", hint="Register it again.", field="dataset")
 

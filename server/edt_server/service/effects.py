@@ -54,4 +54,5 @@ class Effects:
             self.supervision.begin(job)
         for job in {*outcome.jobs, *outcome.allocations}:
             self.hub.ring(job)
+        # Any change may move the time of the core's next own event.
         self.clock.look()

@@ -31,6 +31,7 @@ class ForecastRates:
     def heard(self, job: str, progress: JobProgress, now: float) -> None:
         """Take the job's progress at `now`, seconds since the epoch."""
         before = self._rates.get(job)
+        # Fewer updates mean that some were lost, or a new training. Either way the average starts again.
         if before is None or progress.update < before.update or progress.total_updates != before.total:
             self._rates[job] = _Rate(now, progress.update, now, progress.update, progress.total_updates)
         elif progress.update > before.update:

@@ -34,6 +34,7 @@ class Subscription:
                 await self._rung.wait()
         except TimeoutError:
             return False
+        # After the wait and before the caller reads, so a change during that read wakes it again.
         self._rung.clear()
         return True
 
@@ -49,6 +50,7 @@ class Hub:
     def watch(self, job: str) -> Iterator[Subscription]:
         """Subscribe to all changes of the job."""
         watch = Subscription()
+        # A subscriber that comes while the service stops must not wait forever.
         if self._closed:
             watch.close()
         self._watches.setdefault(job, set()).add(watch)

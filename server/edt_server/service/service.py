@@ -489,6 +489,7 @@ class Service:
         row = await self.mine(user, job)
         paths = self.paths(row)
         await asyncio.to_thread(check_folder, self.settings.data_dir, row.owner, job, row.spec)
+        # The next attempt would wait for the processes of the last one, which hold its lock (docs/decisions/010).
         if row.state.final and not await self._supervision.gone(job, _WAIT_FOR_PROCESSES):
             raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
 
@@ -517,6 +518,7 @@ class Service:
             await self.change(lambda change: _ended(change.row(job)))
             await asyncio.to_thread(job_files.remove, self.paths(row))
             await asyncio.to_thread(job_files.clear_traces, self.settings.runtime_dir, job)
+            # The row last: when the files cannot be removed, the job is still there and can be deleted again.
             await self.change(lambda change: change.tx.delete_job(job))
         finally:
             self._deleting.discard(job)

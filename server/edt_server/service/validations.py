@@ -98,6 +98,7 @@ def job_of(stored: Stored, row: JobRow, new: NewValidation, calls: int) -> tuple
         "min_workers": 1,
         "slots_per_unit": 1,
         "pending_timeout": None,
+        # The training's resolved number, because the bits of a sum may depend on the number of threads.
         "threads_per_slot": row.threads_per_slot,
         "priority": spec.priority if new.priority is None else new.priority,
         "instance_group": spec.instance_group if new.instance_group is None else new.instance_group,
@@ -122,6 +123,7 @@ def read_result(paths: JobPaths) -> Validated | None:
     """Return what a validation wrote, None when there is nothing. Blocks."""
     file = paths.validation
     try:
+        # User code can write here: a link to another file, or a file that fills the server's memory.
         if file.is_symlink() or file.stat().st_size > _LARGEST_RESULT:
             return None
         return msgspec.json.decode(file.read_bytes(), type=Validated)
