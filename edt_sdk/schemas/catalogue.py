@@ -1,19 +1,19 @@
-"""The catalogue: data sets and models that a user keeps under a name, and trains by it.
+"""Describe the catalogue: data sets and models that a user keeps and trains by their names.
 
 A data set is a folder: one of the server's data folder, referenced where it lies or copied, or an upload. A model is
-code with what it is trained with: framework, script, arguments, hyper-parameters, data set, maximum of workers. A
+code with its training settings: framework, script, arguments, hyper-parameters, data set, maximum of workers. A
 training of a model is an ordinary job that names them (`JobView.model`, `JobView.dataset`).
 
     GET    /datasets                 {"datasets": [Dataset], "types": [str]}
     POST   /datasets                 NewDataset as JSON, or multipart: part `spec` (NewDataset), part `package`
                                      (a .tar.gz, .tar or .zip, which is unpacked, or any one file) → 201 Dataset
     GET    /datasets/{name}          DatasetDetails
-    DELETE /datasets/{name}          204; 409 while a job that has not ended needs files that would go
+    DELETE /datasets/{name}          204, or 409 while a job that has not ended needs the copied files
     GET    /models                   {"models": [Model], "frameworks": [str], "hyperparameters": [str]}
     POST   /models                   NewModel as JSON, or multipart as above → 201 Model
     GET    /models/{name}            ModelDetails
     PATCH  /models/{name}            ModelChange → Model
-    DELETE /models/{name}            204; its trainings stay, with their own copy of the code
+    DELETE /models/{name}            204 (its trainings keep their own copy of the code)
     POST   /models/{name}/train      Training (the body may be empty) → 201 JobView
 """
 
@@ -33,7 +33,7 @@ from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView, check_max_workers, ch
 _NAME = re.compile(r"\w[\w.-]{0,99}\Z")
 _LONGEST_TEXT = 2000
 _LONGEST_ARGUMENT = 4096
-# What `pth_parameter_mgr` reads; a script's own settings are its arguments.
+# The keys that `pth_parameter_mgr` reads. A script's own settings are its arguments.
 HYPERPARAMETERS = ("epochs", "train_batch_size", "test_batch_size", "optimizer", "learning_rate")
 
 
@@ -51,7 +51,7 @@ class DatasetType(StrEnum):
 
 
 class EntryKind(StrEnum):
-    """A model can be trained; a template is code that models are made of, as WMLA's console knows them."""
+    """The two kinds of WMLA's console: a model can be trained, and a template is code that models are made from."""
 
     MODEL = "model"
     TEMPLATE = "template"
@@ -82,9 +82,9 @@ class NewDataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         type: what it holds, for people.
         description: for people.
         path: a folder or file of the server's data folder, relative to it or absolute.
-        source: a folder or file of the Jupyter server's own files, as its file browser names it; always copied.
-        copy: with `path`, keep a copy; else it is used where it lies.
-        train, test, val: parts of it, relative to its folder, for scripts that ask for them; "" for all of it.
+        source: a folder or file of the Jupyter server's own files, as its file browser names it. It is always copied.
+        copy: with `path`, keep a copy. Without it the data are read where they lie.
+        train, test, val: parts, relative to its folder, for scripts that ask for them. "" is the whole set.
     """
 
     name: CatalogueName
@@ -118,10 +118,10 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
         mode: "reference" (used where it lies) or "copy".
         place: the absolute path on the server: the DATA_DIR of a job that uses it.
         path: the same relative to the server's data folder, "" for a copy.
-        files, size: number of files and bytes when it was registered; None when they were not counted.
+        files, size: number of files and bytes when it was registered. None when they were not counted.
         created: seconds since the epoch (UTC).
         jobs: how many jobs that have not ended use it.
-        trouble: one sentence when it cannot be used now, such as that its folder is gone; "" when all is well.
+        trouble: one sentence when it cannot be used now, such as that its folder is gone. "" when all is well.
     """
 
     id: str
@@ -159,7 +159,7 @@ class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         source: a folder, script or notebook of the Jupyter server's own files, as its file browser names it.
         template: a model or template to copy the code from, and the settings that are not given here.
         kind: "model", or "template" for code that is only the beginning of models.
-        main: main script, relative to the folder; None where only one can be meant.
+        main: main script, relative to the folder. None where there is only one candidate.
         framework: what runs the script, see `Framework`.
         args: the script's own arguments.
         hyperparameters: some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`.
@@ -190,7 +190,7 @@ class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ModelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may change of a model; None leaves a field as it is. `hyperparameters` are replaced as a whole."""
+    """A change of a model's settings. None leaves a field as it is. `hyperparameters` are replaced as a whole."""
 
     description: str | None = None
     main: str | None = None
@@ -215,10 +215,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         id: identifies it where a later entry could have the same `name`.
         origin: where its code came from, for people.
         template: the model it was made from, "" for none.
-        console: its script takes `--train_dir` and `--weights`, as models of WMLA's console do; a training gives them.
+        console: its script takes `--train_dir` and `--weights`, as models of WMLA's console do. A training passes both.
         files, size: of its code.
         created, changed: seconds since the epoch (UTC).
-        trainings: how many jobs there are of it.
+        trainings: the number of jobs that train it.
         weights: it has weights of its own, with which a training begins.
     """
 
@@ -253,12 +253,12 @@ class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model is trained; None takes the model's setting.
+    """The settings for training a model once. None takes the model's own setting.
 
     Attributes:
-        name: of the job; the model's by default.
+        name: the job's name, by default the model's.
         framework: the training engine.
-        dataset: a registered data set; "" for none.
+        dataset: a registered data set, "" for none.
         max_workers: most slots the job may hold at once.
         args: the script's arguments, in place of the model's.
         hyperparameters: over the model's, key by key.
@@ -279,7 +279,7 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     warm_start: str = ""
 
     def check(self) -> ModelTraining:
-        """Return self, or raise InvalidRequest or Unprocessable naming the field; the job's own checks follow."""
+        """Return self, or raise InvalidRequest or Unprocessable naming the field. `JobSpec.check` checks the rest."""
         _check_settings(self)
         check_priority(self.priority)
         return self

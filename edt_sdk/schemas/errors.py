@@ -1,4 +1,4 @@
-"""The one tree of errors that users meet, on either side of the wire.
+"""Define the one tree of errors that users meet, on either side of the wire.
 
 EdtError
 ├── InvalidRequest        400  the request itself is malformed
@@ -16,7 +16,7 @@ EdtError
 └── StorageFailed         507  the server's disk is full, or cannot be written
 
 The server raises them, the HTTP layer writes them as JSON `{"message", "code", "hint", …}` with their status, and the
-SDK raises the same class again from that JSON. The message is what is wrong; the hint is what to do next.
+SDK raises the same class again from that JSON. The message is what is wrong. The hint is what to do next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EdtError(Exception):
 
     Args:
         message: what is wrong, one sentence.
-        hint: what to do next, one sentence; empty when the message is enough.
+        hint: what to do next, one sentence. Empty when the message is enough.
         **ids: the things involved (`job="…"`, `field="…"`), written into the JSON beside message and hint.
     """
 
@@ -46,7 +46,7 @@ class EdtError(Exception):
         return f"{self.message} {self.hint}".strip()
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in a cell: the sentence. The frames are ours and say nothing of the user's mistake."""
+        """Return the text IPython shows in a cell: message and hint. Frames of our code would not show the mistake."""
         return [f"{type(self).__name__}: {self}"]
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class EdtError(Exception):
 
 
 class InvalidRequest(EdtError):
-    """The request is malformed; sending it again will not help."""
+    """The request is malformed. A retry of the same request fails again."""
 
     status, code = 400, "invalid_request"
 
@@ -85,7 +85,7 @@ class Conflict(EdtError):
 
 
 class ChangedMeanwhile(EdtError):
-    """What the change was made from is not there any more: read it again."""
+    """The version that the change is based on is no longer current: read it again."""
 
     status, code = 412, "changed_meanwhile"
 
@@ -109,7 +109,7 @@ class NotBuiltYet(Unprocessable):
 
 
 class JobFailed(EdtError):
-    """The awaited job did not finish; `state` is how it ended."""
+    """The awaited job did not finish. `state` is the final state."""
 
     code = "job_failed"
 
@@ -143,7 +143,7 @@ BY_CODE: dict[str, type[EdtError]] = {
 
 
 def from_json(body: dict[str, Any], status: int) -> EdtError:
-    """The error a server's JSON body stands for.
+    """Return the error that a server's JSON body describes.
 
     Bodies that are not ours (a proxy's, Jupyter's own) become the class of their status, with their text as message.
     """

@@ -1,7 +1,7 @@
-"""The one list of events that the timeline, `job.story()` and the core's replay read.
+"""Define the one list of events that the timeline, `job.story()` and the core's replay read.
 
 An event is a row of the store: which job, when, what, and which event caused it. Inputs of the core
-(`INPUTS`) are enough to replay every decision; the others follow from them.
+(`INPUTS`) are enough to replay every decision. The others follow from them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ INPUTS = frozenset(
 
 # Decisions of the core.
 SLOT_GRANTED = "slot_granted"  # data: slot, slots (held afterwards)
-SLOT_REVOKED = "slot_revoked"  # data: slot, slots (entitled to afterwards); the slot is free at its slot_released
+SLOT_REVOKED = "slot_revoked"  # data: slot, slots (entitled to afterwards), the slot is free at its slot_released
 
-JOB_GIVEN_UP = "job_given_up"  # data: seconds (its pending time-out); the service ends the job
+JOB_GIVEN_UP = "job_given_up"  # data: seconds (its pending time-out), the service ends the job
 
 # What else happened to a job.
 STATE = "state"  # data: state, before, message

@@ -36,11 +36,11 @@ def descriptions(struct: Struct) -> dict[str, str]:
 def options(struct: Struct, names: Iterable[str], *, unset: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield an option for each of these fields: its flag, and the keyword arguments of argparse's `add_argument`.
 
-    An option that is not given is None; see `given`.
+    An option that is not given is None (see `given`).
 
     Args:
         struct: the struct.
-        names: fields of it.
+        names: the fields to yield.
         unset: leave the field's default out of the help, since a field that is not given stays as it is.
     """
     (info,) = msgspec.inspect.multi_type_info([struct])

@@ -11,13 +11,13 @@ from edt_sdk.schemas.job import Reason
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job that is not submitted yet would start, if no further job arrived.
+    """The forecast of a job's start before it is submitted. It assumes that no further job arrives.
 
     Attributes:
-        code: a word for programs; "soon" means that other jobs leave a slot for it, "never" with this plan and slots.
+        code: a word for programs. "soon" means that other jobs leave a slot for it, "never" with this plan and slots.
         text: one sentence with the numbers, for people.
-        start_low, start_high: earliest and latest start, seconds from now; null when unknown, or never.
-        slots: how many it would hold once it has started and grown; null when it would wait.
+        start_low, start_high: earliest and latest start, seconds from now. Null when unknown, or never.
+        slots: how many it would hold once it has started and grown. Null when it would wait.
     """
 
     code: Annotated[str, Meta(extra_json_schema={"enum": ["now", "soon", "waits", "never"]})]
@@ -74,10 +74,10 @@ class Picked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         source: a folder, a `.py` or an `.ipynb` file of a Jupyter server, as its contents API names it, empty for the
-            top folder; or an earlier job to clone.
-        main: the script to run, relative to the folder; null for the only one, or the earlier job's.
-        tag: of a notebook only the cells with this tag; null for all.
-        spec: fields of `JobSpec` except `main` and `code_dir`, which packing decides; `name` may be left out. For a
+            top folder. Or an earlier job to clone.
+        main: the script to run, relative to the folder. Null for the only one, or the earlier job's.
+        tag: take only the notebook's cells with this tag. Null for all.
+        spec: fields of `JobSpec` except `main` and `code_dir`, which packing decides. `name` may be left out. For a
             clone only the fields that differ.
     """
 
@@ -88,7 +88,7 @@ class Picked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class WhatIfShare(msgspec.Struct, frozen=True, kw_only=True):
-    """The slots of one job.
+    """A job's slots now and after the change.
 
     Attributes:
         now: slots it holds.
@@ -108,10 +108,10 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
         job: id of the job with the changed settings.
         priority, max_workers, instance_group: its settings after the change.
         shares: every job that has not ended, in order of arrival.
-        ends_now: forecast of the end of its training without the change, seconds since the epoch; null while its
+        ends_now: forecast of the end of its training without the change, seconds since the epoch. Null while its
             progress is unknown. It assumes that no further job arrives, and that jobs of unknown progress stay.
         ends_then: the same with the change.
-        reason: why it would not hold what it asks for; null when it would.
+        reason: why it would not hold what it asks for. Null when it would.
     """
 
     job: str

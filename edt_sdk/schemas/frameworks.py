@@ -11,10 +11,10 @@ SHELL = ("bash", "-c")
 
 
 class Framework(StrEnum):
-    """How a job's slots become processes.
+    """The ways to turn a job's slots into processes.
 
     Attributes:
-        EDT: our elastic engine; the script calls `FabricModel.train()`.
+        EDT: our elastic engine. The script calls `FabricModel.train()`.
         PYTORCH: the script itself in one process that holds the job's slots.
         DIST: the script once for each of `max_workers` slots, all at once, with RANK, WORLD_SIZE, MASTER_ADDR and
             MASTER_PORT, for plain `torch.distributed`.

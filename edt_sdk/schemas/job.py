@@ -42,7 +42,7 @@ def tags_of(given: Iterable[str] | str) -> tuple[str, ...]:
     return tuple(tag.strip() for tag in given.split(",") if tag.strip()) if isinstance(given, str) else tuple(given)
 
 
-# Bounds are described here and enforced in `check`, whose errors have hints; msgspec's own would have none.
+# Bounds are described here and enforced in `check`, because msgspec's own errors have no hints.
 Count = Annotated[int, Meta(extra_json_schema={"minimum": 1}, extra={"metavar": "N"})]
 Priority = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_PRIORITY}, extra={"metavar": "P"})]
 GroupName = Annotated[str, Meta(extra={"metavar": "G"})]
@@ -61,7 +61,7 @@ JobId = Annotated[str, Meta(extra={"metavar": "JOB"})]
 
 
 class JobState(StrEnum):
-    """The states of a job; the last four are final."""
+    """The states of a job. The last four are final."""
 
     SUBMITTED = "SUBMITTED"
     PENDING = "PENDING"
@@ -102,7 +102,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A change of a job's settings; None leaves a field as it is.
+    """A change of a job's settings. None leaves a field as it is.
 
     Attributes:
         priority: weight under fair share; twice the weight gets about twice the slots.
@@ -255,7 +255,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
             self.torchrun.check()
 
 
-# What a submission may name as an option, and what a clone may name; the rest is decided by packing or by the server.
+# Only these fields become options of a submission and of a clone. Packing or the server decides the others.
 SUBMITTABLE = tuple(
     name
     for name in JobSpec.__struct_fields__
@@ -440,11 +440,11 @@ class JobView(JobSettings, frozen=True, kw_only=True):
         reason: why it does not hold what it asked for.
         message: one sentence about the state, empty when the state needs none.
         result_dir: where its results lie on the server's machine.
-        warm_start: id of the job whose weights its model started with; empty for the script's own.
+        warm_start: id of the job that trained the weights its model started with. Empty for the script's own.
         framework: what runs its script.
-        dataset: name of the registered data set that it reads; empty for none.
-        model: name of the model of the catalogue that it trains; empty for none.
-        validates: id of the job whose training it validates; empty for a job that trains.
+        dataset: name of the registered data set that it reads. Empty for none.
+        model: name of the model of the catalogue that it trains. Empty for none.
+        validates: id of the job with the training it validates. Empty for a job that trains.
     """
 
     id: str
@@ -476,7 +476,7 @@ class JobView(JobSettings, frozen=True, kw_only=True):
 
 
 def parse_spec(data: bytes | str) -> JobSpec:
-    """Return a checked JobSpec from JSON; InvalidRequest names the wrong field."""
+    """Return a checked JobSpec from JSON, or raise InvalidRequest with the name of the wrong field."""
     return _parse(data, JobSpec).check()
 
 
@@ -485,13 +485,13 @@ def parse_patch(data: bytes | str) -> JobPatch:
 
     Raises:
         InvalidRequest: the body is not JSON, or changes nothing.
-        Unprocessable: a field is unknown or has a wrong value; the error names it.
+        Unprocessable: a field is unknown or has a wrong value. The error names it.
     """
     return parse_change(data, JobPatch).check()
 
 
 def parse_resume(data: bytes | str) -> JobResume:
-    """Return a checked JobResume from JSON or from an empty body; InvalidRequest names the wrong field."""
+    """Return a checked JobResume from JSON or an empty body, or raise InvalidRequest naming the wrong field."""
     return (_parse(data, JobResume) if data else JobResume()).check()
 
 
@@ -500,7 +500,7 @@ def parse_change(data: bytes | str, cls: type[T]) -> T:
 
     Raises:
         InvalidRequest: the body is not JSON.
-        Unprocessable: a field is unknown or has a wrong value; `field` names it.
+        Unprocessable: a field is unknown or has a wrong value. `field` names it.
     """
     try:
         return msgspec.json.decode(data, type=cls)
@@ -511,7 +511,7 @@ def parse_change(data: bytes | str, cls: type[T]) -> T:
 
 
 def convert_change(value: Any, cls: type[T]) -> T:
-    """Return a `cls` from plain data, such as a setting of the administrator; raises as `parse_change` does."""
+    """Return a `cls` from plain data, such as an administrator's setting. Raises Unprocessable as `parse_change`."""
     try:
         return msgspec.convert(value, cls)
     except msgspec.ValidationError as wrong:

@@ -1,7 +1,7 @@
-"""How the slots are shared: resource groups, and the tree of instance groups over each. What an administrator sets.
+"""Describe how the slots are shared: resource groups, each with a tree of instance groups. An administrator sets it.
 
-A `Plan` is one value, checked as a whole and changed as a whole; the scheduling core gets it as an input like any
-other. Names follow WMLA: ownership, share ratio, borrowing, lending, reclaiming.
+A `Plan` is one value, checked as a whole and changed as a whole. The scheduling core gets it as an input like
+any other. Names follow WMLA: ownership, share ratio, borrowing, lending, reclaiming.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Attributes:
         name: what instance groups call it.
         hosts: names of its hosts, empty for every host that no other resource group names.
-        slots: of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number;
+        slots: of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number.
             "" for what the host offers by itself (one slot a GPU, else one a CPU share).
     """
 
@@ -58,20 +58,20 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         name: what jobs call it.
-        resource_group: the resource group with the slots it divides; a child is in that of its parent.
-        parent: name of the group it is part of, "" for none.
-        policy: how its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule; "priority":
-            strictly the higher first, then the earlier; "fifo": strictly the earlier first.
-        preemption: slots above a job's entitlement are taken back at the next update; off: when the job gives them up.
+        resource_group: the resource group with the slots it divides. A child is in its parent's.
+        parent: name of the group above it, "" for none.
+        policy: how its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule. "priority":
+            strictly the higher first, then the earlier. "fifo": strictly the earlier first.
+        preemption: slots above a job's entitlement are taken back at the next update. Off: when it gives them up.
         share: weight against its siblings for slots without an owner and for lent slots, ≥ 1.
         own: number of slots that are its own whenever it can use them.
-        lend: most of its own slots that others may use while it does not; None for all.
-        borrow: most slots it may use beyond its own; None for no limit.
-        user_shares: owner of jobs → weight, as a level between the group and its jobs; "*" for everybody else (1 where
+        lend: most of its own slots that others may use while it does not. None for all.
+        borrow: most slots it may use beyond its own. None for no limit.
+        user_shares: owner of jobs → weight, as a level between the group and its jobs. "*" for all others (1 where
             it is missing). None for no such level.
         throughput_aware: divide by measured speed: a slot goes where it speeds up most.
         quantum: seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots.
-        pending_timeout: seconds after which a job that has never got a slot ends with ERROR; None for never.
+        pending_timeout: seconds after which a job that has never got a slot ends with ERROR. None for never.
     """
 
     name: GroupName
@@ -148,7 +148,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return tuple(group for group in self.instance_groups if group.name not in parents)
 
     def group(self, name: str) -> InstanceGroup:
-        """Return the group of that name that jobs may be in, "" for the first; Unprocessable names the known ones."""
+        """Return the group with that name, "" for the first, or raise Unprocessable unless jobs may be in it."""
         if not name:
             return self.leaves()[0]
         for group in self.leaves():
@@ -211,13 +211,13 @@ def parse_plan(data: bytes | str) -> Plan:
 
     Raises:
         InvalidRequest: the body is not JSON.
-        Unprocessable: a field is unknown or has a wrong value; `field` names it.
+        Unprocessable: a field is unknown or has a wrong value. `field` names it.
     """
     return parse_change(data, Plan).check()
 
 
 def slots_by_formula(formula: str, gpus: int, cpus: int) -> int:
-    """Return how many slots a host offers by the formula; raise Unprocessable when it is no formula."""
+    """Return how many slots a host offers by the formula, or raise Unprocessable when it is no formula."""
     found = _FORMULA.match(formula.strip())
     if found is None:
         raise Unprocessable(

@@ -13,12 +13,12 @@ AGENT_VARIABLE = "EDT_AGENT"
 
 
 class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How each agent starts its processes; names and defaults are torchrun's where it has them.
+    """The way each agent starts its processes. Names and defaults are torchrun's where it has them.
 
     Attributes:
         module: `main` is a module's name (`-m`), not a file.
         no_python: `main` is a program of its own, not a script.
-        max_restarts: times that an agent starts its processes again after one of them failed; changes of membership
+        max_restarts: times that an agent starts its processes again after one of them failed. Changes of membership
             do not count.
         monitor_interval: seconds between an agent's looks at its processes and at the plan.
         role: of the processes, in their logs and variables.
@@ -58,8 +58,8 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor sends to one agent, in addition to what every worker gets (`schemas.context`).
 
     Attributes:
-        options: how its processes are started.
-        processes: how many; process i is the job's worker `first + i`.
+        options: how it starts its processes.
+        processes: their number. Process i is the job's worker `first + i`.
         first: the agent's own number, and its first process's.
         command: run in place of the script, () for the script.
         streams: folder of the stream files, where process i writes `worker-<first + i>.stdout` and `.stderr`.

@@ -1,7 +1,7 @@
-"""A validation: a trained model run once over the test data. Its request, the settings of its job, and its result.
+"""Describe a validation, which runs a trained model once over the test data: its request, settings and result.
 
-`named_metrics` reads names of metrics for every surface. A validation is an ordinary job with `Registered.validates`;
-see docs/decisions/031-validations.md.
+`named_metrics` reads names of metrics for every surface. A validation is an ordinary job with `Registered.validates`
+(docs/decisions/031-validations.md).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Validates(msgspec.Struct, frozen=True, kw_only=True):
     """The training that a job validates. Only the server sets it.
 
     Attributes:
-        training: id of the job that trained; it may have been deleted since.
+        training: id of the job that trained. It may have been deleted since.
         training_name: its name.
         metrics: names as `named_metrics` gives them.
-        threshold: from which score on a binary output means class 1; None for 0.5, and for the highest score of two.
-        calls: which of the script's `train()` calls made the weights, counted from 1; those before it are passed over.
+        threshold: the score from which on a binary output means class 1. None for 0.5, and for the highest of two.
+        calls: which of the script's `train()` calls made the weights, counted from 1. Earlier calls are passed over.
     """
 
     training: str
@@ -76,7 +76,7 @@ class NewValidation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     priority: Annotated[int, Meta(extra_json_schema={"minimum": 1}, extra={"metavar": "P"})] | None = None
 
     def check(self) -> NewValidation:
-        """Return self with the names of its metrics as they are kept; InvalidRequest or Unprocessable."""
+        """Return self with the canonical names of its metrics, or raise InvalidRequest or Unprocessable."""
         if self.threshold is not None and not 0 < self.threshold < 1:
             raise Unprocessable(
                 f"threshold lies between 0 and 1, not at {self.threshold:g}.",
@@ -87,7 +87,7 @@ class NewValidation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ClassScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Scores of one class, as fractions; 0 where the divisor is 0.
+    """The scores for a class, as fractions. 0 where the divisor is 0.
 
     Attributes:
         samples: number of its labels.
@@ -105,12 +105,12 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         training, training_name: id and name of the validated job.
-        metrics: the requested metrics that are one number, in that order; None for NaN.
+        metrics: the requested metrics that are one number, in that order. None for NaN.
         own: means of the metrics that the script gave `FabricModel`, by name.
-        classes: number of classes; None when only the loss was requested. 2 for binary outputs.
-        threshold: the score binary outputs were compared with; None when the highest score counted.
-        confusion: rows are labels, columns are predictions; None when it was not requested.
-        per_class: scores by class when precision, recall or f1 was requested; empty above 1000 classes.
+        classes: number of classes. None when only the loss was requested. 2 for binary outputs.
+        threshold: the score binary outputs were compared with. None when the highest score counted.
+        confusion: rows are labels, columns are predictions. None when it was not requested.
+        per_class: scores by class when precision, recall or f1 was requested. Empty above 1000 classes.
         samples: size of the test data.
         time: when it ended, seconds since the epoch.
     """
@@ -132,7 +132,7 @@ def named_metrics(given: Iterable[str] | str) -> tuple[str, ...]:
 
     Args:
         given: names, or one text with commas between them. Upper and lower case, blanks, dashes and underscores make no
-            difference; "Top1", "Confusion Matrix" and "F1-Score" are names too.
+            difference. "Top1", "Confusion Matrix" and "F1-Score" are names too.
 
     Raises:
         InvalidRequest: a name is unknown, or none is given.

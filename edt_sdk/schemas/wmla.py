@@ -13,7 +13,7 @@ class WmlaRequest(msgspec.Struct, frozen=True, kw_only=True):
         app_name: `--appName`, "" for the framework's own.
         sig_name: the instance group as the request named it, "" when it named none.
         consumer: the resource plan's path, "" for none.
-        remarks: what was asked for and has no meaning here, a sentence each; they are in the job's story.
+        remarks: what was requested without a meaning here, one sentence each, for the job's story.
     """
 
     args: str = ""
