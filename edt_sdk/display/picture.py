@@ -23,7 +23,7 @@ class Picture:
 
     Attributes:
         svg: the document, as text.
-        says: its description as a sentence.
+        says: one sentence that describes the picture.
     """
 
     svg: str

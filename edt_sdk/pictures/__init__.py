@@ -1,6 +1,6 @@
 """Own pictures as SVG text: pure functions from frozen data to a document, one file a picture (decision 028).
 
-The same functions draw for the card, the Lab panel, the simulator and the README. A picture says what it shows in one
+The same functions draw for the card, the Lab panel, the simulator and the README. A picture describes itself in one
 sentence (`aria-label` and `<title>`).
 
 Never: a clock, a file, a server, or an import from outside the standard library.

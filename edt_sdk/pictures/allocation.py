@@ -31,7 +31,7 @@ _MOST_SLOTS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The slots of one job.
+    """The slots a job holds over time.
 
     Attributes:
         job: its id, `OTHERS` for jobs put together.
@@ -51,7 +51,7 @@ class AllocationChart:
     """The data of the picture.
 
     Attributes:
-        edges: column i lies between edges i and i + 1; seconds since the epoch, or since a beginning (`clock` False).
+        edges: column i lies between edges i and i + 1, in seconds since the epoch, or since a start (`clock` False).
         bands: the jobs, the lowest band first.
         capacity: slots of the machine in each column.
         marks: events of the emphasised job.
@@ -59,7 +59,7 @@ class AllocationChart:
         clock: True for times of day.
         note: a sentence below the picture, such as how many changes were left out.
         empty: the sentence for a picture without any column.
-        shortest: the smallest width in seconds; a window that a person chose may be shorter.
+        shortest: the smallest width in seconds. A window that a person chose may be shorter.
         first: jobs that choose their colours first (see `colours`).
     """
 

@@ -40,8 +40,8 @@ class Comparison:
 
     Attributes:
         jobs: at most `MOST_JOBS` of them are drawn.
-        axis: the x axis, one of `curves.AXES`; time is in seconds since each job started.
-        stretch: the drawn part of the x axis, None for all of it.
+        axis: the x axis, one of `curves.AXES`. Time is in seconds since each job started.
+        stretch: the drawn part of the x axis, None for the whole axis.
     """
 
     jobs: tuple[Compared, ...]

@@ -85,7 +85,7 @@ def _through(values: Sequence[float], at: int) -> float:
 def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float, *, log: bool = False) -> Frame:
     """Return the frame of these points, with a little room above and, unless they are near 0, below.
 
-    With `log` the y axis is logarithmic, unless no loss is above 0; what is not lies at its lower end.
+    With `log` the y axis is logarithmic, unless no loss is above 0. Losses of 0 and below lie at its lower end.
     """
     xs = [point.x for point in points]
     ys = [point.loss for point in points if point.known] or [0.0, 1.0]
@@ -147,7 +147,7 @@ def loss_grid(frame: Frame, look: Look) -> list[str]:
 
 
 def loss_axis(kind: str, frame: Frame, look: Look, *, clock: bool = True) -> list[str]:
-    """Draw the x axis of one of `AXES`. Without `clock` time counts from a start."""
+    """Draw the x axis for an entry of `AXES`. Without `clock` time counts from a start."""
     if kind == "time":
         return time_axis(frame, look, clock=clock)
     about = max(4, int((frame.right - frame.left) // 70))

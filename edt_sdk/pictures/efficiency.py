@@ -45,7 +45,7 @@ class Efficiency:
         return [known[workers] for workers in sorted(known)]
 
     def share(self, speed: MeasuredSpeed) -> float:
-        """Return the throughput divided by linear scaling from the smallest size; 1 is ideal."""
+        """Return the throughput divided by linear scaling from the smallest size. 1 is ideal."""
         first = self.usable[0]
         return bounded(speed.rate) / speed.workers / (bounded(first.rate) / first.workers)
 

@@ -40,13 +40,13 @@ class Losses:
 
     Attributes:
         name: the name of the job.
-        train: one point an update, oldest first; no more are drawn than `MOST_POINTS`.
+        train: one point an update, oldest first. At most `MOST_POINTS` are drawn.
         test: one point a validation.
         workers: pairs of an x and the number of workers from there on.
         marks: events, at their x.
-        axis: the x axis, one of `curves.AXES`; time is in seconds since the epoch.
+        axis: the x axis, one of `curves.AXES`. Time is in seconds since the epoch.
         empty: the sentence for a picture without any point.
-        stretch: the drawn part of the x axis, None for all of it.
+        stretch: the drawn part of the x axis, None for the whole axis.
     """
 
     name: str
@@ -97,7 +97,7 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
     Args:
         losses: the points.
         look: theme, width and time zone.
-        smooth: from 0, not at all, to 1, the mean over a third of the points around each; the points stay visible.
+        smooth: from 0, not at all, to 1, the mean over a third of the points around each. The points stay visible.
         log: draw a logarithmic y axis, which shows changes of a small loss.
     """
     look = look or Look()

@@ -22,7 +22,7 @@ _BOLD = 1.12  # bold letters are broader
 
 @dataclass(frozen=True, slots=True)
 class GroupShare:
-    """One instance group; counts are slots.
+    """An instance group and its slots. All counts but `jobs` and `waiting` are slots.
 
     Attributes:
         name: its name.
@@ -30,7 +30,7 @@ class GroupShare:
         slots: slots of its resource group.
         entitled: its entitlement in the present plan.
         held: slots that its jobs hold.
-        borrowed: slots of its entitlement that other groups own; slots without an owner are not borrowed.
+        borrowed: slots of its entitlement that other groups own. Slots without an owner are not borrowed.
         lent: slots it owns that other groups use.
         jobs, waiting: its jobs, and the jobs that hold less than they asked for.
     """

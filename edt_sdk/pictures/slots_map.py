@@ -15,7 +15,7 @@ from edt_sdk.pictures.parts.lettering import shortened, width_of
 from edt_sdk.pictures.parts.look import Ink, Look, on_colour
 from edt_sdk.pictures.parts.paper import SMALL, document, legend, notice, tag, told, words
 
-# The states of a slot and their words; a held slot has its job's name instead.
+# The states of a slot and their words. A held slot has its job's name instead.
 STATES = {
     "held": "held",
     "leaving": "being given back",

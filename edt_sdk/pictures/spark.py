@@ -25,7 +25,7 @@ class Spark:
         state: its state as a word.
         done: the share of its updates that are done, from 0 to 1.
         slots: slots that it holds.
-        most: slots that it may hold; 0 for an ended job, which has no boxes.
+        most: slots that it may hold. 0 for an ended job, which has no boxes.
         losses: the training losses, in order.
     """
 

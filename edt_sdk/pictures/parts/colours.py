@@ -1,4 +1,4 @@
-"""The colours of the jobs of one picture: each job's own colour where it is free, another one where two would share it.
+"""Choose the colours of a picture's jobs: each job's own colour where it is free, else another colour.
 
 A job's own colour comes from its id alone (`look.job_colour`), so that it is the same everywhere. Two of a few jobs may
 have the same colour. The later one then takes the next colour that no other job of the picture has. With more jobs than

@@ -30,7 +30,7 @@ class Extremes(Generic[Point]):
     """Keeps the extremes of points that arrive in order of their updates.
 
     Args:
-        most: the largest number of intervals; each keeps up to three points.
+        most: the largest number of intervals. Each keeps up to three points.
     """
 
     def __init__(self, most: int) -> None:

@@ -26,7 +26,7 @@ OTHERS_COLOUR = "#868686"
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """The colours of one theme.
+    """The colours in a theme.
 
     Attributes:
         text, soft: text, and less important text.
@@ -59,7 +59,7 @@ class Look:
 
     Args:
         theme: one of `THEMES`.
-        width: pixels; everything but the text grows with it.
+        width: pixels. Everything but the text scales with the width.
         zone: of clock times.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Marks: what happened at one moment, as a shape with a tooltip; each kind has its own shape beside its colour."""
+"""Draw marks: an event as a shape with a tooltip. Each kind has its own shape in addition to its colour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edt_sdk.pictures.parts.look import Ink
 from edt_sdk.pictures.parts.paper import moved, told
 
 MOST_MARKS = 60
-# In order of what must not be overlooked; the words are those of the legend.
+# The most important kind first, with the words that the legend uses.
 KINDS = {
     "failure": "failure",
     "preempt": "taken away",
@@ -36,7 +36,7 @@ class Mark:
 
 
 def glyph(kind: str, ink: Ink) -> str:
-    """The shape of a kind around 0, 0, about 9 pixels wide."""
+    """Return the shape of a kind around 0, 0, about 9 pixels wide."""
     match kind:
         case "grow":
             return f'<path d="M-4.5 3.5L0 -4.5L4.5 3.5Z" fill="{ink.good}"/>'
@@ -53,16 +53,16 @@ def glyph(kind: str, ink: Ink) -> str:
 
 
 def entries(marks: Sequence[Mark], ink: Ink, counted: str) -> list[tuple[str, str]]:
-    """Legend entries of the kinds that occur; `counted` is what there are more or fewer of: slots, workers."""
+    """Return legend entries for the kinds that occur. `counted` names what grows or shrinks: slots, workers."""
     present = {mark.kind for mark in marks}
     names = {**KINDS, "grow": f"more {counted}", "shrink": f"fewer {counted}", "preempt": f"{counted} taken away"}
     return [(glyph(kind, ink), name) for kind, name in names.items() if kind in present]
 
 
 def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: float = 7) -> list[Mark]:
-    """At most `MOST_MARKS` of the marks, none of one kind nearer than `apart` pixels to another.
+    """Return at most `MOST_MARKS` marks. Two of a kind are at least `apart` pixels apart.
 
-    Those that lie too near are told by the tooltip of the one that is drawn, and counted there when there are many.
+    The tooltip of a drawn mark lists the marks that are too near to be drawn, and counts them when there are many.
     """
     groups: list[tuple[Mark, list[str]]] = []
     last: dict[str, tuple[float, int]] = {}
@@ -91,5 +91,5 @@ def _summary(texts: Sequence[str]) -> str:
 
 
 def drawn(mark: Mark, x: float, y: float, ink: Ink) -> str:
-    """The mark at a place, with its tooltip."""
+    """Return the mark at a place, with its tooltip."""
     return told(moved(glyph(mark.kind, ink), x, y), mark.text)

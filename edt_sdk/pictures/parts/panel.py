@@ -25,7 +25,7 @@ class PanelLine:
 def panels(
     content: Sequence[tuple[str, Sequence[PanelLine]]], x_name: str, *, width: int = 1200, height: int = 800
 ) -> str:
-    """Panels of equal height, one below the other, over one x axis that begins at 0; each a title and its lines."""
+    """Draw panels of equal height, one below the other, over one x axis that begins at 0."""
     most = max([1.0, *(x for _, lines in content for line in lines for x, _ in line.points)])
     tall = (height - 40) / max(1, len(content))
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""SVG as text: numbers, elements, a document that says what it shows. Knows nothing of what is drawn."""
+"""Write SVG as text: numbers, elements, a document with a description. It does not know what is drawn."""
 
 from __future__ import annotations
 
