@@ -3,8 +3,8 @@
 stdout carries only the answer (for `submit`, the job's id). Messages to people go to stderr. An error is one
 line.
 
-Exit codes: 0 fine; 1 the job failed (`wait`, `submit --wait`); 2 wrong use, also when the server reports it (no such
-job, wrong state, a value it refuses); 3 timed out; 4 no server, or the server fails; 130 interrupted.
+Exit codes: 0 fine, 1 the job failed (`wait`, `submit --wait`), 2 wrong use, also when the server reports it (no such
+job, wrong state, a value it refuses), 3 timeout, 4 no server, or the server fails, 130 interrupted.
 
 Never: a verb that the SDK does not have.
 
@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 
-# One file per group of verbs; each has `add(subparsers, common)`.
+# One file per group of verbs. Each has `add(subparsers, common)`.
 GROUPS = (
     "submitting", "cloning", "jobs", "reading", "validating", "picturing", "sharing", "catalogue", "machine",
     "simulating",

@@ -77,7 +77,7 @@ def what_is_asked(words: list[str]) -> tuple[str, list[str]]:
     """The picture's name and the jobs, from words in any order.
 
     Raises:
-        InvalidRequest: two pictures, none of whose jobs is named, or more jobs than it can show.
+        InvalidRequest: two pictures, a picture of a job without a job, or more jobs than it can show.
     """
     names, jobs = [word for word in words if word in _NAMES], [word for word in words if word not in _NAMES]
     jobs = list(dict.fromkeys(jobs))
@@ -110,7 +110,7 @@ def _fetch(server: Client, name: str, jobs: list[str], arguments: argparse.Names
 
 
 def _text(server: Client, name: str, jobs: list[str], arguments: argparse.Namespace) -> str:
-    """The same in characters; "" where there is nothing but the sentence yet."""
+    """Return the picture in characters, "" where there is nothing but the sentence yet."""
     from edt_sdk.display import text_pictures as text
     from edt_sdk.display.cluster_view import cluster_text
 
@@ -136,7 +136,7 @@ def _text(server: Client, name: str, jobs: list[str], arguments: argparse.Namesp
 
 
 def _keep(picture: Picture, name: str, jobs: list[str], arguments: argparse.Namespace) -> None:
-    """Write the file, say what it shows, and open it where that is asked for."""
+    """Write the file, print what it shows, and open it where that is requested."""
     try:
         if arguments.output not in (None, "-"):
             path = picture.save(arguments.output)

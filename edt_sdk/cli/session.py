@@ -17,7 +17,7 @@ __all__ = ["Verbs", "add_options", "add_verb", "client", "job", "print_json", "t
 if TYPE_CHECKING:
     from edt_sdk.client import Client, Job
 
-Verbs = Any  # argparse's subparsers action; its class is private
+Verbs = Any  # argparse's subparsers action, a private class
 
 
 def add_verb(
@@ -29,7 +29,7 @@ def add_verb(
     *,
     job: str | None = None,
 ) -> argparse.ArgumentParser:
-    """Add the parser of one verb. `job` is the help of its positional ID, None when it takes none."""
+    """Add the parser for one verb. `job` is the help of its positional ID, None when it takes none."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=says, description=says)
     parser.set_defaults(run=run)
     if job is not None:
@@ -40,13 +40,13 @@ def add_verb(
 def add_options(
     parser: argparse.ArgumentParser, struct: type[msgspec.Struct], *names: str, unset: bool = False
 ) -> None:
-    """Add an option for each of these fields of a struct; see `fields.options`."""
+    """Add an option for each of these fields of a struct (see `fields.options`)."""
     for flag, settings in fields.options(struct, names, unset=unset):
         parser.add_argument(flag, **settings)
 
 
 def client(arguments: argparse.Namespace) -> Client:
-    """Return the client for `--url` and `--token`; its messages go to stderr."""
+    """Return the client for `--url` and `--token`. Its messages go to stderr."""
     from edt_sdk.client import Client
 
     return Client(arguments.url, arguments.token, output=sys.stderr)

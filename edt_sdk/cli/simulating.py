@@ -1,8 +1,8 @@
-"""The verb that needs no server: simulate.
+"""Add the verb that needs no server: simulate.
 
-The simulator runs the scheduler's own core, which the SDK never imports; so it is another program, `python -m
+The simulator runs the scheduler's own core, which the SDK never imports. So it is another program, `python -m
 edt_server.simulator`, with this one's arguments, output and exit code. One distribution installs both, and a program is
-the smallest interface two packages can have: no plug-in to register, nothing of it loaded for any other verb.
+the smallest interface two packages can have: no plug-in to register, and no other verb loads the simulator.
 """
 
 from __future__ import annotations

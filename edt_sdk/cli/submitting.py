@@ -48,7 +48,7 @@ def run_wait(arguments: argparse.Namespace) -> int:
 
 
 def wait_for(waited: Job, timeout: float | None) -> int:
-    """Wait for the job's end, show it, and return the exit code; `main` returns that of an error."""
+    """Wait for the job's end, show it, and return the exit code. For an error, `main` returns the code."""
     waited.wait(timeout)  # JobFailed and WaitTimeout have their own exit codes
     print(waited, file=sys.stderr)
     return 0

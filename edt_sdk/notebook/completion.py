@@ -123,7 +123,7 @@ def _values(action: argparse.Action, fragment: str, known: Known, before: list[s
 
 
 def _files(fragment: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Folders, and files with one of these endings, that begin like the fragment; names with blanks are left out."""
+    """Yield folders, and files with one of these endings, that match the fragment. Names with blanks are left out."""
     start = fragment.rpartition("/")[2]
     prefix = fragment[: len(fragment) - len(start)]
     place = Path(prefix or ".").expanduser()

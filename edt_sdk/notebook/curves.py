@@ -1,8 +1,8 @@
-"""The numbers behind the live figure: what a job's metrics stream has told so far, ready to be drawn. Pure.
+"""Collect the numbers behind the live figure from a job's metrics stream, ready to be drawn. Pure.
 
 A step here is an update, counted from 1 as people do: step n is the one after which n updates are committed. An update
-that was lost and computed again is told twice; the later telling counts. However long a training is, no more than
-`MOST` points of each kind are kept, the largest and the smallest loss of each stretch among them.
+that was lost and recomputed arrives twice, and the later point replaces the earlier. However long a training is, no
+more than `MOST` points of each kind are kept, the largest and the smallest loss of each stretch among them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MetricsStep:
 
     @property
     def update(self) -> int:
-        """The number by which it is kept among others."""
+        """The number that `Extremes` sorts it by."""
         return self.step
 
 
@@ -50,10 +50,10 @@ class Stretch:
 
 
 class Curves:
-    """Everything told so far.
+    """All points of the metrics stream so far, thinned.
 
     Args:
-        most: points that are kept of each kind.
+        most: the largest number of points to keep of each kind.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -69,7 +69,7 @@ class Curves:
         self._tested: MetricsStep | None = None
 
     def add(self, point: Mapping[str, Any]) -> None:
-        """Take one point of the metrics stream; a point of a later training replaces those of the one before."""
+        """Take a point of the metrics stream. The first point of a later training discards the earlier training."""
         if point.get("training", 0) != self._training:
             self._training = point["training"]
             self._begin()
@@ -87,35 +87,35 @@ class Curves:
 
     @property
     def test(self) -> list[tuple[int, float]]:
-        """(step, loss) of each validation whose loss is a number."""
+        """The (step, loss) of each validation, unless its loss is not a number."""
         return [(point.step, point.loss) for point in self._test.points() if point.loss is not None]
 
     @property
     def steps(self) -> int:
-        """Committed updates."""
+        """The number of committed updates."""
         return self._last.step if self._last is not None else 0
 
     @property
     def workers(self) -> int:
-        """Workers of the last update; 0 before the first."""
+        """The workers of the last update, 0 before the first."""
         return self._last.workers if self._last is not None else 0
 
     @property
     def loss(self) -> float | None:
-        """Training loss of the last update."""
+        """The training loss of the last update."""
         return self._last.loss if self._last is not None else None
 
     @property
     def test_loss(self) -> float | None:
-        """Loss of the last validation."""
+        """The loss of the last validation."""
         return self._tested.loss if self._tested is not None else None
 
     def losses(self) -> list[tuple[int, float]]:
-        """(step, loss) where the loss is a number."""
+        """Return (step, loss) of each point that has a loss."""
         return [(point.step, point.loss) for point in self.train if point.loss is not None]
 
     def smooth(self) -> list[tuple[int, float]]:
-        """The same as a mean over the twentieth of the points around each; [] for fewer than 80 points."""
+        """Return the losses averaged over a window of a twentieth of the points, [] for fewer than 80 points."""
         points = self.losses()
         half = len(points) // 40
         if half < 2:
@@ -128,14 +128,14 @@ class Curves:
         return means
 
     def average(self) -> float | None:
-        """Steps per second from the first update to the last, pauses included; None before the second."""
+        """Return the steps per second from the first update to the last, pauses included, None before the second."""
         points = self.train
         if len(points) < 2 or points[-1].time <= points[0].time:
             return None
         return (points[-1].step - points[0].step) / (points[-1].time - points[0].time)
 
     def stretches(self, most: int = 120) -> list[Stretch]:
-        """Steps per second in about `most` pieces, none of which spans a change of the number of workers."""
+        """Return the steps per second in about `most` pieces. No piece spans a change of the number of workers."""
         points = self.train
         size = max(1, -(-len(points) // most), _points_in(points, 0.5))
         found: list[Stretch] = []
@@ -156,13 +156,13 @@ def _stretch(before: MetricsStep, last: MetricsStep) -> Stretch:
 
 
 def _points_in(points: Sequence[MetricsStep], seconds: float) -> int:
-    """How many of these points fall into so many seconds, on average: shorter pieces would show noise."""
+    """Return how many points fall into so many seconds on average: shorter pieces would show noise."""
     whole = points[-1].time - points[0].time if points else 0.0
     return int(seconds * len(points) / whole) if whole > 0 else 1
 
 
 def _told(step: MetricsStep, kept: Extremes[MetricsStep], last: MetricsStep | None) -> MetricsStep:
-    """Keep a step if it is worth it; the step. One that is told again was lost, with all that came after it."""
+    """Keep a step where it is an extreme, and return it. A repeated step replaces all steps from its number on."""
     if last is not None and last.step >= step.step:
         kept.forget(step.step)
     if kept.wants(step.step, step.loss):

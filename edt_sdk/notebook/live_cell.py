@@ -1,7 +1,7 @@
-"""Waits for a training in a notebook's cell: a line with the job's state and, below it, the live figure.
+"""Wait for a training in a notebook's cell: a line with the job's state and, below it, the live figure.
 
-Both are displayed once and then replaced in place; the last ones stay as the cell's output, without widgets. Two daemon
-threads read the job's events and its metrics; the cell's own thread draws, so that Ctrl-C reaches it and the pictures
+Both are displayed once and then replaced in place. The last ones stay as the cell's output, without widgets. Two daemon
+threads read the job's events and its metrics. The cell's own thread draws, so that Ctrl-C reaches it and the pictures
 belong to this cell. Waiting never touches the job.
 """
 
@@ -40,7 +40,8 @@ class _Reach:
 
 _News = JobView | dict[str, Any] | BaseException | _Reach
 
-# A figure at most once a second; sooner than 50 new steps only when it is two seconds old, or more than steps are new.
+# Draw at most once a second. Fewer than 50 new steps wait until the figure is two seconds old, unless a validation, the
+# number of workers or the state is new too.
 REDRAW_EVERY = 1.0
 REDRAW_STEPS = 50
 SMOOTH_AFTER = 2.0
@@ -59,7 +60,7 @@ class StoppedWaiting(KeyboardInterrupt):
 
 
 def wait(job: Job) -> Job:
-    """Wait for the end of `job` and show how it trains; the job when it FINISHED.
+    """Wait for the end of `job` and show how it trains. Return the job when it FINISHED.
 
     Raises:
         StoppedWaiting: Ctrl-C.
@@ -84,7 +85,7 @@ def wait(job: Job) -> Job:
 
 
 def state_line(view: JobView, workers: int, remark: str = "") -> tuple[str, str]:
-    """The line above the figure as HTML and as text.
+    """Return the line above the figure as HTML and as text.
 
     Args:
         view: the job.
@@ -108,7 +109,7 @@ def state_line(view: JobView, workers: int, remark: str = "") -> tuple[str, str]
 
 
 def _progress(view: JobView) -> list[str]:
-    """What of the progress the figure does not say."""
+    """Return the parts of the progress that the figure does not show."""
     p = view.progress
     if p is None or not p.total_updates:
         return []
@@ -117,7 +118,7 @@ def _progress(view: JobView) -> list[str]:
 
 
 def due(since: float, cost: float, steps: int, *, other: bool) -> bool:
-    """Whether to draw the figure again.
+    """Return whether to draw the figure again.
 
     Args:
         since: seconds since it was drawn.
@@ -131,7 +132,7 @@ def due(since: float, cost: float, steps: int, *, other: bool) -> bool:
 
 
 class _Cell:
-    """What one cell shows, and what of it is new."""
+    """The output of a cell, and the state it was last drawn from."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -154,11 +155,11 @@ class _Cell:
                 for view in watch(connection, job.id, stop=stop, away=lambda lost: news.put(_Reach(lost))):
                     if view is not None:
                         news.put(view)
-            except BaseException as raised:  # handed to whoever waits
+            except BaseException as raised:  # the waiting thread raises it
                 news.put(raised)
 
         def points() -> None:
-            # Without metrics there is no figure; if the server is gone, the views say so.
+            # Without metrics there is no figure. When the server is gone, the thread of the views reports it.
             with suppress(EdtError):
                 for event in follow(connection, f"jobs/{job.id}/metrics", stop=stop):
                     if event is not None and event.kind == "metric":
@@ -196,7 +197,7 @@ class _Cell:
             return
 
     def _reach(self, lost: ServerUnreachable | None) -> None:
-        """Say that the server does not answer, since when; or that it does again."""
+        """Show that the server does not answer, and since when, or that it answers again."""
         if (lost is None) == (not self._away):
             return
         self._away = "" if lost is None else away_words(lost, self._job.taken)
@@ -225,7 +226,7 @@ class _Cell:
         self._figure.show(*live_figure.bundle(self._curves))
         self._drawn = (self._curves.steps, len(self._curves.test), self._curves.workers)
         self._drawn_at = time.monotonic()
-        # The first one also imports matplotlib; no other will take as long.
+        # The first drawing also imports matplotlib. Its time would delay the second figure for nothing.
         self._cost = 0.0 if first else self._drawn_at - began
 
 
@@ -254,7 +255,7 @@ def _start(work: Callable[[], None]) -> threading.Thread:
 
 
 def _display(value: Any, **settings: Any) -> Any:
-    """IPython's `display`, which is untyped and not loaded outside of notebooks."""
+    """Call IPython's `display`, which is untyped and not loaded outside of notebooks."""
     from IPython import display
 
     show: Any = display.display

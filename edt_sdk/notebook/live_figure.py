@@ -1,7 +1,7 @@
-"""The figure of a training: loss above, steps per second and workers below, as WMLA's notebooks showed it.
+"""Draw the figure of a training: loss above, steps per second and workers below, as WMLA's notebooks showed it.
 
 Pure: from `Curves` to the bytes of a picture. With matplotlib a PNG, drawn by its object interface alone, so that the
-user's pyplot, style and backend neither change it nor are changed; without it the same as SVG. Mid-tones on a
+user's pyplot, style and backend neither change it nor are changed. Without matplotlib the figure is SVG. Mid-tones on a
 transparent ground, legible on white and on black. Only our own words are drawn: a job's name may need any font.
 """
 
@@ -50,7 +50,7 @@ def rate_title(curves: Curves) -> str:
 
 
 def png(curves: Curves) -> bytes | None:
-    """The figure, 1200 × 800 pixels; None where there is no matplotlib."""
+    """Return the figure, 1200 × 800 pixels, or None where there is no matplotlib."""
     try:
         from matplotlib import style
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -79,7 +79,7 @@ def png(curves: Curves) -> bytes | None:
 
 
 def svg(curves: Curves) -> str:
-    """The figure as SVG text, of the same size."""
+    """Return the figure as SVG text, of the same size."""
     fast = [(x, y) for s in curves.stretches() for x, y in ((s.first, s.rate), (s.last, s.rate))]
     workers = [(x, float(s.workers)) for s in curves.stretches() for x, y in ((s.first, 0), (s.last, 0))]
     smooth = curves.smooth()
@@ -128,7 +128,7 @@ def _draw_rates(axes: Axes, curves: Curves) -> None:
         beside.stairs([s.workers for s in stretches], edges, color=GREEN, linewidth=1.5, baseline=None)
         axes.stairs([s.rate for s in stretches], edges, color=ACCENT, linewidth=2.5, baseline=None)
     beside.set_ylim(0, 1.15 * max([1, *(s.workers for s in stretches)]))
-    # Now and then a piece is far too fast (updates told late): it must not press the others flat.
+    # Updates that are reported late make a piece look far too fast. It must not press the others flat.
     usual = sorted(s.rate for s in stretches)[int(0.98 * len(stretches)) - 1 :][:1] if stretches else [1.0]
     axes.set_ylim(0, 1.25 * usual[0])
     axes.set_title(rate_title(curves))

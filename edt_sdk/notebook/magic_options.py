@@ -1,6 +1,6 @@
 """IPython's `magic_arguments`, with types, and with help that reads well.
 
-IPython's decorators are untyped, which would make every magic untyped; these are the same functions.
+IPython's decorators are untyped, which would make every magic untyped. These are the same functions.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def option(*names: str, **settings: Any) -> Callable[[F], F]:
 
 
 def options_of(struct: type[msgspec.Struct], *names: str, unset: bool = False) -> Callable[[F], F]:
-    """Add an option for each of these fields of a struct; see `fields.options`."""
+    """Add an option for each of these fields of a struct (see `fields.options`)."""
 
     def add(function: F) -> F:
         for flag, settings in reversed(list(fields.options(struct, names, unset=unset))):
@@ -88,7 +88,7 @@ def job_argument(function: F) -> F:
 
 
 def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
-    """Return the arguments in `line`, or raise a UsageError of one line."""
+    """Return the arguments in `line`, or raise a UsageError on a single line."""
     # Not IPython's parse_argstring: it splits unlike a shell and tears --env A='b c' apart.
     try:
         return cast(argparse.Namespace, cast(Any, function).parser.parse_args(words(line)))
@@ -101,7 +101,7 @@ def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
 
 
 def words(line: str) -> list[str]:
-    """Split `line` as a shell does; raise UsageError when a quote is not closed."""
+    """Split `line` as a shell does, or raise UsageError when a quote is not closed."""
     try:
         return shlex.split(line)
     except ValueError as wrong:

@@ -1,4 +1,4 @@
-"""The state that the magics of one notebook share: one client, the jobs seen so far, and the last one used."""
+"""Keep the state that a notebook's magics share: a client, the jobs seen so far, and the last used job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MagicSession:
     """The state behind the magics.
 
     Args:
-        shell: the shell; its variables may hold jobs.
+        shell: the shell. Its variables may hold jobs.
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
@@ -43,9 +43,9 @@ class MagicSession:
             raise UsageError(str(refused)) from None
 
     def job(self, name: str | None, *, seen: bool = True) -> Job:
-        """Return the job with this id, or of the variable with this name; the last one touched without a name.
+        """Return the job with this id, or of the variable with this name. Without a name, return the last job used.
 
-        `seen=False` makes no request for an id: the one that follows finds out whether there is such a job.
+        `seen=False` makes no request for an id: the next request finds out whether there is such a job.
         """
         from edt_sdk.client import Job
 
@@ -57,7 +57,7 @@ class MagicSession:
         return self.touched(self.run(lambda client: client.job(found) if seen else Job(client.connection, found)))
 
     def given(self, magic: Callable[..., Any], name: str | None) -> Job:
-        """Return the job of this name, without a request; the last one touched is not taken for it."""
+        """Return the job with this name, without a request and without a default."""
         if not name:
             raise UsageError(f"%{magic.__name__} needs the id of a job.")
         return self.job(name, seen=False)
@@ -85,5 +85,5 @@ class MagicSession:
         return [*variables, *self.names]
 
     def groups(self) -> list[str]:
-        """Return the instance groups that the server has named; none before the first request."""
+        """Return the instance groups that the server has named, none before the first request."""
         return [] if self.client is None else list(self.client.info.instance_groups)

@@ -115,7 +115,7 @@ class SubmitMagics(Magics):
         return self._session.touched(made)
 
     def _given(self, options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-        """Return the options that were given; a variable may stand for the job of a warm start."""
+        """Return the options that were given. A variable may stand for the job of a warm start."""
         found = given(options, names)
         return found | ({"warm_start": self._session.named(found["warm_start"])} if "warm_start" in found else {})
 
@@ -152,7 +152,7 @@ class SubmitMagics(Magics):
         return path
 
     def _history(self) -> Sequence[str]:
-        """Return the cells of this session as typed; the running one is last."""
+        """Return the cells of this session as typed. The running cell is last."""
         manager: Any = getattr(self.shell, "history_manager", None)
         return () if manager is None else tuple(manager.input_hist_raw)
 

@@ -1,7 +1,7 @@
-"""`%load_ext edt_sdk`: the verbs of the SDK as magics.
+"""Provide the verbs of the SDK as magics (`%load_ext edt_sdk`).
 
 Arguments are parsed by argparse, wrong use is one clean line (UsageError), help comes from the same parsers. Loading
-makes no request; the first magic that needs the server finds it, and a later one finds it again if it was lost.
+makes no request. The first magic that needs the server finds it, and a later one finds it again if it was lost.
 """
 
 from __future__ import annotations

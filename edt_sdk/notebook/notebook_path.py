@@ -1,7 +1,7 @@
-"""Which file the notebook of this kernel is.
+"""Find the notebook file that this kernel belongs to.
 
-Asked of the server that started the kernel, by the kernel's id: a name in the environment would not follow a rename.
-VS Code says it in a variable.
+The server that started the kernel knows the file by the kernel's id. A name in the environment would not follow a
+rename. VS Code names the file in a variable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BY_NAME = "Name the file: %edt_submit my.ipynb --tag edt"
 
 
 def notebook_path(namespace: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Path:
-    """The file of this kernel's notebook.
+    """Return the file of this kernel's notebook.
 
     Args:
         namespace: the notebook's variables.
@@ -49,7 +49,7 @@ def notebook_path(namespace: Mapping[str, object], environ: Mapping[str, str] = 
 
 
 def _kernel_id() -> str:
-    """From the name of its connection file, kernel-<id>.json; "" outside of a kernel."""
+    """Return the id from the name of the connection file, kernel-<id>.json, "" outside of a kernel."""
     try:
         from ipykernel.connect import get_connection_file
 
@@ -60,11 +60,11 @@ def _kernel_id() -> str:
 
 
 def _servers(environ: Mapping[str, str]) -> Iterator[tuple[RunningServer, str]]:
-    """The running servers with their tokens, the one that started this kernel first."""
+    """Yield the running servers with their tokens. The server that started this kernel comes first."""
     parent = environ.get("JPY_PARENT_PID", "")
     for server in sorted(running_servers(), key=lambda server: str(server.pid) != parent):
         if not server.sock:
-            # A Hub's single-user server has no token of its own; it takes the Hub's.
+            # A Hub's single-user server has no token of its own and takes the Hub's.
             yield server, server.token or environ.get("JUPYTERHUB_API_TOKEN", "")
 
 
