@@ -1,7 +1,7 @@
-"""What all monitors share: a widget in a cell, a thread that waits for the end, and a static picture afterwards.
+"""Provide the base of all monitors: a widget in a cell, a thread that waits for the end, then a static picture.
 
 The front end draws what is live and asks the server itself where it can. The kernel looks at the server now and then,
-because a notebook has to keep a picture also when no browser is open: a widget whose kernel is gone shows nothing. A
+because a notebook has to keep a picture also when no browser is open: without its kernel a widget shows nothing. A
 monitor replaces itself by static HTML when there is nothing left to watch, when it is closed, when the kernel is
 interrupted, and when the server stays away.
 
@@ -30,10 +30,10 @@ from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 _log = logging.getLogger("edt_sdk.monitor")
 Bundle = dict[str, Any]
 
-# Seconds between two looks of one monitor. With many monitors each looks less often.
+# Seconds between two requests of a monitor. With many monitors each sends fewer.
 EVERY = 3.0
 _EACH = 0.5
-# Seconds for which a page that shows the widget counts as there; it renews this three times as often.
+# The seconds of a page's lease on the widget. The page renews it three times as often.
 LEASE = 30.0
 # Seconds after which a cell counts as one next to which a person watches, such as `job.wait()`.
 _BUSY = 3.0
@@ -44,17 +44,17 @@ _OPEN: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
 class Monitor(ABC):
-    """One thing that is watched.
+    """A monitor of a job, or of a whole server.
 
     Args:
-        connection: a connection to the server; the monitor opens its own.
+        connection: a connection to the server. The monitor opens its own.
 
     Attributes:
         trouble: why the last look failed, "" when it succeeded.
         cell: id and number of the cell that shows it.
     """
 
-    # The job that the widget shows; "" for the whole server.
+    # The job that the widget shows, "" for the whole server.
     shows = ""
 
     def __init__(self, connection: Connection) -> None:
@@ -99,7 +99,7 @@ class Monitor(ABC):
         return self
 
     def close(self) -> None:
-        """Stop watching and leave a static picture; the jobs go on."""
+        """Stop watching and leave a static picture. The jobs go on."""
         self._end_soon("")
 
     def join(self, timeout: float | None = None) -> bool:
@@ -111,7 +111,7 @@ class Monitor(ABC):
         self._end_soon("Stopped watching when the kernel was interrupted; what was watched goes on.")
 
     def cell_runs_again(self) -> None:
-        """Stop watching because the output is about to be cleared; nothing has to stay in it."""
+        """Stop watching without a static picture, because the output is about to be cleared."""
         self._output = None
         self._end_soon("")
 
@@ -183,7 +183,7 @@ class Monitor(ABC):
             self._wakes.get(timeout=pause)
 
     def _bear(self, error: EdtError) -> None:
-        """Try again later when the server is away; end when it has refused."""
+        """Retry later when the server is away, and end when it has refused."""
         self.trouble = f"{error.message} {error.hint}".strip()
         self._failures += 1
         if isinstance(error, NotFound | NotAllowed):
@@ -216,7 +216,7 @@ class Monitor(ABC):
 
     @abstractmethod
     def _beside(self) -> Bundle:
-        """Return what is shown where there are no widgets, as a MIME bundle; sends no request."""
+        """Return what is shown where there are no widgets, as a MIME bundle. It sends no request."""
 
     @abstractmethod
     def _look(self) -> None:
@@ -228,7 +228,7 @@ class Monitor(ABC):
 
     @abstractmethod
     def _snapshot(self, trouble: str) -> Bundle:
-        """Return the static picture as a MIME bundle; never raises EdtError."""
+        """Return the static picture as a MIME bundle. It never raises EdtError."""
 
     @abstractmethod
     def _in_terminal(self) -> None:

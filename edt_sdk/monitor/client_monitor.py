@@ -1,4 +1,4 @@
-"""The monitor of a server: its jobs, its slots, and curves of several jobs; ends when no job is active."""
+"""Watch a server: its jobs, its slots, and curves of several jobs. The monitor ends when no job is active."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = 50
 
 
 class ClientMonitor(Monitor):
-    """Watches the jobs of one user at a server."""
+    """Watches a user's jobs at a server."""
 
     def __init__(self, client: Listing) -> None:
         super().__init__(client.connection)

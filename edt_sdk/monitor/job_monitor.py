@@ -1,4 +1,4 @@
-"""The monitor of one job."""
+"""Watch a single job in a widget."""
 
 from __future__ import annotations
 

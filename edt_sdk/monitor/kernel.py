@@ -1,4 +1,4 @@
-"""What a monitor needs of its kernel: an output that can be replaced, the cell that runs, and interrupts.
+"""Wrap what a monitor needs of its kernel: an output that can be replaced, the cell that runs, and interrupts.
 
 IPython is untyped and not loaded outside of notebooks. Only this module of the room uses it.
 """
@@ -17,12 +17,12 @@ _LOOK_AGAIN = 0.3
 
 
 class Output:
-    """One output of the cell that runs: a widget first, later something else in the same place.
+    """An output of the running cell: a widget first, later something else in the same place.
 
     Args:
         widget: shown where there are widgets.
         beside: a MIME bundle, shown where there are no widgets. The id of the kernel is in the output's metadata, so
-            that a front end whose kernel is gone or another one can show this instead of a dead widget.
+            that a front end without that kernel can show this instead of a dead widget.
     """
 
     def __init__(self, widget: Any, beside: dict[str, Any]) -> None:

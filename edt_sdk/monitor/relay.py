@@ -1,4 +1,4 @@
-"""Requests of a widget's page that the kernel sends to the server, for pages that cannot reach it (VS Code, Colab).
+"""Relay requests of a widget's page through the kernel to the server, for pages that cannot reach it (VS Code, Colab).
 
 The page's side is `jupyter_ext/lab/src/monitor/kernel_transport.ts`. A page in JupyterLab asks the server itself and
 sends nothing here but signs of life.
@@ -24,10 +24,10 @@ _RECENT = 30.0
 
 
 class WidgetRelay:
-    """Answers the requests of one widget, one after the other, in a thread of its own.
+    """Answers the requests of a widget, one after the other, in a thread of its own.
 
     Args:
-        widget: the widget whose page asks.
+        widget: the widget of the page that asks.
         connection: a connection of the relay alone, since its thread is the only one that uses it.
     """
 

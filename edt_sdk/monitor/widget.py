@@ -1,4 +1,4 @@
-"""The widget: an ipywidget whose front end is an ES module that is built from `jupyter_ext/lab/src/monitor/`.
+"""Make the widget: an ipywidget with an ES module as its front end, built from `jupyter_ext/lab/src/monitor/`.
 
 anywidget and with it ipywidgets are loaded when the first widget is made, because `import edt_sdk` loads neither.
 """
