@@ -1,6 +1,6 @@
 """Provide the callbacks that WMLA's sample models ship with their main file: progress to ELog, metrics to EMetrics.
 
-This file is packed into every submission whose source has none. It needs only `callbacks` and the standard library.
+This file is packed into every submission that brings none. It needs only `callbacks` and the standard library.
 Both log files are reopened for every record, so that a killed process loses nothing and several processes can write.
 """
 
@@ -52,7 +52,7 @@ class EDTTrainCallback(Callback):
 
     Args:
         output_model_path: folder for the export of the model, created when missing.
-        example_shape: of one input of the model, batch included. Only an export needs it.
+        example_shape: the shape of an input of the model, batch included. Only an export needs it.
     """
 
     def __init__(self, output_model_path: str, example_shape: Sequence[int] = (1, 1, 28, 28)) -> None:

@@ -1,4 +1,4 @@
-"""A part of a training's curve in detail, read again because the cache keeps few points of it.
+"""Read a part of a training's curve again in detail, because the cache keeps few points.
 
 Lines of a metrics file are in order of their updates, so that a binary search finds the first one, and the rest of the
 file is not read. For a part with very many updates the cached points are used: reading it would take seconds, and a
@@ -24,14 +24,14 @@ _NEAR = 1 << 16  # bytes below which reading on is faster than another step of t
 def detail(
     curve: Curve, file: Path, low: float, high: float, place: Callable[[TrainPoint], float]
 ) -> tuple[TrainPoint, ...]:
-    """Return the updates whose `place` on the x axis is from `low` to `high`, thinned, in order.
+    """Return the updates with a `place` on the x axis from `low` to `high`, thinned, in order.
 
     Args:
         curve: the whole training, thinned.
         file: the metrics file of the training.
         low: the lower end on the x axis.
         high: the upper end.
-        place: maps an update to the x axis; strictly increasing.
+        place: maps an update to the x axis. It is strictly increasing.
     """
     if not curve.train:
         return ()
@@ -80,7 +80,7 @@ def _begin(file: IO[bytes], first: int) -> int:
 
 
 def _decoded(text: bytes) -> CurveLine | None:
-    """Decode a line. Returns None for an incomplete line, whose writer died."""
+    """Decode a line. Returns None for an incomplete line of a writer that died."""
     try:
         return DECODER.decode(text)
     except msgspec.DecodeError:

@@ -103,7 +103,7 @@ def holds(path: Path, offset: int, length: int, crc: int) -> bool:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < offset:
                 return False
-            # A line's end is not part of it and may be missing, so read two bytes more for "\r\n".
+            # The line's end is not counted in `length` and may be missing, so read two bytes more for "\r\n".
             start = max(0, offset - length - 2)
             file.seek(start)
             data = file.read(offset - start)

@@ -26,7 +26,7 @@ from edt_server.outputs.tail import holds
 MOST = 1000
 MOST_SIZES = 400
 _KEPT_JOBS = 64
-_PIECE = 1 << 20  # bytes; decoding holds the interpreter lock, so not more at once
+_PIECE = 1 << 20  # bytes a piece, because decoding holds the interpreter lock
 _PAUSE, _FEW = 10.0, 5
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 
@@ -74,7 +74,7 @@ class Curve:
 
     Attributes:
         training: the number of the training, from 0.
-        train: updates, thinned; always with the last one.
+        train: updates, thinned. The last update is always among them.
         test: validations, thinned.
         sizes: the first update of each stretch with the same number of workers, thinned.
         updates: the number of updates.
@@ -151,7 +151,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Place:
-    """The cache entry of one file."""
+    """The cache entry of a metrics file."""
 
     reading: _Reading | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -1,10 +1,10 @@
-"""The service's pictures: data are read and drawn in threads. Owns the cache of curves, decides nothing.
+"""Draw the service's pictures: data are read and drawn in threads. Owns the cache of curves, decides nothing.
 
 Results from events are cached until there is a new event, and equal data are drawn once (`drawings`), so that ten
-people who look at one picture cost little more than one.
+viewers of a picture cost little more than one.
 
-A user who may not see a job gets no picture of it. The slots of other users' jobs are shown as in the timeline, which
-is public.
+A user gets no picture of a job that the user may not see. The slots of other users' jobs are shown as in the timeline,
+which is public.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Picturing:
         speeds = self._curves.read(paths).speeds
         return [{"workers": workers, "samples": n, "seconds": s} for workers, (n, s) in sorted(speeds.items())]
 
-    # --- of one job ---------------------------------------------------------------------------------------------------
+    # --- of a job -----------------------------------------------------------------------------------------------------
 
     async def allocation(
         self, user: str, job: str, look: Look, *, start: float | None = None, end: float | None = None
