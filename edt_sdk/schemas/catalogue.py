@@ -298,6 +298,7 @@ def check_name(name: str, what: str) -> str:
 
 def check_inside(path: str, field: str) -> str:
     """Return `path`, or raise InvalidRequest when it is absolute or leads out of its folder."""
+    # Such a path would name a file of the server outside the folder.
     if path.startswith(("/", "\\")) or ".." in path.split("/") or "\0" in path:
         raise InvalidRequest(f"{field} must be a path inside the folder, not {path!r}.", field=field)
     return path
@@ -320,6 +321,7 @@ def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
                     hint='Such as {"name": "SGD", "lr": 0.01}.',
                     field="hyperparameters",
                 )
+        # A bool is an int in Python: true would pass as 1.
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise Unprocessable(f"{key} is a whole number above 0, not {value!r}.", field="hyperparameters")
     return values

@@ -151,6 +151,7 @@ def from_json(body: dict[str, Any], status: int) -> EdtError:
     message = str(ids.pop("message", "") or f"The server answered {status}.")
     hint = str(ids.pop("hint", "") or "")
     code = str(ids.pop("code", ""))
+    # Jupyter Server puts these two into its own error bodies.
     ids.pop("reason", None)
     ids.pop("traceback", None)
     cls = BY_CODE.get(code)

@@ -25,6 +25,7 @@ REF = "#/components/schemas/{name}"
 def descriptions(struct: Struct) -> dict[str, str]:
     """Return what the docstrings of a struct and its bases have on each field, without a period at the end."""
     found: dict[str, str] = {}
+    # Bases first: a subclass may describe an inherited field in its own words.
     for cls in reversed(struct.__mro__):
         _, _, attributes = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
         for match in _ATTRIBUTE.finditer(attributes):
@@ -54,6 +55,7 @@ def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[st
     kind, meta = _bare(field.type)
     if not unset and field.default not in (msgspec.NODEFAULT, None, "", ()):
         words += f" (default {field.default})"
+    # argparse formats help texts with %, so that a plain percent sign would be an error.
     option: dict[str, Any] = {"help": words.replace("`", "").replace("%", "%%")}
     extra, choices = meta.extra or {}, (meta.extra_json_schema or {}).get("enum")
     if "metavar" in extra:
@@ -70,6 +72,7 @@ def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[st
 def _bare(kind: msgspec.inspect.Type) -> tuple[msgspec.inspect.Type, msgspec.inspect.Metadata]:
     """Return a type without `None` and without its metadata, and the metadata."""
     if isinstance(kind, msgspec.inspect.UnionType):
+        # An option that is not given is None already. What is left is the type of a given value.
         kind = next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))
     found = kind if isinstance(kind, msgspec.inspect.Metadata) else msgspec.inspect.Metadata(kind)
     return found.type, found
@@ -106,6 +109,7 @@ def components(structs: Iterable[Struct]) -> dict[str, Any]:
         for field, words in descriptions(struct).items():
             if field in schema["properties"]:
                 words = re.sub(r"\bNone\b", "null", words[:1].upper() + words[1:] + ".")
+                # A description in the field's own metadata wins.
                 schema["properties"][field].setdefault("description", words)
         if not struct.__struct_config__.forbid_unknown_fields and not hasattr(struct, "check"):
             schema["required"] = list(schema["properties"])

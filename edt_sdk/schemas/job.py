@@ -125,6 +125,7 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InvalidRequest(
                 "Nothing to change.", hint=f"Give {', '.join(self.__struct_fields__)}.", field="priority"
             )
+        # "" is the first queue in a submission. A change has to name the queue that the job moves to.
         if self.instance_group == "":
             raise Unprocessable("instance_group is empty.", hint="Name the queue.", field="instance_group")
         _check_settings(changes)
@@ -206,6 +207,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
         self._check_program()
         _check_settings(msgspec.structs.asdict(self.settings))
         check_units(self.min_workers, self.max_workers, self.slots_per_unit)
+        # A comparison with both ends also refuses NaN.
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
             raise Unprocessable(
                 f"pending_timeout is a number of seconds above 0, not {self.pending_timeout:g}.",
@@ -247,6 +249,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
                 hint="Give it relative to that folder, such as data_path='mnist'.",
                 field="data_path",
             )
+        # The server itself sets both when it looks the data set up. Such a spec also has `registered`.
         if self.dataset and self.data_path and self.registered is None:
             raise InvalidRequest(
                 "A job has a dataset or a data_path, not both.", hint="Leave data_path out.", field="dataset"
@@ -269,6 +272,7 @@ CLONEABLE = tuple(
 
 
 def _leaves(path: str) -> bool:
+    # Such a path would name a file of the server outside the package or the data folder. A backslash is Windows' root.
     return path.startswith(("/", "\\")) or ".." in path.split("/")
 
 
@@ -294,6 +298,7 @@ def check_units(least: int, most: int, unit: int) -> None:
             hint=f"Say max_workers={nearest}.",
             field="max_workers",
         )
+    # A minimum of 1 stands for one unit, so that the default fits every unit.
     if least < 1 or (least > 1 and least % unit):
         raise Unprocessable(
             f"min_workers is {least}, which is no multiple of slots_per_unit, {unit}."
@@ -520,6 +525,7 @@ def convert_change(value: Any, cls: type[T]) -> T:
 
 def _misfit(wrong: msgspec.ValidationError, cls: type[InvalidRequest] | type[Unprocessable]) -> EdtError:
     text = str(wrong)
+    # msgspec names the field only in its message.
     found = _FIELD.search(text)
     ids = {"field": found["named"] or found["at"]} if found else {}
     return cls(f"{text.replace('$.', '').rstrip('.')}.", **ids)

@@ -101,6 +101,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         for user, share in (self.user_shares or {}).items():
             if not user or not 1 <= share <= MOST_SHARE:
                 raise self._wrong("user_shares", f"must lie in 1 … {MOST_SHARE}; it is {share} for {user!r}")
+        # A comparison with both ends also refuses NaN.
         if not 0 < self.quantum < float("inf"):
             raise self._wrong("quantum", f"is a number of seconds above 0, not {self.quantum}")
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
@@ -167,6 +168,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Check that every host is in one group: one group without hosts takes the rest."""
         seen: dict[str, str] = {}
         rest = [group.name for group in self.resource_groups if not group.hosts]
+        # Two groups that take the rest would both claim each new host.
         if len(rest) > 1:
             raise Unprocessable(
                 f"The resource groups {rest[0]!r} and {rest[1]!r} both take every host that no other names.",
@@ -258,6 +260,7 @@ def _check_parents(group: InstanceGroup, groups: dict[str, InstanceGroup]) -> No
             raise Unprocessable(
                 f"The parent of the instance group {path[-1]!r}, {parent!r}, does not exist.", field="parent"
             )
+        # The walk up meets a name again exactly where parents form a cycle. Without this check it would not end.
         if parent in path:
             raise Unprocessable(
                 f"The instance groups {' → '.join([*path, parent])} are each other's parents.",
