@@ -90,6 +90,7 @@ def being_suspended(view: JobView) -> bool:
 
 def why_words(view: JobView) -> str:
     """Return the first line of the reason: why a job waits, else the message about its end or recovery."""
+    # While a job recovers the message has the cause, which matters more than the number of its slots.
     recovers = view.state is JobState.RECOVERING and bool(view.message) and not being_suspended(view)
     if not view.state.final and view.reason is not None and not recovers:
         return view.reason.text
@@ -157,6 +158,7 @@ def live_card(view: JobView, taken: float, origin: str) -> dict[str, Any]:
         origin: base URL of its server.
     """
     snapshot = msgspec.json.decode(msgspec.json.encode(view))
+    # The version lets a later front end read cards that old notebooks keep.
     return {"version": 1, "id": view.id, "taken": taken, "view": snapshot, "origin": origin}
 
 
@@ -173,6 +175,7 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
     if view.tags:
         lines.append(" ".join(f"<code>{escape(tag)}</code>" for tag in view.tags))
     if view.notes:
+        # Notes may have 10,000 characters. A card shows their start.
         lines.append(escape(shorten(view.notes, 200, placeholder=" …")))
     if view.validates:
         lines.append(f"validates <code>{escape(view.validates)}</code>")

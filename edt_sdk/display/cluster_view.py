@@ -97,8 +97,10 @@ def _tree(groups: Sequence[Answer], parent: str, depth: int) -> Iterator[tuple[A
 
 
 def _group(group: Answer, depth: int) -> tuple[object, ...]:
+    # What no group lends comes from slots without an owner.
     nobodys = group["borrowed"] - sum(group["lenders"].values())
     return (
+        # HTML collapses plain blanks, and with them the indentation of the tree.
         "\N{NO-BREAK SPACE}" * (2 * depth) + group["name"],
         group["policy"],
         group["own"] or "-",
@@ -127,6 +129,7 @@ def _letters(answer: Answer) -> dict[str, str]:
     """Return a letter for each job that holds a slot."""
     there = dict.fromkeys(slot["job"] for slot in answer["slots"] if slot["job"])
     jobs = [job["id"] for job in answer["jobs"] if job["id"] in there]
+    # A slot can still hold a job that the list no longer has. It needs a letter too.
     jobs += [job for job in there if job not in jobs]
     return {job: _LETTERS[at % len(_LETTERS)] for at, job in enumerate(jobs)}
 
@@ -142,6 +145,7 @@ def _bars(answer: Answer, resource: str, letters: Mapping[str, str]) -> Iterator
         bar = "".join(letters.get(slot["job"], _FREE) for slot in slots)
         gpus = sum(1 for slot in slots if slot["device"] != "cpu")
         kind = "CPU" if not gpus else "GPU" if gpus == len(slots) else "CPU and GPU"
+        # A longer bar would wrap in a terminal, and its letters would no longer be countable.
         if len(bar) > _WIDEST_BAR:
             free = sum(1 for slot in slots if not slot["job"])
             bar = f"{len(slots) - free} of {len(slots)} in use"

@@ -106,5 +106,6 @@ def _row(line: LogLine, search: str) -> str:
 def _marked(text: str, search: str) -> str:
     if not search:
         return escape(text)
+    # Escaped piece by piece: a search in escaped text would also match inside entities such as `&amp;`.
     pieces = re.split(f"({re.escape(search)})", text, flags=re.IGNORECASE)
     return "".join(f"<mark>{escape(piece)}</mark>" if at % 2 else escape(piece) for at, piece in enumerate(pieces))

@@ -51,6 +51,7 @@ def fetch_picture(connection: Connection, path: str, params: Params) -> Picture:
     query: Params = {**params, "zone": local_zone()}
     svg = connection.text(path, params=query)
     try:
+        # Parsed also to detect a login page or half a document, which a notebook would store for good.
         return Picture(svg, ElementTree.fromstring(svg).get("aria-label", ""))
     except ElementTree.ParseError:
         raise ServerUnreachable(

@@ -36,6 +36,7 @@ def metrics_html(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str,
         return "<p>No figures yet: the first come with the first update.</p>"
     changes = [
         (float(point["update"]), int(point["world"]))
+        # None stands before the first point, so that the first number of workers counts as a change.
         for before, point in pairwise([None, *train])
         if point is not None and "world" in point and (before is None or before.get("world") != point["world"])
     ]
@@ -68,6 +69,7 @@ def timeline_html(
     times = [float(row["time"]) for row in rows]
     jobs = list(dict.fromkeys(job for row in rows for job, held in row["slots"].items() if held))
     held = AllocationChart(
+        # The last row is in force also where its time is later than `until`.
         edges=(*times, max(until, times[-1])),
         bands=tuple(
             Band(job, names.get(job, job), tuple(float(row["slots"].get(job, 0)) for row in rows)) for job in jobs
@@ -76,6 +78,7 @@ def timeline_html(
     )
     picture = image(draw_allocation(held, Look(width=_WIDTH)), held.says())
     lines = text.split("\n")
+    # The first line is the table's head and always stays.
     told = "\n".join([lines[0], *lines[1:][-MOST:]])
     rest = left_out(len(lines) - 1, MOST)
     return f"{picture}<details><summary>every change</summary><pre>{_escaped(told)}</pre>{note(rest)}</details>"

@@ -65,6 +65,7 @@ def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = Non
     rows = [(row["time"], {**row["slots"], _FREE: row["free"]}) for row in timeline.rows]
     columns = max(10, width - _NAME - 12)
     held = over_time(rows, timeline.until, columns)
+    # The free slots are counted as if they were a job, so that both have the same time steps.
     free = held.pop(_FREE)
     most = sorted(held, key=lambda job: -sum(held[job]))
     jobs = [*([mine] if mine in held else []), *(job for job in most if job != mine)]
@@ -93,6 +94,7 @@ def efficiency_text(metrics: Metrics, *, width: int) -> str:
     if not speeds:
         return ""
     fewest, slowest, _ = speeds[0]
+    # Ideal is linear from the smallest measured size, as in the SVG.
     each, most = slowest / fewest, max(rate for _, rate, _ in speeds)
     wide = max(10, min(50, width - 62))
     rows = [

@@ -150,6 +150,7 @@ def _notes(notes: Sequence[Mark], frame: Frame, look: Look) -> Iterator[str]:
     for mark in sorted(notes, key=lambda each: each.at):
         x, wide = frame.x(mark.at), width_of(mark.text, SMALL) + 6
         flag = line(x, frame.top, x, frame.bottom, look.ink.text)
+        # Labels come from left to right, so that the end of the last label of each row is enough to find room.
         row = next((at for at, end in enumerate(ends) if end + 4 < x), None)
         side = "end" if x + wide > look.width - 2 else "start"
         if row is None or (side == "end" and ends[row] + 4 > x - wide):
@@ -165,11 +166,13 @@ def _notes(notes: Sequence[Mark], frame: Frame, look: Look) -> Iterator[str]:
 
 def _sound(held: AllocationChart) -> AllocationChart:
     """Drop columns without a width and slots that are not numbers, and reduce both to what can be seen."""
+    # Only NaN is unlike itself. With an edge lost, values would stand in the wrong columns, so that nothing is drawn.
     edges = [bounded(edge) for edge in held.edges if edge == edge]
     if len(edges) < len(held.edges):
         return replace(held, edges=(), bands=(), capacity=())
     wide = [at for at, (left, right) in enumerate(pairwise(edges)) if right > left]
     most = MOST_CELLS // max(4, min(len(held.bands), MOST_BANDS))
+    # Rounded up: the picture's size stays bounded, however many changes there were (028).
     kept = wide[:: -(-len(wide) // most)] if wide else []
     if not kept or edges != sorted(edges):
         return replace(held, edges=(), bands=(), capacity=())
@@ -177,6 +180,7 @@ def _sound(held: AllocationChart) -> AllocationChart:
         replace(band, slots=_counts(band.slots, kept), leaving=_counts(band.leaving, kept) if band.leaving else ())
         for band in held.bands
     )
+    # More bands than this cannot be distinguished. The others become one grey band with their number (028).
     shown, rest = bands[:MOST_BANDS], bands[MOST_BANDS:]
     if rest:
         together = tuple(sum(column) for column in zip(*(band.slots for band in rest), strict=True))
@@ -243,6 +247,7 @@ def _areas(held: AllocationChart, dyes: Colours, frame: Frame, look: Look) -> It
             from_ = [max(0.0, high - each) for high, each in zip(above, band.leaving, strict=True)]
             yield tag("path", d=_stepped(held.edges, from_, above, frame), fill="url(#leaving)")
         below = above
+    # After all areas, because a later area would cover a name.
     yield from names
 
 
@@ -272,6 +277,7 @@ def _shape(
 def _steps(ends: Sequence[tuple[float, float]], frame: Frame) -> str:
     """Return a path of steps: vertical to each level, then across. Equal levels are one step."""
     path: list[str] = []
+    # NaN equals no level, so that the last step is always drawn.
     for (end, level), after in pairwise([*ends, (math.nan, math.nan)]):
         if after[1] == level:
             continue
@@ -293,6 +299,7 @@ def _name(
     column = 0
     while column < held.columns:
         first = column
+        # Only columns with equal edges count: a name across a step would leave its area.
         while column < held.columns and (below[column], above[column]) == (below[first], above[first]):
             column += 1
         if above[first] > below[first]:

@@ -79,6 +79,7 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
         if comparison.stretch is not None:
             more = "There are fewer than two updates in it: choose a longer one."
         return notice(look, f"{comparison.says()} {more}")
+    # Losses that are all NaN have no scale, and an empty frame would look like a defect.
     if not any(point.known for point in points):
         return notice(look, f"{comparison.says()} There is nothing to draw: try a smaller learning rate.")
     ink, dyes = look.ink, colours(job.job for job in jobs)
@@ -108,6 +109,7 @@ def _curve(
     smooth_line = smoothed(train, smooth)
     shapes = [*lines(train, frame, colour, 1, opacity="0.3")] if smooth_line else []
     shapes += lines(smooth_line or train, frame, colour, 2, dash=dash)
+    # A line needs two points. A single one would be invisible.
     if len([point for point in train if point.known]) == 1:
         shapes.append(dots(train, frame, colour, 6))
     shapes.append(dots(test, frame, colour, 6))

@@ -50,6 +50,7 @@ def drawable(points: Sequence[Loss], most: int = MOST_POINTS) -> list[Loss]:
 
 
 def _height(point: Loss) -> float:
+    # The smallest value of all, so that thinning keeps a loss that is not a number, and its cross is drawn.
     return point.loss if point.known else -math.inf
 
 
@@ -78,6 +79,7 @@ def _through(values: Sequence[float], at: int) -> float:
     mean, middle = sum(value / count for value in values), (count - 1) / 2
     if at == middle:
         return mean
+    # The squares of the places around their mean sum up to (count³ - count) / 12.
     slope = sum((place - middle) * (value - mean) for place, value in enumerate(values)) * 12 / (count**3 - count)
     return mean + slope * (at - middle)
 
@@ -94,6 +96,7 @@ def loss_frame(points: Sequence[Loss], top: float, bottom: float, right: float, 
     # A loss is nearly always above 0, and an axis that goes below 0 would suggest otherwise.
     floor = 0.0 if 0 <= low <= 0.4 * high else low - room
     first = min(xs)
+    # An axis of no length would divide by zero. A relative minimum is visible also beside seconds since the epoch.
     last = max(*xs, first + max(1e-9, abs(first) * 1e-9))
     above = [y for y in ys if y > _LEAST] if log else []
     if above:
@@ -133,6 +136,7 @@ def lines(
 
 def dots(points: Sequence[Loss], frame: Frame, colour: str, wide: float, *, opacity: str | None = None) -> str:
     """Draw a dot for each number, all in one path."""
+    # A stroke of length 0 with round ends is a dot. One path is far smaller than hundreds of circles.
     path = "".join(f"M{num(frame.x(p.x))} {num(frame.y(p.loss))}h0" for p in points if p.known)
     if not path:
         return ""

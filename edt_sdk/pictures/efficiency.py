@@ -41,6 +41,7 @@ class Efficiency:
     @property
     def usable(self) -> list[MeasuredSpeed]:
         """Return the speeds that are numbers, by workers."""
+        # The speeds come from a file and may be anything. A speed of 0 or infinity would break the ratios below.
         known = {speed.workers: speed for speed in self.speeds if speed.workers > 0 and _LEAST < speed.rate < math.inf}
         return [known[workers] for workers in sorted(known)]
 

@@ -111,6 +111,7 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
     frame = loss_frame([*train, *test], top, top + look.height(0.34, 130, 380), look.width - 10, log=log)
     if losses.stretch is not None:
         first, last = map(bounded, losses.stretch)
+        # The requested part of the axis, also where no update lies at its ends.
         frame = replace(frame, x0=first, x1=last)
     parts = [*rows, *loss_grid(frame, look), words(6, frame.top - 7, "loss", ink.soft)]
     marks = gathered(losses.marks, frame.x)
@@ -170,6 +171,7 @@ def _cross(look: Look) -> str:
 
 def _tests(points: Sequence[Loss], frame: Frame, colour: str) -> Iterator[str]:
     yield from lines(points, frame, colour, 1.8)
+    # Beyond these few, one path without tooltips keeps the picture small.
     if len(points) > _FEW:
         yield dots(points, frame, colour, 4)
         return
@@ -183,6 +185,7 @@ def _not_numbers(points: Sequence[Loss], frame: Frame, look: Look) -> Iterator[s
     last = -math.inf
     for point in points:
         x = frame.x(point.x)
+        # Crosses closer than their own width would become a bar.
         if not point.known and x - last >= 8:
             last = x
             yield told(moved(_cross(look), x, frame.top + 6), "the loss is not a number here")

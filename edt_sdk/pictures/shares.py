@@ -117,6 +117,7 @@ def _row(group: GroupShare, frame: Frame, top: float, look: Look) -> Iterator[st
     yield words(indent, top + 13, shortened(group.name, frame.left - indent - 8, SMALL * _BOLD), ink.text, bold=True)
     parts = group.parts()
     while len(parts) > 1 and width_of(", ".join(parts), SMALL) > frame.right - frame.left:
+        # The last part is the least important one.
         parts.pop()
     text = shortened(", ".join(parts), frame.right - frame.left, SMALL)
     yield words(frame.left, top + _BAR + 16, text, ink.soft)

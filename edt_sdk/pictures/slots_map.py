@@ -151,6 +151,7 @@ def _cell(cell: SlotCell, x: float, y: float, wide: float, style: _Style) -> str
         fitting = text if width_of(text, SMALL) <= wide - 8 and cell.state == "idle" else ""
         return box + words(x + wide / 2, y + _ROW / 2 + 4, fitting, style.ink.soft, anchor="middle")
     text = shortened(cell.name, wide - 6, SMALL * 1.1)
+    # A number helps more than a name that is cut to fewer than five letters.
     if len(text) < min(len(cell.name), 5):
         text = f"{cell.slot}" if cell.slot is not None and width_of(f"{cell.slot}", SMALL) <= wide + 1 else ""
     fill = style.ink.text if style.pale(cell) else on_colour(style.dyes.of(cell.job))
@@ -204,4 +205,5 @@ def _legend(slots: SlotsMap, style: _Style, width: int) -> Iterator[tuple[str, s
 
 def _swatch(cell: SlotCell, style: _Style) -> str:
     small = _box(cell, -7, -6, 14, style)
+    # The legend uses the drawing of a cell, so that both always look the same.
     return small.replace(f'height="{_ROW:g}"', 'height="12"')

@@ -62,12 +62,15 @@ def _choose(jobs: Sequence[str], chosen: dict[str, str]) -> None:
     """Add a colour for each job without one."""
     taken = set(chosen.values())
     for job in jobs:
+        # Two passes: all jobs with a free colour of their own take it, before any other job takes a colour that is
+        # left.
         if job not in chosen and job_colour(job) not in taken:
             chosen[job] = job_colour(job)
             taken.add(chosen[job])
     for job in jobs:
         if job not in chosen:
             own = JOB_COLOURS.index(job_colour(job))
+            # The next free colour and not a pattern: dots and dashes in one colour were hard to distinguish (028).
             around = (*JOB_COLOURS[own:], *JOB_COLOURS[:own])
             chosen[job] = next((colour for colour in around if colour not in taken), job_colour(job))
             taken.add(chosen[job])

@@ -43,6 +43,7 @@ class Extremes(Generic[Point]):
 
     def wants(self, update: int, loss: float | None) -> bool:
         """Return whether such a point would be kept. Most are not, and the caller need not create them."""
+        # The first point of an interval is always an extreme.
         if not self._keys or update // self._width != self._keys[-1]:
             return True
         if loss is None:
@@ -67,6 +68,7 @@ class Extremes(Generic[Point]):
             self._keys.pop()
             self._kept.pop()
         if self._keys:
+            # The interval may have started before `update`: its earlier points stay.
             left = [point for point in self._kept[-1] if point is not None and point.update < update]
             self._kept[-1] = [None, None, None]
             for point in left:
@@ -84,10 +86,13 @@ class Extremes(Generic[Point]):
 
     def _look_at_last(self) -> None:
         low, high = (self._kept[-1][0], self._kept[-1][1]) if self._kept else (None, None)
+        # Kept as plain numbers, because `wants` runs for every line of a metrics file.
         self._low, self._high = _loss(low), _loss(high)
 
     def _halve(self) -> None:
         keys, kept = self._keys, self._kept
+        # All intervals become twice as wide, so that they stay equally long over the whole training. To halve only the
+        # older half, which is simpler, forgets the start exponentially (028).
         self._width *= 2
         self._keys, self._kept = [], []
         for key, some in zip(keys, kept, strict=True):
@@ -132,6 +137,7 @@ def fewest(points: Sequence[Each], most: int, tall: Callable[[Each], float]) -> 
     if len(points) <= most:
         return tuple(points)
     stretches = (most - 2) // 2
+    # Both ends always stay: a curve that misses its newest value looks stalled.
     kept = {0, len(points) - 1}
     for stretch in range(stretches):
         group = range(stretch * len(points) // stretches, (stretch + 1) * len(points) // stretches)

@@ -65,6 +65,7 @@ def _em(letter: str) -> float:
         return 0.42
     if letter in _BROAD:
         return 1.0
+    # An upper limit by script: the font is unknown, and text that fits a wide font fits all (028).
     code = ord(letter)
     if code >= 0x1100:  # Hangul, Han, Kana, pictographs: full width
         return 1.05

@@ -89,10 +89,12 @@ class Look:
 def on_colour(colour: str) -> str:
     """White or nearly black, whichever is easier to read on a colour such as #5c95ea."""
     parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    # Relative luminance as WCAG 2 defines it, from linear components.
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.22 else "#111111"
 
 
 def job_colour(job: str) -> str:
     """The colour of a job, from its id: the same in every picture, on every server."""
+    # Not hash(), which differs between processes: the colour has to be the same on every surface (028).
     return JOB_COLOURS[zlib.crc32(job.encode(errors="replace")) % len(JOB_COLOURS)]

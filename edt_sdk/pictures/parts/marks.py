@@ -69,6 +69,8 @@ def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: f
     for mark in sorted(marks, key=lambda each: each.at):
         x = place(mark.at)
         before = last.get(mark.kind)
+        # Measured from the drawn mark and not from the last one that joined it. A long chain of close marks would
+        # otherwise become a single mark.
         if before is not None and x - before[0] < apart:
             groups[before[1]][1].append(mark.text)
             continue
@@ -76,6 +78,7 @@ def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: f
         groups.append((mark, [mark.text]))
     order = list(KINDS)
     if len(groups) > MOST_MARKS:
+        # The most important kinds survive, and of these the earliest.
         kept = sorted(range(len(groups)), key=lambda at: (order.index(groups[at][0].kind), at))[:MOST_MARKS]
         groups = [groups[at] for at in sorted(kept)]
     # What must not be overlooked is drawn last, over whatever lies beside it.

@@ -48,6 +48,7 @@ class Frame:
     def y(self, value: float) -> float:
         """Return the pixel of a value on the y axis."""
         if self.log:
+            # Without the lower limit a loss of 0 would have no logarithm.
             share = _share(math.log(max(value, self.y0)), math.log(self.y0), math.log(self.y1))
             return self.bottom - share * (self.bottom - self.top)
         return self.bottom - _share(value, self.y0, self.y1) * (self.bottom - self.top)
@@ -66,7 +67,9 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Return about `about` round numbers from `low` to `high` > `low`."""
     least = (high - low) / about
     power = 10.0 ** math.floor(math.log10(least))
+    # The tolerance accepts a round step that the floating-point power made slightly too small.
     step = next(base * power for base in (1, 2, 5, 10) if least <= base * power * (1 + 1e-9))
+    # Multiples and not a running sum, in which rounding errors would add up.
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
@@ -130,6 +133,8 @@ def _times(start: float, end: float, step: float, zone: tzinfo) -> list[tuple[fl
     first = datetime.fromtimestamp(start, zone)
     midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
     seconds = (first - midnight).total_seconds()
+    # Counted from local midnight: zones are shifted by half and quarter hours, where hours since the epoch are not
+    # round.
     at = start - seconds + math.ceil(seconds / step) * step
     found = []
     while at <= end:
@@ -151,6 +156,7 @@ def _dates(start: float, end: float, days: int, zone: tzinfo) -> list[tuple[floa
     while (at := day.timestamp()) <= end:
         if at >= start:
             found.append((at, _date_name(day) if days < 182 else f"{day:%b %Y}"))
+            # The zone's own calendar: a day with a change of the clocks has 23 or 25 hours.
             day += timedelta(days=days)
         else:
             day += timedelta(days=1)
