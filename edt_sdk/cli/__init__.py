@@ -36,6 +36,7 @@ TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    # Split before argparse sees the words: it would take the script's options for ours.
     own, script_args = _split(words)
     parser = build_parser()
     arguments = parser.parse_args(own)
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.said_args = script_args is not None
     try:
         code: int = arguments.run(arguments)
+        # Flush here, so that a closed pipe raises within this `try` and not at the interpreter's exit.
         sys.stdout.flush()
     except EdtError as refused:
         return complain(refused)
@@ -72,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for group in GROUPS:
+        # A group imports the client only when its verb runs, so that `edt --help` and completion stay fast.
         import_module(f"edt_sdk.cli.{group}").add(verbs, common)
     return parser
 

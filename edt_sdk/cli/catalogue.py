@@ -230,5 +230,6 @@ def _values(words: list[str]) -> dict[str, Any]:
         try:
             values[key] = json.loads(text)
         except ValueError:
+            # Plain text needs no quotes, which a shell would remove anyway.
             values[key] = text
     return values

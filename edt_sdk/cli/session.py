@@ -49,6 +49,7 @@ def client(arguments: argparse.Namespace) -> Client:
     """Return the client for `--url` and `--token`. Its messages go to stderr."""
     from edt_sdk.client import Client
 
+    # Messages never go to stdout, which a script reads.
     return Client(arguments.url, arguments.token, output=sys.stderr)
 
 

@@ -161,6 +161,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
                 text = file.read()
     except OSError as wrong:
         raise InvalidRequest(f"{arguments.set} cannot be read: {wrong.strerror}.") from None
+    # The file may have the version that `edt plan` printed. The server then refuses to replace any other version.
     plan = parse_change(text, PlanAsRead)
     plan.check()
     print_json(client(arguments).set_plan(plan))
@@ -201,6 +202,7 @@ def _tree(groups: Sequence[InstanceGroup], parent: str = "", depth: int = 0) -> 
     names = {group.name for group in groups}
     found: list[tuple[InstanceGroup, int]] = []
     for group in groups:
+        # A list of one changed group lacks its parent. It is shown as a root.
         if group.parent == parent or (not parent and group.parent not in names):
             found += [(group, depth), *_tree(groups, group.name, depth + 1)]
     return found
@@ -218,6 +220,7 @@ def _check_given(arguments: argparse.Namespace, settings: dict[str, Any]) -> Non
         raise InvalidRequest("Nothing to change.", hint="Name what is to be another.")
 
 
+# Not None: argparse leaves None where the option was not given.
 _NO_LIMIT = "no limit"
 
 

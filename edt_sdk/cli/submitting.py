@@ -38,6 +38,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
         print(client(arguments).preview(**wishes), flush=True)
         return 0
     submitted = client(arguments).submit(**wishes)
+    # Flushed before the wait: a script that reads the pipe gets the id while the job still runs.
     print(submitted.id, flush=True)
     return wait_for(submitted, None) if arguments.wait else 0
 

@@ -120,6 +120,7 @@ class Curves:
         half = len(points) // 40
         if half < 2:
             return []
+        # Prefix sums: one pass, however wide the window is.
         sums = [0.0, *accumulate(loss for _, loss in points)]
         means = []
         for at, (step, _) in enumerate(points):
@@ -164,6 +165,7 @@ def _points_in(points: Sequence[MetricsStep], seconds: float) -> int:
 def _told(step: MetricsStep, kept: Extremes[MetricsStep], last: MetricsStep | None) -> MetricsStep:
     """Keep a step where it is an extreme, and return it. A repeated step replaces all steps from its number on."""
     if last is not None and last.step >= step.step:
+        # The update was lost with every process that knew it, and all that followed it was lost too.
         kept.forget(step.step)
     if kept.wants(step.step, step.loss):
         kept.add(step)

@@ -80,7 +80,9 @@ def wait(job: Job) -> Job:
     except (ServerUnreachable, NotAllowed) as lost:
         raise sight_lost(lost, job.id) from None
     finally:
+        # The threads are daemons, but the kernel outlives the cell: without this they would poll for ever.
         stop.set()
+    # The job has ended by now, so that this returns at once, or raises JobFailed.
     return job.wait(progress=False)
 
 
@@ -169,9 +171,11 @@ class _Cell:
         metrics = _start(points)
         self.show_line()
         while not job.view.state.final:
+            # A timeout, because a figure can become due without news.
             self._take(news, REDRAW_EVERY / 2)
             self._draw_if_due()
         until = time.monotonic() + _LAST_POINTS
+        # A race at the end: the state arrives over another stream than the last points.
         while metrics.is_alive() and time.monotonic() < until:
             self._take(news, 0.1)
         while not news.empty():
@@ -185,6 +189,8 @@ class _Cell:
             found = news.get(timeout=seconds) if seconds else news.get_nowait()
             while True:
                 if isinstance(found, BaseException):
+                    # Raised here, in the thread of the cell, because an error in a reading thread would reach no
+                    # reader.
                     raise found
                 if isinstance(found, _Reach):
                     self._reach(found.lost)

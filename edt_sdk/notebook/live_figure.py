@@ -59,6 +59,7 @@ def png(curves: Curves) -> bytes | None:
         return None
     own: dict[str, Any] = {"text.color": TEXT, "axes.labelcolor": TEXT, "axes.edgecolor": TEXT, "xtick.color": TEXT}
     own |= {"ytick.color": TEXT, "grid.color": TEXT, "grid.alpha": 0.25, "font.size": 15.0, "axes.titlesize": 19.0}
+    # The notebook's own rcParams must not change this figure, and drawing must not change them.
     with style.context(["default", own]):
         figure = Figure(figsize=(WIDTH / _DPI, HEIGHT / _DPI), dpi=_DPI)
         # Fixed margins: a layout that measures every label takes half the time of a drawing, and makes axes jump.

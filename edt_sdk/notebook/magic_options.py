@@ -74,6 +74,7 @@ def options_of(struct: type[msgspec.Struct], *names: str, unset: bool = False) -
     """Add an option for each of these fields of a struct (see `fields.options`)."""
 
     def add(function: F) -> F:
+        # IPython reads stacked decorators from the top, so that the last field has to be added first.
         for flag, settings in reversed(list(fields.options(struct, names, unset=unset))):
             function = option(flag, **settings)(function)
         return function

@@ -81,6 +81,7 @@ class MagicSession:
         """Return the words that may name a job: variables that hold one, then ids seen so far."""
         from edt_sdk.client import Job
 
+        # IPython keeps outputs in variables such as _ and _3, which would clutter the completion.
         variables = [name for name, value in self._shell.user_ns.items() if isinstance(value, Job) and name[0] != "_"]
         return [*variables, *self.names]
 

@@ -109,6 +109,7 @@ class SubmitMagics(Magics):
         options = parse(self.edt_clone, own)
         cloned = self._session.job(options.job)
         said = self._given(options, CLONEABLE)
+        # A lone -- without words after it means no arguments. Without -- the earlier job's arguments stay.
         if _SCRIPT_ARGS.search(line):
             said["args"] = words(rest)
         made: Job = self._session.run(lambda _: cloned.clone(**said))
@@ -159,5 +160,6 @@ class SubmitMagics(Magics):
 
 def _cut(line: str) -> tuple[str, str]:
     """Split the line at a lone `--`."""
+    # Cut before argparse sees the line: it would take the script's options for ours.
     found = _SCRIPT_ARGS.search(line)
     return (line[: found.start()], line[found.end() :]) if found else (line, "")

@@ -56,6 +56,7 @@ class EdtMagics(Magics):
         jobs: JobList = self._session.run(
             lambda client: client.jobs(**given(options, ("all", "state", "tag", "limit", "before")))
         )
+        # Ids are kept for the completion, which makes no request.
         self._session.names.remember(job.id for job in jobs)
         return jobs
 

@@ -33,6 +33,7 @@ def notebook_path(namespace: Mapping[str, object], environ: Mapping[str, str] = 
     Raises:
         PackageError: there is none, it is not on this machine, or was never saved.
     """
+    # First, because VS Code starts kernels that no Jupyter server knows.
     told = namespace.get(_VS_CODE)
     if isinstance(told, str) and told:
         return _saved(Path(told))
@@ -62,7 +63,9 @@ def _kernel_id() -> str:
 def _servers(environ: Mapping[str, str]) -> Iterator[tuple[RunningServer, str]]:
     """Yield the running servers with their tokens. The server that started this kernel comes first."""
     parent = environ.get("JPY_PARENT_PID", "")
+    # False sorts first: usually the server that started the kernel answers, and no other is asked.
     for server in sorted(running_servers(), key=lambda server: str(server.pid) != parent):
+        # requests cannot speak over a Unix socket.
         if not server.sock:
             # A Hub's single-user server has no token of its own and takes the Hub's.
             yield server, server.token or environ.get("JUPYTERHUB_API_TOKEN", "")
@@ -78,6 +81,7 @@ def _sessions(server: RunningServer, token: str) -> Any:
 
 def _of_kernel(sessions: Any, kernel: str) -> str:
     for session in sessions if isinstance(sessions, list) else []:
+        # A console can share the kernel of a notebook and has a session too.
         if session.get("kernel", {}).get("id") == kernel and session.get("type") == "notebook":
             return str(session.get("path", ""))
     return ""
