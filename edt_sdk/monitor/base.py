@@ -84,7 +84,10 @@ class Monitor(ABC):
             self._ended.set()
             return self
         self.cell = running_cell()
+        # Connections of their own: two threads must not share one. They do not retry, because `_wait` has its own
+        # back-off.
         self.connection = watching(self.connection)
+        # Nothing will ever change. A widget would only go blank with its kernel.
         if self._for_good():
             self._end()
             display(self._left, raw=True)
@@ -95,6 +98,7 @@ class Monitor(ABC):
         self._output = Output(self._widget, self._beside())
         SIGNS.listen()
         _OPEN.add(self)
+        # The thread starts last, because its first turn may already replace the output.
         threading.Thread(target=self._run, name="edt-monitor", daemon=True).start()
         return self
 
@@ -112,6 +116,7 @@ class Monitor(ABC):
 
     def cell_runs_again(self) -> None:
         """Stop watching without a static picture, because the output is about to be cleared."""
+        # Before the note for the thread: it must not write a picture into the output of the cell's new run.
         self._output = None
         self._end_soon("")
 
@@ -143,7 +148,10 @@ class Monitor(ABC):
         """Take a message of a page, in the kernel's main thread."""
         kind = message.get("kind")
         if kind in ("seen", "gone"):
+            # A page that goes sets the lease to 0. None would mean that no page was ever there, as in a notebook
+            # without browser.
             before, self._lease = self.watched, time.monotonic() + LEASE if kind == "seen" else 0.0
+            # Only a change wakes the thread. Otherwise each renewal of the lease would cause a request to the server.
             if self.watched is not before:
                 self._wakes.put(None)
         else:
@@ -176,8 +184,10 @@ class Monitor(ABC):
 
     def _wait(self) -> None:
         """Wait for the next look, or for a message while no page shows the widget."""
+        # Without a page the thread sleeps without a timeout, until a page renews the lease or the monitor is closed.
         pause = max(EVERY, _EACH * len(_OPEN)) if self.watched else None
         if self._failures:
+            # Exponential back-off: a server that restarts gets few requests, also from many monitors.
             pause = min(_LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 10))
         with suppress(queue.Empty):
             self._wakes.get(timeout=pause)
@@ -188,6 +198,7 @@ class Monitor(ABC):
         self._failures += 1
         if isinstance(error, NotFound | NotAllowed):
             self._end(self.trouble)
+        # A deadline since the last answer and not a number of retries, because the back-off makes these unequally long.
         elif self._closing is not None or time.monotonic() - self._answered > PATIENCE:
             self._end(f"{self.trouble} Run this cell again to watch on.")
 
@@ -196,12 +207,15 @@ class Monitor(ABC):
     def _end_soon(self, why: str) -> None:
         """End in the monitor's thread. Signal handlers call this too, so it only leaves a note."""
         if not self.over:
+            # A signal handler may run while the same thread holds any lock: it sets a flag and wakes the thread, and no
+            # more.
             self._closing = why
             self._wakes.put(None)
 
     def _end(self, trouble: str = "") -> None:
         """Leave the static picture in the output."""
         self._left = self._snapshot(trouble)
+        # First, so that neither an interrupt nor a new run of the cell reaches a monitor that is ending.
         _OPEN.discard(self)
         try:
             if self._output is not None:

@@ -30,6 +30,7 @@ class JobMonitor(Monitor):
 
     def _look(self) -> None:
         self._twin.refresh()
+        # The user's Job object belongs to the thread that runs cells: only the view passes over, never the connection.
         self.job.saw(self._twin.view)
         if self._twin.view.state.final:
             self._end()

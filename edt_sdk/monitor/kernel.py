@@ -27,6 +27,7 @@ class Output:
 
     def __init__(self, widget: Any, beside: dict[str, Any]) -> None:
         shown, metadata = widget._repr_mimebundle_()
+        # The widget's own text is its repr, which shows a reader without widgets nothing about the job.
         bundle = {**beside, **shown, "text/plain": beside["text/plain"]}
         self._handle = display(bundle, metadata={**metadata, KERNEL: kernel_id()}, raw=True, display_id=True)
 
@@ -83,6 +84,7 @@ class Signs:
 
     def listen(self) -> None:
         """Start, once, in the thread that runs cells."""
+        # Once per kernel: all monitors share the callbacks.
         if self._listening:
             return
         self._listening = True
@@ -103,12 +105,15 @@ class Signs:
 
     def _after(self, result: Any) -> None:
         self._began_at = None
+        # During a cell the signal belongs to the cell. Its KeyboardInterrupt is the only sign that is left afterwards.
         if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
             self._interrupted()
 
     def _between_cells(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take the signal as soon as the kernel ignores it. The kernel restores this handler after each cell."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # Only in place of SIG_IGN: any other handler is a running cell's, and replacing it would take its Ctrl-C
+            # away.
             signal.signal(signal.SIGINT, lambda *_: self._interrupted())
         else:
             loop.call_later(_LOOK_AGAIN, self._between_cells, loop)

@@ -41,6 +41,8 @@ class WidgetRelay:
     def receive(self, message: dict[str, Any]) -> None:
         """Take a message of the page."""
         if message.get("kind") == "save":
+            # A download can take minutes. In its own thread and over its own connection it delays no answer to the
+            # page.
             threading.Thread(target=self._save, args=(message,), name="edt-download", daemon=True).start()
             return
         if message.get("method") == "GET":
@@ -50,8 +52,10 @@ class WidgetRelay:
     def repeat(self) -> None:
         """Answer again what was asked last: while a cell runs, the kernel cannot read that the page asks again."""
         newest = max(self._asked.values(), default=0.0)
+        # Relative to the newest request: while a cell runs, the clock goes on but the page's requests do not arrive.
         self._asked = {path: asked for path, asked in self._asked.items() if asked > newest - _RECENT}
         for path in self._asked:
+            # No request of the page waits for this answer. The page recognises it by its path.
             self._enqueue({"id": 0, "method": "GET", "path": path})
 
     def close(self) -> None:
@@ -60,12 +64,14 @@ class WidgetRelay:
 
     def _enqueue(self, message: dict[str, Any]) -> None:
         self._requests.put(message)
+        # Started on the first request, because a page in JupyterLab asks the server itself and needs no thread here.
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="edt-relay", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
         while (message := self._requests.get()) is not None:
+            # One thread sends all requests in turn: a connection is not safe to share, and answers keep their order.
             status, body = self._answer(message)
             self._widget.send(
                 {"kind": "answer", "id": message["id"], "path": message["path"], "status": status, "body": body}
@@ -85,6 +91,7 @@ class WidgetRelay:
         target = Path(f"{job}-{part}.zip").resolve()
         connection = watching(self._connection, timeout=60.0)
         try:
+            # An unknown part would become part of a file's name before the server refuses it.
             if part not in PARTS:
                 raise InvalidRequest(f"part is one of {', '.join(PARTS)}, not {part!r}.", field="part")
             written = save_file(connection, f"jobs/{job}/result", target, params={"part": part})

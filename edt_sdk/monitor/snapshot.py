@@ -47,6 +47,7 @@ def drawn(connection: Connection, path: str, **params: str | int | float | None)
 def job_sections(job: Watched) -> list[Section]:
     """Return what is kept of a job. A section that cannot be fetched is left out."""
     pictures, connection = f"jobs/{job.id}/pictures", job.connection
+    # Functions and not texts, so that a request that fails costs only its own section.
     sections: dict[str, Callable[[], str]] = {
         "Metrics": lambda: drawn(connection, f"{pictures}/loss", smooth=0.3),
         "Allocation": lambda: "<br/>".join(drawn(connection, f"{pictures}/{n}") for n in ("allocation", "efficiency")),
