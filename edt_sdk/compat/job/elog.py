@@ -37,6 +37,7 @@ class ELog:
         if subId:
             folder = os.path.join(folder, str(subId))
         os.makedirs(folder, exist_ok=True)
+        # Append mode: each record goes to the end of the file, also when several processes write.
         return ELog(subId, open(os.path.join(folder, _FILE), "a", encoding="utf-8"))
 
     def __enter__(self) -> ELog:

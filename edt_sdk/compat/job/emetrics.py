@@ -51,6 +51,7 @@ class EMetrics:
         if subId:
             folder = os.path.join(folder, str(subId))
         os.makedirs(folder, exist_ok=True)
+        # Append mode: each record goes to the end of the file, also when several processes write.
         return EMetrics(subId, open(os.path.join(folder, _FILE), "a", encoding="utf-8"))
 
     def __enter__(self) -> EMetrics:
@@ -90,6 +91,7 @@ class EMetrics:
 
     def close(self) -> None:
         """Close the file. For a sub-training, also write its test records for the search."""
+        # close() may be called within a `with` block, which then closes again.
         if self.f.closed:
             return
         self.f.close()

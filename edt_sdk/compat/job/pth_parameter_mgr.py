@@ -140,6 +140,7 @@ def _made(key: str, module: Any, kind: type[Any], over: Any) -> Any:
     classes = {
         name.lower(): value
         for name, value in vars(module).items()
+        # The name comes from a file. It must not reach any class of the module but an optimizer or a scheduler.
         if isinstance(value, type) and issubclass(value, kind) and value is not kind
     }
     chosen = classes.get(given["name"].lower())

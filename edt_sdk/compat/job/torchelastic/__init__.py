@@ -33,6 +33,7 @@ class _Renamed(MetaPathFinder, Loader):
             return None
         try:
             found = importlib.util.find_spec(f"{_NEW}.{rest}")
+        # find_spec imports the parent first, and raises where torch has no such package.
         except ModuleNotFoundError:
             return None
         if found is None:
@@ -42,6 +43,7 @@ class _Renamed(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return torch's own module."""
         module = importlib.import_module(_NEW + spec.name.removeprefix(__name__))
+        # The import system replaces `__spec__` on whatever this returns, here on a module that torch shares.
         self._specs[spec.name] = module.__spec__
         return module
 
