@@ -82,6 +82,7 @@ def _question(arguments: argparse.Namespace) -> _Question:
         jobs = read_workload(arguments.workload, arguments.apps)
     slots = _slots(arguments.slots or str(recorded.slots if recorded is not None else DEFAULT_SLOTS))
     plan = Plan() if arguments.plan is None else _plan(arguments.plan)
+    # A plan has its own policies. Without a plan, fair share is the server's default.
     named = arguments.policy or ("" if arguments.plan is not None else "fairshare")
     policies = POLICIES if named == "all" else tuple(word.strip() for word in named.split(","))
     for policy in policies:
@@ -96,6 +97,7 @@ def _question(arguments: argparse.Namespace) -> _Question:
 def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> SimulatedRun:
     settings = SimulationSettings(
         resize_cost=arguments.resize_cost,
+        # A rigid queue never revokes a slot, so that no worker needs a grace period.
         grace=0.0 if policy in RIGID else arguments.grace,
         interval=arguments.interval,
         tell_speeds=policy not in RIGID,
@@ -120,6 +122,7 @@ class _Progress:
 
     def __init__(self, policy: str) -> None:
         self._policy, self._shown, self._terminal = policy, False, sys.stderr.isatty()
+        # A short simulation ends before the first line, so that it prints none.
         self._next = time.monotonic() + _QUIET_FOR[self._terminal]
 
     def show(self, now: float, ended: int, jobs: int) -> None:

@@ -22,6 +22,8 @@ from edt_server.core.events import CoreEvent, JobArrived, JobDemand, JobGone, Sl
 from edt_server.core.instructions import Grant, Instruction, Revoke
 from edt_server.simulator.workload import SimulatedJob
 
+# The numbers order the events of one instant: the scheduler's round and TimePassed come after all arrivals, ends and
+# releases of that instant.
 _ARRIVAL, _END, _RELEASE, _GIVEN_UP, _DECIDE, _TICK = range(6)
 _PATIENCE = 1000  # ticks after which progress is checked
 _SHORTEST_TICK = 0.001  # seconds: a scheduler that asks to be woken at once, again and again, must not stop time
@@ -111,6 +113,7 @@ class _Running:
     sizes: list[tuple[float, int]] = field(default_factory=list)
 
     def advance(self, now: float) -> None:
+        # Nothing is computed until `still`. Part of the interval may be the pause of the last change.
         moving = now - max(self.since, self.still)
         if moving > 0 and self.size:
             self.left = max(0.0, self.left - moving * self.job.speed.at(self.size))
@@ -121,6 +124,7 @@ class _Running:
         if self.occupied and self.last_size and self.occupied != self.last_size:
             self.restarts += 1
         self.size = self.occupied
+        # Kept while the job holds no slot, so that a later start at the same size is no restart.
         self.last_size = self.size or self.last_size
         self.still = now + pause
         self.version += 1
@@ -191,6 +195,8 @@ class Engine:
         instants = count(1)
         while self._queue and not (awaited is not None and awaited.gone) and (most is None or next(instants) <= most):
             now = self._queue[0][0]
+            # An event may push another at this same instant (a release without a grace period). Both come before
+            # `_resize`.
             while self._queue and self._queue[0][0] <= now:
                 _, kind, _, (job, number) = heapq.heappop(self._queue)
                 self._happen(kind, job, number, now)
@@ -216,6 +222,7 @@ class Engine:
 
     def _happen(self, kind: int, job: str, number: int, now: float) -> None:
         if kind == _ARRIVAL:
+            # An arrival changes no size, but `_resize` may ask for a wake-up only where there was a change.
             self._touched[job] = None
             self._tell(self._arrivals(self._jobs[job].job), now)
         elif kind == _END:
@@ -252,6 +259,7 @@ class Engine:
         self._touched[name] = None
         if occupied:
             each.occupied = occupied
+            # No pause: the job ran at this size before the simulation starts.
             each.resize(now, 0.0)
             self._await_end(each)
 
@@ -269,6 +277,7 @@ class Engine:
     def _give_up(self, each: _Running, now: float) -> None:
         if not each.gone:
             self._leave_all(each, now)
+            # Not through `_tell`: the scheduler decided this itself and does not learn it in the next round.
             self._apply(JobGone(each.job.name), now)
 
     def _leave_all(self, each: _Running, now: float) -> None:
@@ -282,11 +291,13 @@ class Engine:
     def _release(self, name: str, slot: int, now: float) -> None:
         each = self._jobs[name]
         if not each.gone:
+            # An ended job has freed all its slots with JobGone. A release that arrives later must not free them twice.
             each.occupied -= 1
             self._touched[name] = None
             self._apply(SlotReleased(name, slot), now)
 
     def _tick(self, now: float) -> None:
+        # Other ticks are outdated, because the scheduler named another time since, or come from `tell`.
         if now == self._wake:
             self._wake = None
             self._apply(TimePassed(), now)
@@ -299,6 +310,7 @@ class Engine:
         """Raise where jobs take turns so fast that none makes progress."""
         self._ticks = 0
         working = [each.left for each in self._jobs.values() if each.size and each.still <= now]
+        # Work without an end never shrinks, and one such job would hide the progress of all others.
         left = sum(each.left for each in self._jobs.values() if each.left < float("inf"))
         if not working and left == self._left:
             raise Unprocessable(
@@ -356,6 +368,8 @@ class Engine:
             self._push(each.ends(), _END, each.job.name, each.version)
 
     def _push(self, time: float, kind: int, job: str = "", number: int = 0) -> None:
+        # The running number keeps equal entries in the order of their creation, so that every run gives the same
+        # result.
         heapq.heappush(self._queue, (time, kind, next(self._numbers), (job, number)))
 
 

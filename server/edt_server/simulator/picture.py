@@ -54,6 +54,7 @@ def _naming(lives: Sequence[Life]) -> Callable[[Life], str]:
     held: dict[str, float] = defaultdict(float)
     for life in lives:
         held[life.job.application] += sum(size * (after - at) for (at, size), (after, _) in pairwise(life.sizes))
+    # One band stays free for the others.
     kept = sorted(held, key=lambda name: (-held[name], name))[: most if len(held) <= most else most - 1]
     return lambda life: life.job.application if life.job.application in kept else OTHERS
 
@@ -63,9 +64,11 @@ def _spread(life: Life, edges: Sequence[float], into: list[float]) -> None:
     if len(edges) < 2:
         return
     column = 0
+    # A job without an end holds its last slots until the end of the picture.
     for (since, size), (until, _) in pairwise([*life.sizes, (edges[-1], 0)]):
         if not size or until <= since:
             continue
+        # Sizes are in order of time, so that the search goes on from the last column: one pass in all.
         while edges[column + 1] <= since:
             column += 1
         at = column

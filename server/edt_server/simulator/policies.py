@@ -59,6 +59,7 @@ class RigidQueue:
 
     def _start(self) -> list[Instruction]:
         started: list[Instruction] = []
+        # A copy, because a job that starts leaves the queue during the loop.
         for job, size in list(self._waiting.items()):
             if size <= len(self._free):
                 del self._waiting[job]
@@ -102,6 +103,7 @@ def fit(jobs: Sequence[SimulatedJob], policy: str, plan: Plan, slots: int) -> tu
     """
     if policy in RIGID:
         return tuple(job.rigid(slots) for job in jobs)
+    # A job without a queue goes to the plan's first, as a submission to the server does.
     first = plan.leaves()[0].name
     return tuple(replace(job, instance_group=plan.group(job.instance_group or first).name) for job in jobs)
 

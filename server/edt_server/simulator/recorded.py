@@ -55,6 +55,7 @@ class _Past:
 
     def changed(self, now: float) -> None:
         size = len(self.slots)
+        # A decision grants its slots one by one at the same time: that is one change of size, and one restart.
         if self.sizes and self.sizes[-1][0] == now:
             self.sizes[-1] = (now, size)
         elif (self.sizes[-1][1] if self.sizes else 0) != size:
@@ -151,6 +152,7 @@ def _job(past: _Past, begin: float) -> SimulatedJob:
     return SimulatedJob(
         name=arrived.job,
         time=past.time - begin,
+        # A recording knows no application. The owner groups the jobs in the picture instead.
         application=arrived.owner or "job",
         replicas=most,
         max_workers=most,
@@ -176,9 +178,12 @@ def _pasts(events: Iterable[Event]) -> tuple[list[_Past], int, float]:
     most, begin = 0, None
     for event in events:
         begin = event.time if begin is None else begin
+        # A grant is a decision of the core and no input, but only its row has the slot. A revoked slot counts until it
+        # is released, because its worker still computes.
         if event.kind in kinds.INPUTS:
             told = from_data(event.kind, event.data)
             if isinstance(told, SlotsChanged):
+                # Hosts come and go. The replay gets all slots that there ever were at once.
                 most = max(most, len(told.slots))
             _take(pasts, told, event.time)
         elif event.kind == kinds.SLOT_GRANTED and event.job in pasts:

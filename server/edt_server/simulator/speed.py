@@ -39,6 +39,8 @@ class Speed:
             raise ValueError(f"speeds are positive numbers at one worker or more, not {measured}")
         hull: list[tuple[float, float]] = [(0.0, 0.0)]
         for workers, speed in sorted(measured.items()):
+            # A corner below the line from its predecessor to the new point would make a later gain larger than an
+            # earlier one.
             while len(hull) > 1 and _slope(hull[-2], (workers, speed)) >= _slope(hull[-2], hull[-1]):
                 hull.pop()
             hull.append((float(workers), speed))
@@ -53,6 +55,7 @@ class Speed:
         """Return the speed at so many workers. A fraction is a share of a slot's time."""
         if workers <= 0:
             return 0.0
+        # Infinity as the speed places the search after a corner at exactly `workers`.
         after = bisect_right(self.corners, (workers, float("inf")))
         if after == len(self.corners):
             return self.corners[-1][1]
@@ -70,6 +73,7 @@ class Speed:
     @property
     def most(self) -> int:
         """Return the workers of its highest point, beyond which nothing is gained."""
+        # The smallest of equally fast sizes: more workers would gain nothing.
         return int(max(self.corners, key=lambda corner: (corner[1], -corner[0]))[0])
 
 

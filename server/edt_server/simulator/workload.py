@@ -113,6 +113,7 @@ class Row:
             value = kind(text)
         except ValueError:
             raise self.wrong(column, f"is {text!r}, not {says}") from None
+        # float() also reads "inf" and "nan". Every comparison with NaN is False, so that it is refused too.
         number = float(value)  # type: ignore[arg-type]  # int or float
         bound = number > low if says.startswith("a number above") else number >= low
         if not bound or number == float("inf"):
@@ -219,6 +220,7 @@ def _sizes(row: Row, most: int) -> tuple[int, int, int]:
     least, unit = row.whole("min_workers", 1), row.whole("slots_per_unit", 1)
     if unit > most:
         raise row.wrong("slots_per_unit", f"is {unit}, more than the {most} workers it can use")
+    # Only a given number can be wrong. A maximum that comes from the speeds is rounded down below.
     if most % unit and row.text("max_workers", ""):
         raise row.wrong("max_workers", f"is {most}, no multiple of slots_per_unit, {unit}")
     if least % unit and least > 1:
@@ -230,6 +232,7 @@ def _sizes(row: Row, most: int) -> tuple[int, int, int]:
 
 def _speed(row: Row, known: Application, application: str, *, timed: bool) -> Speed:
     if timed and not row.text("batch_size", ""):
+        # With a duration the unit of work cancels out. Only the shape of the speeds matters, and any table has one.
         return next(iter(known.speeds.values()))
     size = row.whole("batch_size")
     if size not in known.speeds:
@@ -254,6 +257,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
                     )
             reader.fieldnames = head
             for values in reader:
+                # DictReader keeps surplus values under None instead of an error.
                 if None in values:
                     raise InvalidRequest(
                         f"{path}, line {reader.line_num}: more values than columns.", line=reader.line_num
