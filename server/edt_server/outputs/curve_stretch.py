@@ -36,10 +36,12 @@ def detail(
     if not curve.train:
         return ()
     kept = tuple(point for point in curve.train if low <= place(point) <= high)
+    # A line has only the samples of its own update. The sum starts at the last kept point before the part.
     before = next((point for point in reversed(curve.train) if place(point) < low), None)
     after = next((point for point in curve.train if place(point) > high), None)
     first = 0 if before is None else before.update + 1
     last = curve.train[-1].update if after is None else after.update
+    # Nothing to gain where each update is kept already, and too slow where there are too many.
     if not len(kept) < last - first + 1 <= MOST_UPDATES:
         return kept
     samples = 0 if before is None else before.samples
@@ -71,7 +73,9 @@ def _begin(file: IO[bytes], first: int) -> int:
         middle = (low + high) // 2
         file.seek(middle)
         file.readline()
+        # The middle is within a line, so that the search looks at the next whole line.
         at, line = file.tell(), _decoded(file.readline())
+        # A damaged line counts as too far, because a search that starts too early only reads more.
         if at >= high or line is None or line.update >= first:
             high = middle
         else:

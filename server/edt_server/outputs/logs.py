@@ -26,6 +26,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.outputs.tail import end_of, from_cursor, line_at, read_tail, split_lines, to_cursor
 
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
+# A cursor comes from a client. Its keys select among the job's own files and never become part of a path.
 _KEY = re.compile(r"[oe]\d*\Z|l:[^/\0]+\Z")
 _FOREVER = float("inf")
 _ALL = 1 << 62
@@ -101,6 +102,7 @@ def merge(files: Iterable[Sequence[Placed]], *, limit: int, until: float = _FORE
     """Return the first `limit` lines by time, not later than `until`. Lines of a file keep its order."""
     merged: list[Placed] = []
     for placed in heapq.merge(*files, key=lambda entry: (entry.time, entry.order)):
+        # `until` comes from a file with unread lines: a line of another file after that time could be too early.
         if len(merged) == limit or placed.time > until:
             break
         merged.append(placed)
@@ -124,6 +126,7 @@ class TimeIndex:
                 data = file.read()
         except FileNotFoundError:
             return
+        # The supervisor may be in the middle of an entry. The next update reads it whole.
         for line, length in split_lines(data, final=False)[0]:
             self.read += length
             try:
@@ -206,6 +209,7 @@ class LogReader:
                 # Stop where a file has more unread lines: a later line of another file would overtake them, and the
                 # cursor never goes back.
                 until = min(until, placed[-1].time)
+        # Offsets move only behind delivered lines: whatever was read in vain is read again, and no line is lost.
         chosen = merge(files, limit=limit, until=until)
         return self._deliver(chosen, wanted, done=final and len(chosen) == sum(map(len, files)) and until == _FOREVER)
 
@@ -218,6 +222,7 @@ class LogReader:
             if max(changed, self._index.last(source.indexed)) >= since:
                 # The index is read only where the file has lines that are new enough. Otherwise start at its end.
                 seen = self._index.seen_before(source.indexed, since)
+            # An entry of the index counts bytes and can end in the middle of a line.
             self._offsets[source.key] = line_at(source.path, seen)
 
     def last(self, lines: int, *, final: bool = False) -> LogBatch:
@@ -233,6 +238,7 @@ class LogReader:
         for order, source in enumerate(wanted):
             end = end_of(source.path, lines)
             begun = self._offsets.get(source.key, 0)
+            # Never before the cursor: the client already has these lines.
             self._offsets[source.key] = max(begun, end.offset)
             placed, more = self._read_source(source, order, _ALL, final)
             files.append(placed)
@@ -243,6 +249,8 @@ class LogReader:
         shown = [placed for placed in merge(files, limit=_ALL) if placed.time >= since][-lines:]
         shown_of = Counter(placed.order for placed in shown)
         for order, source in enumerate(wanted):
+            # Lines that were read and not shown are older than the shown lines. `read` must not deliver them
+            # afterwards.
             passed_over = files[order][: len(files[order]) - shown_of[order]]
             if passed_over:
                 self._offsets[source.key] = passed_over[-1].end
@@ -260,6 +268,8 @@ class LogReader:
 
     def _read_source(self, source: Source, order: int, limit: int, final: bool) -> tuple[list[Placed], bool]:
         tail = read_tail(source.path, self._offsets.get(source.key, 0), max_lines=limit, final=final)
+        # Bytes that the index does not cover yet are the newest (004). The file's time alone could be earlier than the
+        # last entry, and the merge needs rising times within a file.
         newest = max(tail.changed or 0.0, self._index.last(source.indexed))
         placed: list[Placed] = []
         for text, end in tail.lines:
@@ -309,6 +319,7 @@ def sources(paths: JobPaths) -> list[Source]:
         if match:
             number, err = int(match[1]), match[2] == "stderr"
             workers.append(Source(f"{'e' if err else 'o'}{number}", path, path.name, "worker", number, err))
+    # By number and not by name, in which worker-10 would precede worker-2.
     return found + sorted(workers, key=lambda source: (source.worker or 0, source.err))
 
 

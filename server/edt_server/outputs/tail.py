@@ -35,6 +35,7 @@ _decoder: msgspec.json.Decoder[dict[str, int]] = msgspec.json.Decoder(dict[str, 
 
 def to_cursor(offsets: Mapping[str, int]) -> str:
     """Return the cursor for these offsets (bytes by file key), "" for a reader that has read nothing."""
+    # Sorted, so that the same place always has the same cursor.
     read = {key: value for key, value in sorted(offsets.items()) if value}
     return base64.urlsafe_b64encode(msgspec.json.encode(read)).decode().rstrip("=") if read else ""
 
@@ -44,9 +45,11 @@ def from_cursor(cursor: str) -> dict[str, int]:
     if not cursor:
         return {}
     try:
+        # Without `validate` foreign characters are skipped, and a damaged cursor would silently mean another place.
         data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         offsets = _decoder.decode(data)
     except (binascii.Error, ValueError, msgspec.DecodeError):
+        # A value that the check below refuses: all damaged cursors get the same error.
         offsets = {"": -1}
     if any(value < 0 for value in offsets.values()):
         raise InvalidRequest(
@@ -78,10 +81,13 @@ def read_tail(path: Path, offset: int, *, max_lines: int, final: bool) -> Tail:
         with path.open("rb") as file:
             file.seek(offset)
             data = file.read(MAX_BYTES)
+            # After the read, so that no line is newer than this time, and from the descriptor, so that it is the same
+            # file.
             changed = os.fstat(file.fileno()).st_mtime
             at_end = len(data) < MAX_BYTES
     except (FileNotFoundError, NotADirectoryError):
         return Tail((), False, None)
+    # A read that was cut at `MAX_BYTES` ends within a line, and the next read has the rest.
     lines, rest = split_lines(data, final=final and at_end)
     kept = lines[:max_lines]
     placed: list[tuple[bytes, int]] = []
@@ -117,6 +123,7 @@ def split_lines(data: bytes, *, final: bool) -> tuple[list[tuple[bytes, int]], i
     lines: list[tuple[bytes, int]] = []
     start = 0
     while start < len(data):
+        # Bounded: without an upper end each piece of an endless line would search all bytes after it.
         end = data.find(b"\n", start, start + MAX_LINE + 1)
         if end >= 0:
             text = data[start:end]
@@ -169,6 +176,7 @@ def end_of(path: Path, lines: int, *, most: int | None = None) -> LogEnd:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             start, breaks, data = size, 0, b""
+            # One line break more than lines, because the break before the first line marks its start.
             while start and size - start < most and breaks <= lines:
                 before = max(0, start - _BLOCK, size - most)
                 file.seek(before)

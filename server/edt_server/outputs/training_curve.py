@@ -130,6 +130,7 @@ class _Reading:
             if changed:
                 self.sizes.append(point)
                 if len(self.sizes) > 2 * MOST_SIZES:
+                    # Bounded memory: every second change goes, but the first and the newest size stay.
                     del self.sizes[1:-1:2]
 
     def _point(self, line: CurveLine) -> TrainPoint:
@@ -144,6 +145,7 @@ class _Reading:
     def curve(self) -> Curve:
         train = list(self.train.points())
         if self.before is not None and train[-1].update != self.before.update:
+            # The newest update is rarely an extreme, but the curve has to end with it.
             train.append(self._point(self.before))
         speeds = {world: (samples, seconds) for world, (samples, seconds, _) in self.speeds.items()}
         return Curve(self.training, tuple(train), tuple(self.test.points()), tuple(self.sizes), self.updates, speeds)
@@ -175,10 +177,13 @@ class CurveShelf:
             place = self._readings.setdefault(path, _Place())
             self._readings.move_to_end(path)
             while len(self._readings) > self._most:
+                # A thread that still reads the dropped entry finishes on its own object. The next reader of that job
+                # starts again from the beginning of the file.
                 self._readings.popitem(last=False)
         with place.lock:  # one lock a file, so that a long file delays no reader of another job
             reading = place.reading
             if reading is None or not holds(path, reading.offset, reading.length, reading.crc):
+                # The file was truncated or replaced: what was read of it may describe lost updates.
                 reading = place.reading = _Reading(newest)
             with contextlib.suppress(FileNotFoundError):  # the job is being deleted
                 _read_on(path, reading)
@@ -196,6 +201,7 @@ def _read_on(path: Path, reading: _Reading) -> None:
         file.seek(reading.offset)
         rest = b""
         while piece := file.read(_PIECE):
+            # The offset stops at the last line break: the writer may be in the middle of the next line.
             whole, end, rest = (rest + piece).rpartition(b"\n")
             if not end:
                 continue
@@ -209,6 +215,7 @@ def _read_on(path: Path, reading: _Reading) -> None:
 def _lines(text: bytes) -> Iterator[CurveLine]:
     """Decode the lines in one call, which is several times as fast, and one by one if a line is incomplete."""
     try:
+        # It returns a whole list, so that a failure has yielded nothing yet and no line counts twice.
         yield from DECODER.decode_lines(text)
     except msgspec.DecodeError:
         for line in text.split(b"\n"):

@@ -88,6 +88,7 @@ class Picturing:
         paths = self._service.paths(row)
 
         def draw() -> str:
+            # In a thread: the first picture of a million updates takes seconds (028) and would stall the event loop.
             whole = self._curves.read(paths)
             curve = whole.few(_POINTS)
             marks = self._marks(job, picture_data.FAILURES)
@@ -165,6 +166,7 @@ class Picturing:
         end: float | None = None,
     ) -> str:
         """Draw the losses of several jobs of the user, or their part from `start` to `end` of the axis."""
+        # All access checks come first: a single job of another user refuses the whole picture before any file is read.
         rows = [await self._service.mine(user, job) for job in jobs]
 
         def draw() -> str:
