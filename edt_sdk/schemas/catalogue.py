@@ -314,6 +314,7 @@ def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
                 field="hyperparameters",
             )
         if key in ("optimizer", "learning_rate"):
+            # A training can do without a schedule, but not without an optimizer.
             none = key == "learning_rate" and value is None
             if not none and not (isinstance(value, dict) and isinstance(value.get("name"), str)):
                 raise Unprocessable(

@@ -160,5 +160,6 @@ def from_json(body: dict[str, Any], status: int) -> EdtError:
             each.status: each
             for each in (InvalidRequest, NotAllowed, NotFound, Conflict, ChangedMeanwhile, TooLarge, Unprocessable)
         }
+        # A proxy or Jupyter itself answered: only the status has a meaning.
         cls = by_status.get(status, EdtError)
     return cls(message, hint=hint, **{str(k): v for k, v in ids.items()})

@@ -44,6 +44,8 @@ def options(struct: Struct, names: Iterable[str], *, unset: bool = False) -> Ite
         names: the fields to yield.
         unset: leave the field's default out of the help, since a field that is not given stays as it is.
     """
+    # The struct is the only source: the options of command line and magics are made from it, and so is the OpenAPI
+    # component (036).
     (info,) = msgspec.inspect.multi_type_info([struct])
     assert isinstance(info, msgspec.inspect.StructType)
     fields = {field.name: field for field in info.fields}
@@ -101,6 +103,7 @@ def components(structs: Iterable[Struct]) -> dict[str, Any]:
     given = {struct.__name__: struct for struct in structs}
     _, found = msgspec.json.schema_components(given.values(), ref_template=REF)
     for name, schema in found.items():
+        # msgspec's title repeats the component's name.
         del schema["title"]
         schema["description"] = schema.get("description", "").partition("\n\n")[0].replace("\n    ", " ")
         struct = given.get(name)

@@ -355,6 +355,7 @@ def check_tags(tags: tuple[str, ...]) -> None:
             raise Unprocessable(f"The tag {tag!r} is there twice.", hint="Give each tag once.", field="tags")
 
 
+# By field: submission and patch share the checks, so that both edges refuse the same values.
 _CHECKS: dict[str, Callable[[Any], object]] = {
     "priority": check_priority,
     "max_workers": check_max_workers,

@@ -267,6 +267,7 @@ def _check_parents(group: InstanceGroup, groups: dict[str, InstanceGroup]) -> No
                 hint="A group's parents must end at one without a parent.",
                 field="parent",
             )
+        # A child divides slots of its parent, and these are in one resource group.
         if groups[parent].resource_group != group.resource_group:
             raise Unprocessable(
                 f"The instance group {group.name!r} and its parent {parent!r} are over different resource groups.",
