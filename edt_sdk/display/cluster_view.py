@@ -48,6 +48,7 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
         if groups:
             lines += ["", textwrap.indent(table(_GROUP_HEAD, groups), "  ")]
         parts.append("\n".join(lines))
+    # Such slots are used by no job, and an administrator has to notice them.
     astray = [slot for slot in answer["slots"] if slot.get("resource_group") is None]
     if astray:
         hosts = ", ".join(dict.fromkeys(slot["host"] for slot in astray))

@@ -71,6 +71,7 @@ def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = Non
     jobs = [*([mine] if mine in held else []), *(job for job in most if job != mine)]
     shown, rest = jobs[:_MOST_JOBS], jobs[_MOST_JOBS:]
     now = timeline.rows[-1]["slots"]
+    # A machine can have no slots, and heights are shares of this number.
     whole = max(1, timeline.capacity)
     lines = [
         _row(("▸ " if job == mine else "  ") + timeline.names.get(job, job), held[job], now.get(job, 0), whole)
@@ -128,6 +129,7 @@ def _exchanged(group: Mapping[str, Any]) -> str:
 def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> str:
     """Draw the loss of each job as a row, all on the same scale. "" when none has a loss yet."""
     wide = max(10, min(60, width - _NAME - 38))
+    # All curves share one scale. With a scale of their own, rows could not be compared.
     curves = [[point["loss"] for point in metrics.train] for _, metrics in jobs]
     known = [loss for curve in curves for loss in curve if loss is not None]
     if not known:
@@ -169,6 +171,7 @@ def _row(name: str, held: Sequence[float], now: float, whole: int) -> str:
 
 def _times(start: float, until: float, columns: int, zone: tzinfo | None) -> list[str]:
     first, last = (datetime.fromtimestamp(at).astimezone(zone) for at in (start, until))
+    # Over midnight a time of day alone would be ambiguous.
     form = "%H:%M:%S" if first.date() == last.date() else "%d %b %H:%M"
     begins, ends = first.strftime(form), last.strftime(form) + f" {last.tzname()}"
     return [f"{'':<{_NAME}}  {begins}{ends:>{max(len(ends) + 1, columns - len(begins))}}"]

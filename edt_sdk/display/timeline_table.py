@@ -35,6 +35,7 @@ def timeline_table(
         return "No slot has been given to a job yet."
     jobs = list(dict.fromkeys(job for row in shown for job, held in row["slots"].items() if held or len(shown) == 1))
     labels = _labels(jobs, names or {})
+    # The first of all rows and not of the shown rows, so that a time means the same with `settled_only`.
     start = rows[0]["time"]
     bars = [_bar(row, jobs) for row in shown]
     bar_width = max(len("slots"), *(len(bar) for bar in bars))
@@ -69,11 +70,13 @@ def _bar(row: Mapping[str, Any], jobs: Sequence[str]) -> str:
         held, leaving = int(row["slots"].get(job, 0)), int(row.get("leaving", {}).get(job, 0))
         bar += _letter(at) * (held - leaving) + _letter(at).lower() * leaving
     bar += _FREE * int(row["free"])
+    # A longer bar would wrap. The columns have its numbers anyway.
     return bar if len(bar) <= _WIDEST_BAR else ""
 
 
 def _since(seconds: float) -> str:
     """Format like 0:07.4 below an hour, 1:02:09 above."""
+    # Rounded before the split: 59.96 s is 1:00.0 and not 0:60.0.
     tenths = round(max(0.0, seconds) * 10)
     minutes, rest = divmod(tenths, 600)
     if minutes < 60:

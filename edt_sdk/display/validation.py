@@ -113,6 +113,7 @@ def _confusion_html(confusion: tuple[tuple[int, ...], ...], shown: int) -> str:
     head = "".join(f'<th scope="col" style="{cell}; color: {GREY}">{label}</th>' for label in range(shown))
     rows = []
     for label, row in enumerate(confusion[:shown]):
+        # A class without labels has a row of zeros.
         total = sum(row) or 1
         cells = "".join(
             f'<td style="{cell}; background: rgba(31, 119, 180, {0.55 * count / total:.2f})">{count or "·"}</td>'

@@ -69,6 +69,7 @@ def draw_efficiency(efficiency: Efficiency, look: Look | None = None) -> str:
     """Draw the picture as an SVG document."""
     look = look or Look()
     speeds = efficiency.usable[:_MOST]
+    # A single speed has nothing to be compared with.
     if len(speeds) < 2:
         return notice(look, efficiency.says())
     ink = look.ink
@@ -81,6 +82,7 @@ def draw_efficiency(efficiency: Efficiency, look: Look | None = None) -> str:
     first, last = speeds[0], speeds[-1]
     ideal = bounded(first.rate) / first.workers * last.workers
     most = max([ideal, *(bounded(speed.rate) for speed in speeds)]) * 1.08
+    # Both axes start at 0, so that ideal scaling is a straight line from the corner.
     frame = Frame(_LEFT, top, look.width - 24, top + look.height(0.26, 120, 280), 0, last.workers * 1.04, 0, most)
     parts = [*rows, words(6, top - 10, "samples per second", ink.soft)]
     parts += scales.y_axis(frame, look, scales.numbers(scales.ticks(0, most)))

@@ -101,6 +101,7 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
         log: draw a logarithmic y axis, which shows changes of a small loss.
     """
     look = look or Look()
+    # Thinned before anything is laid out: the size of the picture stays bounded (028).
     train, test = drawable(losses.train), drawable(losses.test)
     if len(train) + len(test) < 2:
         return notice(look, _few(losses, [*train, *test]))

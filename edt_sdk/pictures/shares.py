@@ -122,6 +122,7 @@ def _row(group: GroupShare, frame: Frame, top: float, look: Look) -> Iterator[st
     text = shortened(", ".join(parts), frame.right - frame.left, SMALL)
     yield words(frame.left, top + _BAR + 16, text, ink.soft)
     zero, held = frame.x(0), frame.x(group.held)
+    # A group uses its own slots first. Only what it holds beyond them is borrowed.
     beyond = frame.x(max(0, group.held - max(0, group.entitled - group.borrowed)))
     bar = tag("rect", x=zero, y=top + 2, width=held - zero, height=_BAR, fill=ink.train)
     if group.borrowed and beyond > zero:

@@ -115,6 +115,7 @@ def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
         if not cells:
             continue
         parts.append(words(6, top + _ROW / 2 + 4, shortened(host, left - 12, SMALL), look.ink.text))
+        # More than four rows for one host would push the other hosts out of sight.
         if packed or len(cells) * _NARROW > 4 * room:
             parts += _packed(cells, left, top, room, style)
             top += _ROW + _GAP

@@ -70,6 +70,7 @@ def draw_spark(spark: Spark, look: Look | None = None) -> str:
     room_left = look.width - 12 - width_of(text, SMALL)
     shown = min(spark.most, _MOST_BOXES, max(0, int(room_left // 9)))
     for at in range(shown):
+        # With more slots than boxes each box stands for several, and the filled share stays the same.
         fill = ink.good if at < min(spark.slots, spark.most) * shown / spark.most else "none"
         parts.append(tag("rect", x=0.5 + 9 * at, y=top, width=_BOX, height=_BOX, rx=1.5, fill=fill, stroke=ink.line))
     parts.append(words(look.width - 2, top + _BOX, text, ink.soft, anchor="end"))

@@ -51,6 +51,7 @@ def document(
 
 def tag(name: str, content: str = "", /, **attributes: str | float | None) -> str:
     """Return an element. `stroke_width` means stroke-width, numbers are coordinates, None is left out."""
+    # A tenth of a pixel is exact enough, and short numbers keep a picture small (028).
     told_as = (
         f' {key.replace("_", "-")}="{value if isinstance(value, str) else num(value)}"'
         for key, value in attributes.items()
