@@ -83,6 +83,7 @@ def complain(refused: EdtError) -> int:
     """Print the error on stderr and return its exit code."""
     first, *rest = str(refused).splitlines() or [refused.code]
     print(f"edt: {first}", *rest, sep="\n", file=sys.stderr)
+    # Before the status: these two never come from a server and have the base class's 500.
     if isinstance(refused, JobFailed):
         return 1
     if isinstance(refused, WaitTimeout):

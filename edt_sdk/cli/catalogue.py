@@ -158,6 +158,7 @@ def run_model_add(arguments: argparse.Namespace) -> int:
         path=arguments.path,
         template=arguments.template,
         args=arguments.args if arguments.said_args else None,
+        # None takes the template's, where {} would remove them.
         hyperparameters=_values(arguments.hyperparameters) or None,
         kind="template" if arguments.as_template else "model",
         **{name: getattr(arguments, name) for name in _MODEL},

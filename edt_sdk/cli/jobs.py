@@ -100,6 +100,7 @@ def run_what_if(arguments: argparse.Namespace) -> int:
 
 def run_stop(arguments: argparse.Namespace) -> int:
     """`edt stop`."""
+    # Exactly one of both: a plain `edt stop` must not end every job.
     if arguments.all == bool(arguments.ids):
         raise InvalidRequest("Name the jobs to stop, or say --all.")
     server = client(arguments)

@@ -61,6 +61,7 @@ def run_picture(arguments: argparse.Namespace) -> int:
             hint=f"Add -o {_file_name(name, jobs)}, or --open.",
         )
     server = client(arguments)
+    # Also for text, because the sentence below the text is the picture's own description.
     picture = _fetch(server, name, jobs, arguments)
     if not drawn:
         text = _text(server, name, jobs, arguments)

@@ -135,6 +135,7 @@ def run_resource(arguments: argparse.Namespace) -> int:
         raise InvalidRequest("A resource group has the hosts that are named, or --rest: not both.", field="hosts")
     settings: dict[str, Any] = {}
     if arguments.hosts or arguments.rest:
+        # An empty list is the group of all hosts that no other group names.
         settings["hosts"] = arguments.hosts or []
     if arguments.slots is not None:
         settings["slots"] = arguments.slots
@@ -243,6 +244,7 @@ def _seconds_or(word: str) -> Callable[[str], float | str]:
 def _user_share(text: str) -> tuple[str, int] | None:
     if text == "none":
         return None
+    # From the right, because a user's name may contain an equals sign.
     user, sign, share = text.rpartition("=")
     if not user or not sign or not share.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not USER=NUMBER")

@@ -29,6 +29,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run_simulate(arguments: argparse.Namespace) -> int:
     """`edt simulate`."""
+    # A kernel may have the SDK without the server's package.
     if find_spec(_PROGRAM.partition(".")[0]) is None:
         raise InvalidRequest(
             "The simulator is not installed beside this command.",

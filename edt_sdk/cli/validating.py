@@ -28,6 +28,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     if not arguments.wait:
         print(started.id)
         return 0
+    # On stderr here: with --wait the result is the answer on stdout.
     print(started.id, file=sys.stderr, flush=True)
     started.wait()  # JobFailed has its own exit code
     print(started.validation())

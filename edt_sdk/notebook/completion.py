@@ -71,6 +71,7 @@ def completer(find: Callable[[str], Any], known: Callable[[], Known]) -> Callabl
 
 def suggestions(parser: argparse.ArgumentParser, before: list[str], fragment: str, known: Known) -> Iterator[str]:
     """What may stand where `fragment` is being typed, after the words `before`."""
+    # Words after a lone -- are the script's, and its options are not known here.
     if "--" in before:
         return
     options = {text: action for action in parser._actions for text in action.option_strings}
@@ -93,6 +94,7 @@ def _positional(options: dict[str, argparse.Action], before: list[str]) -> list[
         if takes:
             takes = False
         elif word in options:
+            # The next word is then the option's value and no positional argument.
             takes = options[word].nargs != 0
         elif word and not word.startswith("-"):
             found.append(word)

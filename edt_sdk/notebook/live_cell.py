@@ -221,6 +221,7 @@ class _Cell:
             self.show_line()
         steps, tests, workers = self._drawn
         other = (len(self._curves.test), self._curves.workers) != (tests, workers)
+        # Lost updates and a new training make the number of steps smaller, which needs a new figure too.
         if due(now - self._drawn_at, self._cost, abs(self._curves.steps - steps), other=other):
             self._draw()
 
@@ -245,6 +246,7 @@ class _Shown:
 
     def show(self, bundle: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
         """Show `bundle`, unless it is there already."""
+        # Each update is a message to every page that shows the notebook, also when nothing has changed.
         if bundle == self._last:
             return
         self._last = bundle

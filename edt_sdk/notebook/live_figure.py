@@ -108,6 +108,7 @@ def _draw_losses(axes: Axes, curves: Curves) -> None:
         )
     axes.set_title(loss_title(curves))
     axes.set_ylabel("Loss")
+    # From 0 to the present step, so that both panels and all later figures start at the same place.
     axes.set_xlim(0, max(1, curves.steps))
     axes.tick_params(labelbottom=True)
     axes.legend(loc="upper right", frameon=False, labelcolor=TEXT)

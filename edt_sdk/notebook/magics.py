@@ -252,6 +252,7 @@ class EdtMagics(Magics):
     @line_magic
     def edt_suspend(self, line: str) -> Job:
         """Take all slots from a job until it is resumed. The job is named, never guessed."""
+        # No default job: the last job used may not be the one that is meant.
         job = self._session.given(self.edt_suspend, parse(self.edt_suspend, line).job)
         suspended: Job = self._session.run(lambda _: job.suspend())
         return suspended
@@ -276,6 +277,7 @@ class EdtMagics(Magics):
     def edt_stop(self, line: str) -> Job | list[str]:
         """End a job; its logs and checkpoints stay. The job is named, never guessed."""
         options = parse(self.edt_stop, line)
+        # Exactly one of both: a verb that ends jobs has no default job.
         if options.all == bool(options.job):
             raise UsageError("%edt_stop needs the id of a job, or --all.")
         if options.all:
@@ -312,6 +314,7 @@ OURS = (EdtMagics, SubmitMagics)
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """`%load_ext edt_sdk`."""
+    # A second load keeps the present session, which knows the jobs of this notebook.
     if any(isinstance(owner, EdtMagics) for owner in shell.magics_manager.registry.values()):
         return
     session = MagicSession(shell)

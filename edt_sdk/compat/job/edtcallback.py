@@ -87,6 +87,7 @@ class EDTTrainCallback(Callback):
         os.makedirs(self.output_model_path, exist_ok=True)
         path = os.path.join(self.output_model_path, "trained_model.onnx")
         example = torch.zeros(self.example_shape, device=next(self.model.parameters()).device)
+        # The export must not record dropout, and the caller's training mode comes back whatever happens.
         self.model.eval()
         try:
             torch.onnx.export(self.model, (example,), path, dynamo=True, external_data=False, verbose=False)

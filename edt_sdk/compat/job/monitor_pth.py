@@ -25,6 +25,7 @@ class PytorchMonitor:
         self, epoch: int, iteration: int, batch_idx: int, batch_size: int, target: Any, loss: Any, output: Any
     ) -> None:
         """Print the figures after a test batch. `loss` is the sum of the mean losses so far, as in WMLA's samples."""
+        # The sum has one mean for each batch so far, this batch included.
         done = self._epochs["test"].batches if self._epochs["test"].epoch == epoch else 0
         self._print("test", epoch, batch_size, target, float(loss) / (done + 1), output)
 
@@ -41,6 +42,7 @@ class PytorchMonitor:
         print(
             f"Iteration {self._batches}: tag {group}_accuracy, simple_value {running.right / running.samples:.5f}\n"
             f"Iteration {self._batches}: tag {group}_loss, simple_value {shown:.5f}",
+            # The charts follow the log, and Python may buffer it.
             flush=True,
         )
 
