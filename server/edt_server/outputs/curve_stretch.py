@@ -54,6 +54,7 @@ def detail(
             point = TrainPoint(line.update, samples, line.loss, line.world, line.time)
             if low <= place(point) <= high and found.wants(line.update, line.loss):
                 found.add(point)
+    # The file may be gone or truncated since the curve was read. The cached points are the next best.
     return tuple(found.points()) or kept
 
 

@@ -279,6 +279,7 @@ class LogReader:
                 stream=source.stream,
                 worker=source.worker,
                 err=source.err,
+                # Programs may print any bytes (004).
                 text=text.decode("utf-8", "replace"),
             )
             placed.append(Placed(line.time, order, end, line))
@@ -288,6 +289,7 @@ class LogReader:
         if self._worker is not None and source.worker != self._worker:
             return False
         if self._stream in ("stdout", "stderr"):
+            # stdout and stderr are the worker's where a worker is named, else the driver's.
             mine = source.stream == self._stream or (source.worker is not None and self._worker is not None)
             return mine and source.err == (self._stream == "stderr")
         if self._stream == "driver":

@@ -143,6 +143,7 @@ def split_lines(data: bytes, *, final: bool) -> tuple[list[tuple[bytes, int]], i
 
 def _whole_characters(data: bytes, start: int, end: int) -> int:
     """Return the length of data[start:end], cut so that no UTF-8 character is torn (at most three bytes shorter)."""
+    # A UTF-8 character has at most four bytes, and its later bytes start with the bits 10.
     for back in range(4):
         if data[end - back] & 0xC0 != 0x80:
             return end - back - start

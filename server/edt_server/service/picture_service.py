@@ -102,6 +102,8 @@ class Picturing:
                 high = place(whole.train[-1]) if end is None else end
                 points = detail(whole, paths.metrics(whole.training), low, high, place)
                 losses = picture_data.stretch_of(losses, points, low, high)
+            # The data itself is the key of the cache, so that an entry is never stale and equal data are drawn once
+            # (028).
             return self._drawings.drawn(draw_losses, losses, look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
@@ -141,6 +143,7 @@ class Picturing:
         """Draw each slot and the job in it."""
         await self._check(user, job)
         cluster = await self._service.standing()
+        # Needed to draw a configured host that has no slots now: it is lost, and the cluster no longer lists it.
         named = self._service.settings.local_hosts
 
         def draw() -> str:

@@ -333,6 +333,7 @@ class Engine:
         self._told += events
 
     def _apply(self, event: CoreEvent, now: float) -> None:
+        # Only the scheduler's own time counts, not that of the simulated world around it.
         began = self._clock()
         instructions = self._scheduler.apply(event, now)
         self._latencies.append(self._clock() - began)

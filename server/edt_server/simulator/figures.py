@@ -116,6 +116,7 @@ def _alone(life: Life, share: float) -> float:
 
 
 def _mean(values: Sequence[float]) -> float:
+    # fsum is exact, so that the figure does not depend on the order of the jobs.
     return math.fsum(values) / len(values) if values else 0.0
 
 
@@ -140,4 +141,5 @@ class _Crowd:
 
     def mean(self, life: Life) -> float:
         begin, end = life.job.time, life.job.time + completion(life)
+        # The job itself is always there, whatever rounding leaves of the difference.
         return max(1.0, (self._area(end) - self._area(begin)) / (end - begin)) if end > begin else 1.0

@@ -35,6 +35,7 @@ class RigidQueue:
 
     def __init__(self, *, backfill: bool) -> None:
         self._backfill = backfill
+        # A dict as an ordered set, so that the same workload gets the same slots in every run.
         self._free: dict[int, None] = {}
         self._all = 0
         self._waiting: dict[str, int] = {}  # in order of arrival

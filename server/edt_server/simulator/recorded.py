@@ -147,6 +147,7 @@ def work_done(sizes: Sequence[tuple[float, int]], speed: Speed, until: float) ->
 
 def _job(past: _Past, begin: float) -> SimulatedJob:
     most = past.most()
+    # Measured speeds win. The law is a guess for jobs that never reported any.
     speed = Speed.of(past.speeds.items()) if past.speeds else Speed.by_law(most)
     arrived, working = past.arrived, past.working()
     return SimulatedJob(
@@ -202,6 +203,7 @@ def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
             else:
                 before.end = None
         case JobDemand(job=job, demand=demand) if job in pasts:
+            # The largest demand ever, because a job of the workload has only one maximum.
             pasts[job].demand = max(pasts[job].demand, demand)
         case JobChanged(job=job) if job in pasts:
             _change(pasts[job], told)

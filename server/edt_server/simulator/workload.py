@@ -66,6 +66,7 @@ class SimulatedJob:
         never starts where there are fewer.
         """
         unit = self.slots_per_unit
+        # A program that is written for its own number of processes cannot run on fewer.
         size = self.replicas if self.keeps else max(unit, min(self.replicas, slots) // unit * unit)
         return replace(self, max_workers=size, min_workers=size)
 
@@ -156,6 +157,7 @@ def read_applications(path: Path) -> dict[str, Application]:
     columns = ("application", "workers", "batch_size", "samples_per_second", "samples_total")
     for row in _rows(path, columns):
         name, total = row.text("application"), row.real("samples_total", above=0)
+        # The number of samples belongs to the application, but a CSV file repeats it in each line.
         if totals.setdefault(name, total) != total:
             raise row.wrong("samples_total", f"is {total:g}; a line before says {totals[name]:g} for {name!r}")
         known = points[name][row.whole("batch_size")]
