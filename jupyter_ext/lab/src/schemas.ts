@@ -12,7 +12,7 @@ export interface ICheckpoint {
   training: number | null;
 }
 
-/** Scores of one class, as fractions; 0 where the divisor is 0. */
+/** The scores for a class, as fractions. 0 where the divisor is 0. */
 export interface IClassScores {
   label: number;
   /** Number of its labels. */
@@ -84,15 +84,15 @@ export interface IDataset {
   train: string;
   test: string;
   val: string;
-  /** Number of files and bytes when it was registered; null when they were not counted. */
+  /** Number of files and bytes when it was registered. null when they were not counted. */
   files: number | null;
-  /** Number of files and bytes when it was registered; null when they were not counted. */
+  /** Number of files and bytes when it was registered. null when they were not counted. */
   size: number | null;
   /** Seconds since the epoch (UTC). */
   created: number;
   /** How many jobs that have not ended use it. */
   jobs: number;
-  /** One sentence when it cannot be used now, such as that its folder is gone; "" when all is well. */
+  /** One sentence when it cannot be used now, such as that its folder is gone. "" when all is well. */
   trouble: string;
 }
 
@@ -141,17 +141,17 @@ export interface IFileEntry {
   size: number;
 }
 
-/** When a job that is not submitted yet would start, if no further job arrived. */
+/** The forecast of a job's start before it is submitted. It assumes that no further job arrives. */
 export interface IForecast {
-  /** A word for programs; "soon" means that other jobs leave a slot for it, "never" with this plan and slots. */
+  /** A word for programs. "soon" means that other jobs leave a slot for it, "never" with this plan and slots. */
   code: 'now' | 'soon' | 'waits' | 'never';
   /** One sentence with the numbers, for people. */
   text: string;
-  /** Earliest and latest start, seconds from now; null when unknown, or never. */
+  /** Earliest and latest start, seconds from now. Null when unknown, or never. */
   start_low: number | null;
-  /** Earliest and latest start, seconds from now; null when unknown, or never. */
+  /** Earliest and latest start, seconds from now. Null when unknown, or never. */
   start_high: number | null;
-  /** How many it would hold once it has started and grown; null when it would wait. */
+  /** How many it would hold once it has started and grown. Null when it would wait. */
   slots: number | null;
 }
 
@@ -195,57 +195,57 @@ export interface IInfo {
 export interface IInstanceGroup {
   /** What jobs call it. */
   name: string;
-  /** The resource group with the slots it divides; a child is in that of its parent. */
+  /** The resource group with the slots it divides. A child is in its parent's. */
   resource_group?: string;
-  /** Name of the group it is part of, "" for none. */
+  /** Name of the group above it, "" for none. */
   parent?: string;
-  /** How its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule; "priority": strictly the higher first, then the earlier; "fifo": strictly the earlier first. */
+  /** How its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule. "priority": strictly the higher first, then the earlier. "fifo": strictly the earlier first. */
   policy?: 'fairshare' | 'priority' | 'fifo';
-  /** Slots above a job's entitlement are taken back at the next update; off: when the job gives them up. */
+  /** Slots above a job's entitlement are taken back at the next update. Off: when it gives them up. */
   preemption?: boolean;
   /** Weight against its siblings for slots without an owner and for lent slots, ≥ 1. */
   share?: number;
   /** Number of slots that are its own whenever it can use them. */
   own?: number;
-  /** Most of its own slots that others may use while it does not; null for all. */
+  /** Most of its own slots that others may use while it does not. null for all. */
   lend?: number | null;
-  /** Most slots it may use beyond its own; null for no limit. */
+  /** Most slots it may use beyond its own. null for no limit. */
   borrow?: number | null;
-  /** Owner of jobs → weight, as a level between the group and its jobs; "*" for everybody else (1 where it is missing). null for no such level. */
+  /** Owner of jobs → weight, as a level between the group and its jobs. "*" for all others (1 where it is missing). null for no such level. */
   user_shares?: Record<string, number> | null;
   /** Divide by measured speed: a slot goes where it speeds up most. */
   throughput_aware?: boolean;
   /** Seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots. */
   quantum?: number;
-  /** Seconds after which a job that has never got a slot ends with ERROR; null for never. */
+  /** Seconds after which a job that has never got a slot ends with ERROR. null for never. */
   pending_timeout?: number | null;
 }
 
 /** One queue, or an inner node of the tree that holds other groups and no jobs. */
 export interface IInstanceGroupChange {
-  /** The resource group with the slots it divides; a child is in that of its parent. */
+  /** The resource group with the slots it divides. A child is in its parent's. */
   resource_group?: string;
-  /** Name of the group it is part of, "" for none. */
+  /** Name of the group above it, "" for none. */
   parent?: string;
-  /** How its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule; "priority": strictly the higher first, then the earlier; "fifo": strictly the earlier first. */
+  /** How its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule. "priority": strictly the higher first, then the earlier. "fifo": strictly the earlier first. */
   policy?: 'fairshare' | 'priority' | 'fifo';
-  /** Slots above a job's entitlement are taken back at the next update; off: when the job gives them up. */
+  /** Slots above a job's entitlement are taken back at the next update. Off: when it gives them up. */
   preemption?: boolean;
   /** Weight against its siblings for slots without an owner and for lent slots, ≥ 1. */
   share?: number;
   /** Number of slots that are its own whenever it can use them. */
   own?: number;
-  /** Most of its own slots that others may use while it does not; null for all. */
+  /** Most of its own slots that others may use while it does not. null for all. */
   lend?: number | null;
-  /** Most slots it may use beyond its own; null for no limit. */
+  /** Most slots it may use beyond its own. null for no limit. */
   borrow?: number | null;
-  /** Owner of jobs → weight, as a level between the group and its jobs; "*" for everybody else (1 where it is missing). null for no such level. */
+  /** Owner of jobs → weight, as a level between the group and its jobs. "*" for all others (1 where it is missing). null for no such level. */
   user_shares?: Record<string, number> | null;
   /** Divide by measured speed: a slot goes where it speeds up most. */
   throughput_aware?: boolean;
   /** Seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots. */
   quantum?: number;
-  /** Seconds after which a job that has never got a slot ends with ERROR; null for never. */
+  /** Seconds after which a job that has never got a slot ends with ERROR. null for never. */
   pending_timeout?: number | null;
 }
 
@@ -254,7 +254,7 @@ export interface IJobPage {
   next?: string;
 }
 
-/** A change of a job's settings; None leaves a field as it is. */
+/** A change of a job's settings. None leaves a field as it is. */
 export interface IJobPatch {
   /** Weight under fair share; twice the weight gets about twice the slots. */
   priority?: number | null;
@@ -334,18 +334,18 @@ export interface IJobView {
   message: string;
   /** Where its results lie on the server's machine. */
   result_dir: string;
-  /** Id of the job whose weights its model started with; empty for the script's own. */
+  /** Id of the job that trained the weights its model started with. Empty for the script's own. */
   warm_start: string;
   min_workers: number;
   slots_per_unit: number;
   pending_timeout: number | null;
   /** What runs its script. */
   framework: string;
-  /** Name of the registered data set that it reads; empty for none. */
+  /** Name of the registered data set that it reads. Empty for none. */
   dataset: string;
-  /** Name of the model of the catalogue that it trains; empty for none. */
+  /** Name of the model of the catalogue that it trains. Empty for none. */
   model: string;
-  /** Id of the job whose training it validates; empty for a job that trains. */
+  /** Id of the job with the training it validates. Empty for a job that trains. */
   validates: string;
 }
 
@@ -357,7 +357,7 @@ export interface ILogPage {
   done: boolean;
 }
 
-/** One line of a log. */
+/** A line of a log. */
 export interface ILoggedLine {
   /** When it was seen in its file, seconds since the epoch. */
   time: number;
@@ -367,7 +367,7 @@ export interface ILoggedLine {
   worker: number | null;
   /** True when it was written to stderr. */
   err: boolean;
-  /** Without its newline; bytes that are no UTF-8 are replaced. */
+  /** The line without its newline. Bytes that are no UTF-8 are replaced. */
   text: string;
 }
 
@@ -389,7 +389,7 @@ export interface IModel {
   origin: string;
   /** The model it was made from, "" for none. */
   template: string;
-  /** Its script takes `--train_dir` and `--weights`, as models of WMLA's console do; a training gives them. */
+  /** Its script takes `--train_dir` and `--weights`, as models of WMLA's console do. A training passes both. */
   console: boolean;
   /** Of its code. */
   files: number;
@@ -399,13 +399,13 @@ export interface IModel {
   created: number;
   /** Seconds since the epoch (UTC). */
   changed: number;
-  /** How many jobs there are of it. */
+  /** The number of jobs that train it. */
   trainings: number;
   /** It has weights of its own, with which a training begins. */
   weights: boolean;
 }
 
-/** What may change of a model; None leaves a field as it is. `hyperparameters` are replaced as a whole. */
+/** A change of a model's settings. None leaves a field as it is. `hyperparameters` are replaced as a whole. */
 export interface IModelChange {
   description?: string | null;
   main?: string | null;
@@ -423,13 +423,13 @@ export interface IModelDetails {
   files: IFileEntry[];
 }
 
-/** How a model is trained; None takes the model's setting. */
+/** The settings for training a model once. None takes the model's own setting. */
 export interface IModelTraining {
-  /** Of the job; the model's by default. */
+  /** The job's name, by default the model's. */
   name?: string | null;
   /** The training engine. */
   framework?: string | null;
-  /** A registered data set; "" for none. */
+  /** A registered data set, "" for none. */
   dataset?: string | null;
   /** Most slots the job may hold at once. */
   max_workers?: number | null;
@@ -467,15 +467,15 @@ export interface INewDataset {
   description?: string;
   /** A folder or file of the server's data folder, relative to it or absolute. */
   path?: string | null;
-  /** A folder or file of the Jupyter server's own files, as its file browser names it; always copied. */
+  /** A folder or file of the Jupyter server's own files, as its file browser names it. It is always copied. */
   source?: string | null;
-  /** With `path`, keep a copy; else it is used where it lies. */
+  /** With `path`, keep a copy. Without it the data are read where they lie. */
   copy?: boolean;
-  /** Parts of it, relative to its folder, for scripts that ask for them; "" for all of it. */
+  /** Parts, relative to its folder, for scripts that ask for them. "" is the whole set. */
   train?: string;
-  /** Parts of it, relative to its folder, for scripts that ask for them; "" for all of it. */
+  /** Parts, relative to its folder, for scripts that ask for them. "" is the whole set. */
   test?: string;
-  /** Parts of it, relative to its folder, for scripts that ask for them; "" for all of it. */
+  /** Parts, relative to its folder, for scripts that ask for them. "" is the whole set. */
   val?: string;
 }
 
@@ -492,7 +492,7 @@ export interface INewModel {
   template?: string | null;
   /** "model", or "template" for code that is only the beginning of models. */
   kind?: 'model' | 'template';
-  /** Main script, relative to the folder; null where only one can be meant. */
+  /** Main script, relative to the folder. null where there is only one candidate. */
   main?: string | null;
   /** What runs the script, see `Framework`. */
   framework?: string | null;
@@ -589,7 +589,7 @@ export interface IResourceGroup {
   name: string;
   /** Names of its hosts, empty for every host that no other resource group names. */
   hosts?: string[];
-  /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number; "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
+  /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number. "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
   slots?: string;
 }
 
@@ -597,7 +597,7 @@ export interface IResourceGroup {
 export interface IResourceGroupChange {
   /** Names of its hosts, empty for every host that no other resource group names. */
   hosts?: string[];
-  /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number; "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
+  /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number. "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
   slots?: string;
 }
 
@@ -609,17 +609,17 @@ export interface IValidated {
   training_name: string;
   /** Size of the test data. */
   samples: number;
-  /** The requested metrics that are one number, in that order; null for NaN. */
+  /** The requested metrics that are one number, in that order. null for NaN. */
   metrics: Record<string, number | null>;
   /** Means of the metrics that the script gave `FabricModel`, by name. */
   own: Record<string, number | null>;
-  /** Number of classes; null when only the loss was requested. 2 for binary outputs. */
+  /** Number of classes. null when only the loss was requested. 2 for binary outputs. */
   classes: number | null;
-  /** The score binary outputs were compared with; null when the highest score counted. */
+  /** The score binary outputs were compared with. null when the highest score counted. */
   threshold: number | null;
-  /** Rows are labels, columns are predictions; null when it was not requested. */
+  /** Rows are labels, columns are predictions. null when it was not requested. */
   confusion: number[][] | null;
-  /** Scores by class when precision, recall or f1 was requested; empty above 1000 classes. */
+  /** Scores by class when precision, recall or f1 was requested. Empty above 1000 classes. */
   per_class: IClassScores[];
   /** When it ended, seconds since the epoch. */
   time: number;
@@ -637,15 +637,15 @@ export interface IWhatIf {
   instance_group: string;
   /** Every job that has not ended, in order of arrival. */
   shares: IWhatIfShare[];
-  /** Forecast of the end of its training without the change, seconds since the epoch; null while its progress is unknown. It assumes that no further job arrives, and that jobs of unknown progress stay. */
+  /** Forecast of the end of its training without the change, seconds since the epoch. Null while its progress is unknown. It assumes that no further job arrives, and that jobs of unknown progress stay. */
   ends_now: number | null;
   /** The same with the change. */
   ends_then: number | null;
-  /** Why it would not hold what it asks for; null when it would. */
+  /** Why it would not hold what it asks for. Null when it would. */
   reason: IReason | null;
 }
 
-/** The slots of one job. */
+/** A job's slots now and after the change. */
 export interface IWhatIfShare {
   job: string;
   name: string;
